@@ -11,7 +11,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/relay.h"
-#include "entrypoint/verb.h"
+#include "entrypoint/subcommand.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,17 +41,17 @@ static const char usage[] =
     "where\n"
     "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
 
-static int run_relay(const struct pl_call *call)
+static int run_relay(const struct pl_invocation *call)
 {
     return pl_relay_run(&call->words, call->environment);
 }
 
 static const struct {
     const char *name;
-    int (*run)(const struct pl_call *call);
-} verbs[] = {
+    int (*run)(const struct pl_invocation *call);
+} subcommands[] = {
     {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", run_relay},
-    {"plan", pl_plan_main},   {"env", pl_env_main},
+    {"plan", pl_subcommand_plan_main},   {"env", pl_subcommand_plan_env_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
@@ -75,14 +75,14 @@ static bool has_config(const struct pl_environment *environment)
 }
 
 /* Replace this process by paceline-SUBCOMMAND. Returns only when there is none. */
-static int exec_companion(const struct pl_call *call, const char *verb, char **argv)
+static int exec_companion(const struct pl_invocation *call, const char *subcommand, char **argv)
 {
     PL_AUTO_FREE char *path = NULL;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    pl_text_printf(&name, "paceline-%s", verb);
-    if (strchr(verb, '/') != NULL || pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
-        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", verb);
+    pl_text_printf(&name, "paceline-%s", subcommand);
+    if (strchr(subcommand, '/') != NULL || pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", subcommand);
         return PL_EXIT_USAGE;
     }
     (void)execv(path, argv);
@@ -90,27 +90,27 @@ static int exec_companion(const struct pl_call *call, const char *verb, char **a
     return EXIT_FAILURE;
 }
 
-static int run_verb(const char *verb, const struct pl_call *call, char **argv)
+static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
 {
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
-        if (strcmp(verb, verbs[i].name) == 0) {
-            return verbs[i].run(call);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
+        if (strcmp(subcommand, subcommands[i].name) == 0) {
+            return subcommands[i].run(call);
         }
     }
-    return exec_companion(call, verb, argv);
+    return exec_companion(call, subcommand, argv);
 }
 
-static bool is_known(const struct pl_call *call, const char *verb)
+static bool is_known(const struct pl_invocation *call, const char *subcommand)
 {
     PL_AUTO_FREE char *path = NULL;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
-        if (strcmp(verb, verbs[i].name) == 0) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
+        if (strcmp(subcommand, subcommands[i].name) == 0) {
             return true;
         }
     }
-    pl_text_printf(&name, "paceline-%s", verb);
+    pl_text_printf(&name, "paceline-%s", subcommand);
     return pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) == PL_OK;
 }
 
@@ -119,7 +119,7 @@ static bool is_known(const struct pl_call *call, const char *verb)
  * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped subcommand in a shell
  * starts no job.
  */
-static const char *choose_verb(const struct pl_call *call, const char *word)
+static const char *choose_subcommand(const struct pl_invocation *call, const char *word)
 {
     if (word == NULL || strcmp(word, "--") == 0) {
         return "train";
@@ -150,10 +150,10 @@ static bool asks_for_help(int argc, char **argv, const struct pl_environment *en
            (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
 }
 
-static enum pl_status take_words(int argc, char **argv, struct pl_words *words, struct pl_error *reterr)
+static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
-        PL_TRY(pl_words_add(words, argv[i], reterr));
+        PL_TRY(pl_strv_add(words, argv[i], reterr));
     }
     return PL_OK;
 }
@@ -175,12 +175,12 @@ static void fill_standard_fds(void)
 int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     static char help[] = "--help";
     char self[SELF_PATH_BYTES];
-    struct pl_call call;
-    const char *word, *verb;
+    struct pl_invocation call;
+    const char *word, *subcommand;
 
     fill_standard_fds();
     if (pl_environment_new(&environment, &error) != PL_OK) {
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
         argv[2] = help;
     }
     word = argc > 1 ? argv[1] : NULL;
-    if (argc > 2 && take_words(argc - 2, argv + 2, &words, &error) != PL_OK) {
+    if (argc > 2 && copy_arguments(argc - 2, argv + 2, &words, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
@@ -208,11 +208,11 @@ int main(int argc, char **argv)
         (void)fputs(usage, stderr);
         return PL_EXIT_USAGE;
     }
-    call = (struct pl_call){
+    call = (struct pl_invocation){
         .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
-    verb = choose_verb(&call, word);
-    if (strcmp(verb, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
-        call.words = PL_WORDS_NONE; /* as in the toolkit, train takes no arguments */
+    subcommand = choose_subcommand(&call, word);
+    if (strcmp(subcommand, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
+        call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
     }
-    return run_verb(verb, &call, argc > 1 ? argv + 1 : argv);
+    return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
 }

@@ -6,7 +6,7 @@
  * host's own are restored, the thread counts are set for the ranks that share the host, and the program runs under a
  * shim that reports to this host's process 1. It ends as the program ended.
  */
-#include "entrypoint/verb.h"
+#include "entrypoint/subcommand.h"
 
 #include "base/cpus.h"
 #include "base/file.h"
@@ -15,7 +15,7 @@
 #include "entrypoint/job/devices.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
-#include "entrypoint/supervise/watch.h"
+#include "entrypoint/supervise/shim.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
  * providers, which costs 1.5 s a rank, most of it a sleep when the process ends. It stays when the user sets any of its
  * parameters.
  */
-static enum pl_status leave_ofi_out(struct pl_environment *environment, struct pl_error *reterr)
+static enum pl_status exclude_ofi(struct pl_environment *environment, struct pl_error *reterr)
 {
     const char *components = pl_environment_get_or(environment, "OMPI_MCA_btl", "");
 
@@ -89,7 +89,7 @@ static enum pl_status leave_ofi_out(struct pl_environment *environment, struct p
 }
 
 /* The words before the first `--` name the program, those after it are its arguments. */
-static enum pl_status take_words(const struct pl_words *words, struct pl_words *argv, size_t *ret_program_words,
+static enum pl_status split_arguments(const struct pl_strv *words, struct pl_strv *argv, size_t *ret_program_words,
                                  struct pl_error *reterr)
 {
     size_t separator = 1;
@@ -102,71 +102,71 @@ static enum pl_status take_words(const struct pl_words *words, struct pl_words *
     }
     for (size_t i = 0; i < words->count; i++) {
         if (i != separator) {
-            PL_TRY(pl_words_add(argv, pl_mpi_options_unguard(words->items[i]), reterr));
+            PL_TRY(pl_strv_add(argv, pl_mpi_options_unguard(words->items[i]), reterr));
         }
     }
     *ret_program_words = separator;
     return PL_OK;
 }
 
-static enum pl_status run(const struct pl_call *call, struct pl_signals *signals, struct pl_ending *ret_ending,
+static enum pl_status run(const struct pl_invocation *call, struct pl_signals *signals, struct pl_exit_report *ret_report,
                           struct pl_error *reterr)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
                                  pl_environment_get_or(call->environment, "SM_OUTPUT_DATA_DIR", "/opt/ml/output/data"),
                                  "/tmp", "/dev/shm", NULL};
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
-    struct pl_watch watch = {.of = PL_ENDING_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
 
-    PL_TRY(take_words(&call->words, &argv, &watch.program_words, reterr));
+    PL_TRY(split_arguments(&call->words, &argv, &options.program_words, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     if (run_dir != NULL) {
         PL_TRY(pl_rundir_load_environment(run_dir, environment, reterr));
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     PL_TRY(set_thread_counts(environment, reterr));
-    PL_TRY(leave_ofi_out(environment, reterr));
-    watch.rank = number_of(environment, ranks, 0);
-    watch.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
-    watch.setup.argv = (const char *const *)argv.items;
-    watch.setup.environment = pl_environment_strings(environment);
-    pl_watch_run(&watch, signals, &link, ret_ending);
+    PL_TRY(exclude_ofi(environment, reterr));
+    options.rank = number_of(environment, ranks, 0);
+    options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
+    options.setup.argv = (const char *const *)argv.items;
+    options.setup.environment = pl_environment_strings(environment);
+    pl_shim_run(&options, signals, &link, ret_report);
     pl_link_close(&link);
     return PL_OK;
 }
 
 /* mpirun distinguishes a killed rank from one that exits by how its child ends, so end the same way, without a core
  * file. */
-static int end_like(const struct pl_ending *ending)
+static int exit_like(const struct pl_exit_report *exit_report)
 {
     const struct rlimit no_core = {0, 0};
     sigset_t none;
 
-    if (!ending->signalled) {
-        return ending->code;
+    if (!exit_report->signalled) {
+        return exit_report->code;
     }
     setrlimit(RLIMIT_CORE, &no_core);
     prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
-    signal(ending->code, SIG_DFL);
+    signal(exit_report->code, SIG_DFL);
     sigemptyset(&none);
-    kill(getpid(), ending->code);
+    kill(getpid(), exit_report->code);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    return 128 + ending->code;
+    return 128 + exit_report->code;
 }
 
-int pl_rank_main(const struct pl_call *call)
+int pl_rank_main(const struct pl_invocation *call)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
-    struct pl_ending ending = PL_ENDING_NONE;
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (pl_signals_open(&signals, &error) != PL_OK || run(call, &signals, &ending, &error) != PL_OK) {
+    if (pl_signals_open(&signals, &error) != PL_OK || run(call, &signals, &exit_report, &error) != PL_OK) {
         pl_log_error(&error, "paceline rank");
         return 1;
     }
-    return end_like(&ending);
+    return exit_like(&exit_report);
 }

@@ -2,7 +2,7 @@
 /*
  * paceline train: read the job, fetch the code, plan, execute the plan, report how it ended.
  */
-#include "entrypoint/verb.h"
+#include "entrypoint/subcommand.h"
 
 #include "base/log.h"
 #include "entrypoint/launch/launchers.h"
@@ -30,9 +30,9 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
 
 /* Run the probes: questions that only the image's own programs can answer, after the job's requirements are
  * installed. */
-static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    enum pl_status status = run_steps(supervisor, &plan->questions, plan->environment, reterr);
+    enum pl_status status = run_steps(supervisor, &plan->probes, plan->environment, reterr);
 
     if (status == PL_NOT_FOUND) {
         pl_log(PL_LOG_INFO, "there is no mpi4py in this image; the program is started without it");
@@ -42,7 +42,7 @@ static enum pl_status ask(struct pl_supervisor *supervisor, struct pl_launch_pla
     return status;
 }
 
-static enum pl_status bring_code(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_error *reterr)
+static enum pl_status fetch_source(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
@@ -58,14 +58,14 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     }
     PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
     PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
-    return ask(supervisor, plan, reterr);
+    return run_probes(supervisor, plan, reterr);
 }
 
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor uses it to the end. */
-static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct pl_job *job,
+static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
                                 struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
 {
-    enum pl_status status = bring_code(supervisor, job, reterr);
+    enum pl_status status = fetch_source(supervisor, job, reterr);
     struct pl_launch_plan *plan;
 
     if (status == PL_OK) {
@@ -76,14 +76,14 @@ static enum pl_status carry_out(struct pl_supervisor *supervisor, const struct p
     }
     plan = *ret_plan;
     if (status == PL_OK) {
-        PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+        PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
         pl_supervise_start_sync(supervisor);
     } else if (!plan->needs_link) {
         return status;
     } else {
         /* The other hosts would wait for this one: it still connects to them, to report the failure. */
         pl_supervise_fail_status(supervisor, status, reterr);
-        PL_TRY(pl_supervise_take_plan(supervisor, plan, reterr));
+        PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
     }
     /* A worker without a link runs its own program, as torchrun's do. */
     *ret_exit_code =
@@ -101,17 +101,17 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     enum pl_status status;
 
     pl_supervise_open(&supervisor, job, signals, failure);
-    status = carry_out(&supervisor, job, &plan, &exit_code, &error);
+    status = execute_plan(&supervisor, job, &plan, &exit_code, &error);
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
-        exit_code = pl_supervise_conclude(&supervisor);
+        exit_code = pl_supervise_finish(&supervisor);
     }
     pl_supervise_close(&supervisor);
     return exit_code;
 }
 
 /* The job cannot be read: the failure file is all that people will see. */
-static int refuse(const struct pl_error *error, struct pl_failure *failure)
+static int report_unreadable_job(const struct pl_error *error, struct pl_failure *failure)
 {
     struct pl_error write_error = PL_ERROR_NONE;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 2];
@@ -125,7 +125,7 @@ static int refuse(const struct pl_error *error, struct pl_failure *failure)
     return 1;
 }
 
-static enum pl_status open_outputs(const struct pl_call *call, struct pl_failure *failure, struct pl_error *reterr)
+static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_failure *failure, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
@@ -134,7 +134,7 @@ static enum pl_status open_outputs(const struct pl_call *call, struct pl_failure
     return pl_failure_open(failure, pl_text_string(&path), reterr);
 }
 
-int pl_train_main(const struct pl_call *call)
+int pl_train_main(const struct pl_invocation *call)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -150,7 +150,7 @@ int pl_train_main(const struct pl_call *call)
         pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
     }
     if (!listening || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
-        exit_code = refuse(&error, &failure);
+        exit_code = report_unreadable_job(&error, &failure);
     } else {
         exit_code = run_job(job, &signals, &failure);
     }

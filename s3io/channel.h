@@ -35,7 +35,7 @@ struct pl_channel {
 };
 
 /** World ranks share a replicated channel, the ranks of one host share a sharded one. */
-struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal world, struct pl_deal local);
+struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local);
 
 /** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
 enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,

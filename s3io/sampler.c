@@ -44,7 +44,7 @@ uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint
 }
 
 enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle,
-                               enum pl_sampler_tail tail, struct pl_deal deal, struct pl_error *reterr)
+                               enum pl_sampler_tail tail, struct pl_shard deal, struct pl_error *reterr)
 {
     if (deal.rank >= deal.size) {
         return pl_error_set(reterr, PL_INVALID,

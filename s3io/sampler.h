@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 /** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */
-struct pl_deal {
+struct pl_shard {
     uint32_t rank;
     uint32_t size;
 };
@@ -35,7 +35,7 @@ enum pl_sampler_tail {
 struct pl_sampler {
     uint64_t count;
     uint64_t seed;
-    struct pl_deal deal;
+    struct pl_shard deal;
     bool shuffle;
     enum pl_sampler_tail tail;
     uint64_t epoch;
@@ -52,7 +52,7 @@ struct pl_sampler_state {
 
 /** Set up for epoch 0. PL_INVALID when deal.rank is not below deal.size. */
 enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle,
-                               enum pl_sampler_tail tail, struct pl_deal deal, struct pl_error *reterr) PL_MUST_CHECK;
+                               enum pl_sampler_tail tail, struct pl_shard deal, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Go to the beginning of `epoch`. */
 void pl_sampler_start(struct pl_sampler *sampler, uint64_t epoch);

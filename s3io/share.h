@@ -26,7 +26,7 @@ struct pl_share_options {
     const char *socket_path;
     uint32_t local_rank;
     uint32_t local_size;
-    struct pl_deal deal; /* of this rank */
+    struct pl_shard deal; /* of this rank */
     size_t ring_bytes;   /* 0: 8 MiB; a power of two; local rank 0's counts */
     int64_t timeout_ns;  /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
 };
@@ -35,8 +35,8 @@ struct pl_share_options {
 struct pl_share_feed {
     void *context;
     enum pl_status (*start)(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr);
-    /* The next record that `mine` [deal.size] names by its number modulo deal.size; PL_TIMEOUT loses nothing. */
-    enum pl_status (*next)(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+    /* The next record that `shard_mask` [deal.size] names by its number modulo deal.size; PL_TIMEOUT loses nothing. */
+    enum pl_status (*next)(void *context, const bool *shard_mask, int64_t deadline_ns, struct pl_record *ret_record,
                            struct pl_error *reterr);
 };
 

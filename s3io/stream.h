@@ -25,7 +25,7 @@ struct pl_stream_options {
     struct pl_record_options records;
     enum pl_compression compression; /* of every object, or of the FIFO's stream */
     enum pl_stream_split split;
-    struct pl_deal deal;
+    struct pl_shard deal;
     /* read the objects in an order that `seed` and the epoch decide; in Pipe Mode the order is the feeder's */
     bool shuffle_objects;
     uint64_t seed;

@@ -46,7 +46,7 @@ static struct pl_python_json *decode(const struct pl_python_json *raw)
 }
 
 /* paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
-static enum pl_status add_knob(const char *name, const struct pl_python_json *value, struct pl_words *knobs,
+static enum pl_status add_setting(const char *name, const struct pl_python_json *value, struct pl_strv *setting_values,
                                struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -59,14 +59,14 @@ static enum pl_status add_knob(const char *name, const struct pl_python_json *va
     pl_text_append_char(&text, '=');
     pl_pyrepr_append_variable(value, &text);
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_words_add(knobs, pl_text_string(&text), reterr);
+    return pl_strv_add(setting_values, pl_text_string(&text), reterr);
 }
 
 static enum pl_status sort_one(const char *name, const struct pl_python_json *value, struct pl_hyperparameters *sorted,
                                struct pl_error *reterr)
 {
     if (strncmp(name, paceline_prefix, sizeof(paceline_prefix) - 1) == 0) {
-        return add_knob(name, value, &sorted->knobs, reterr);
+        return add_setting(name, value, &sorted->setting_values, reterr);
     }
     if (strncmp(name, sagemaker_prefix, sizeof(sagemaker_prefix) - 1) != 0 && !is_consumed(name)) {
         return pl_python_json_set(sorted->user, name, pl_python_json_copy(value), reterr);
@@ -81,7 +81,7 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
     *ret_sorted = (struct pl_hyperparameters){.user = pl_python_json_new_object(),
                                               .framework = pl_python_json_new_object(),
                                               .platform = pl_python_json_new_object(),
-                                              .knobs = PL_WORDS_NONE};
+                                              .setting_values = PL_STRV_NONE};
     if (ret_sorted->user == NULL || ret_sorted->framework == NULL || ret_sorted->platform == NULL) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }

@@ -4,13 +4,13 @@
 #define PL_ENTRYPOINT_JOB_HYPERPARAMETERS_H
 
 #include "base/python_json.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 struct pl_hyperparameters {
     struct pl_python_json *user;      /* what the program sees */
     struct pl_python_json *framework; /* sagemaker_* but those that are consumed */
     struct pl_python_json *platform;  /* every sagemaker_* and the other reserved names */
-    struct pl_words knobs;            /* "PACELINE_NAME=value" */
+    struct pl_strv setting_values;            /* "PACELINE_NAME=value" */
 };
 
 /** Decode and sort the members of `raw`, the whole file. The caller owns the results, also after an error. */

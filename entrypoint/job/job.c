@@ -72,30 +72,30 @@ static enum pl_status config_path(const struct pl_job *job, const char *name, ch
 }
 
 /* Add the names of `list` to `names`, each once. */
-static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_words *names,
+static enum pl_status add_hosts(const char *path, const struct pl_python_json *list, struct pl_strv *names,
                                 struct pl_error *reterr)
 {
     PL_TRY(pl_config_check_names(path, list, "a host name", reterr));
     for (const struct pl_python_json *host = pl_python_json_first(list); host != NULL;
          host = pl_python_json_next(host)) {
-        if (pl_words_find(names, pl_python_json_text(host)) >= 0) {
+        if (pl_strv_find(names, pl_python_json_text(host)) >= 0) {
             return pl_config_wrong(path, host, "each host once", reterr);
         }
-        PL_TRY(pl_words_add(names, pl_python_json_text(host), reterr));
+        PL_TRY(pl_strv_add(names, pl_python_json_text(host), reterr));
     }
     return PL_OK;
 }
 
 /* The hosts of one group: some of "hosts", and of no group before, which bounds them all. */
 static enum pl_status check_group_hosts(const char *path, const struct pl_python_json *list, const struct pl_job *job,
-                                        struct pl_words *grouped, struct pl_error *reterr)
+                                        struct pl_strv *grouped, struct pl_error *reterr)
 {
     size_t first = grouped->count;
     const struct pl_python_json *host = pl_python_json_first(list);
 
     PL_TRY(add_hosts(path, list, grouped, reterr));
     for (size_t i = first; i < grouped->count; i++, host = pl_python_json_next(host)) {
-        if (pl_words_find(&job->hosts, grouped->items[i]) < 0) {
+        if (pl_strv_find(&job->hosts, grouped->items[i]) < 0) {
             return pl_config_wrong(path, host, "one of the names in \"hosts\"", reterr);
         }
     }
@@ -105,7 +105,7 @@ static enum pl_status check_group_hosts(const char *path, const struct pl_python
 /* instance_groups and topology, with the types that later code relies on. */
 static enum pl_status check_groups(const char *path, struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_WORDS struct pl_words grouped = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv grouped = PL_STRV_NONE;
 
     PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_PYTHON_JSON_ARRAY, false, &job->groups, reterr));
     for (const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
@@ -141,7 +141,7 @@ static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
         return pl_config_wrong(path, hosts, "1 to 4096 host names", reterr);
     }
     PL_TRY(add_hosts(path, hosts, &job->hosts, reterr));
-    job->host_index = pl_words_find(&job->hosts, job->current_host);
+    job->host_index = pl_strv_find(&job->hosts, job->current_host);
     current = pl_python_json_member(job->resource, "current_host");
     if (job->host_index < 0) {
         /* SageMaker Studio's local mode runs one container under a name of its own. */
@@ -231,11 +231,11 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
     job->hyperparameters = sorted.user;
     job->framework = sorted.framework;
     job->platform = sorted.platform;
-    job->knobs = sorted.knobs;
+    job->setting_values = sorted.setting_values;
     PL_TRY(status);
     PL_TRY(platform_text(job, "sagemaker_program", &program, reterr));
     job->program = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", program);
-    job->unheard = program != NULL && strcmp(program, job->program) != 0 ? program : NULL;
+    job->overridden_program = program != NULL && strcmp(program, job->program) != 0 ? program : NULL;
     PL_TRY(platform_text(job, "sagemaker_submit_directory", &job->submit_uri, reterr));
     job->module_dir = job->submit_uri != NULL ? job->submit_uri : job->paths.code;
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
@@ -304,12 +304,12 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
                     "hyperparameter sagemaker_distribution_instance_groups: expected group names, found %s",
                     pl_python_json_kind_text(pl_python_json_kind(item)));
             }
-            PL_TRY(pl_words_add(&job->distribution_groups, pl_python_json_text(item), reterr));
+            PL_TRY(pl_strv_add(&job->distribution_groups, pl_python_json_text(item), reterr));
         }
         return PL_OK;
     }
     if (on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp || on->xla) {
-        return pl_words_add(&job->distribution_groups, job->group_name, reterr);
+        return pl_strv_add(&job->distribution_groups, job->group_name, reterr);
     }
     return PL_OK;
 }
@@ -319,24 +319,24 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(choose_groups(job, reterr));
     if (job->groups == NULL) {
-        PL_TRY(pl_words_add_all(&job->distribution_hosts, &job->hosts, reterr));
+        PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
     } else {
         for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL;
              group = pl_python_json_next(group)) {
             const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
 
-            if (pl_words_find(&job->distribution_groups,
+            if (pl_strv_find(&job->distribution_groups,
                               pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
                 continue;
             }
             for (; host != NULL; host = pl_python_json_next(host)) {
-                PL_TRY(pl_words_add(&job->distribution_hosts, pl_python_json_text(host), reterr));
+                PL_TRY(pl_strv_add(&job->distribution_hosts, pl_python_json_text(host), reterr));
             }
         }
     }
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
-    job->distribution_index = pl_words_find(&job->distribution_hosts, job->current_host);
-    if (job->distribution_index < 0 && pl_words_find(&job->distribution_groups, job->group_name) >= 0) {
+    job->distribution_index = pl_strv_find(&job->distribution_hosts, job->current_host);
+    if (job->distribution_index < 0 && pl_strv_find(&job->distribution_groups, job->group_name) >= 0) {
         return pl_error_set(
             reterr, PL_INVALID,
             "resourceconfig.json: this host '%s' is in the group '%s', but not among that group's hosts",
@@ -378,20 +378,20 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
 }
 
-static enum pl_status fill(struct pl_job *job, const struct pl_words *command, struct pl_error *reterr)
+static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, struct pl_error *reterr)
 {
     PL_TRY(make_paths(job, reterr));
     PL_TRY(read_resource(job, reterr));
     PL_TRY(read_channels(job, reterr));
     PL_TRY(read_hyperparameters(job, reterr));
     if (command != NULL) {
-        PL_TRY(pl_words_add_all(&job->command, command, reterr));
+        PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
     PL_TRY(derive(job, reterr));
-    return pl_settings_check_values(job->process, &job->knobs, reterr);
+    return pl_settings_check_values(job->process, &job->setting_values, reterr);
 }
 
-enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command,
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
                           struct pl_job **ret_job, struct pl_error *reterr)
 {
     struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
@@ -436,12 +436,12 @@ void pl_job_free(struct pl_job *job)
     pl_python_json_free(job->framework);
     pl_python_json_free(job->platform);
     pl_python_json_free(job->log_level);
-    pl_words_done(&job->hosts);
-    pl_words_done(&job->knobs);
-    pl_words_done(&job->command);
-    pl_words_done(&job->user_args);
-    pl_words_done(&job->distribution_groups);
-    pl_words_done(&job->distribution_hosts);
+    pl_strv_done(&job->hosts);
+    pl_strv_done(&job->setting_values);
+    pl_strv_done(&job->command);
+    pl_strv_done(&job->user_args);
+    pl_strv_done(&job->distribution_groups);
+    pl_strv_done(&job->distribution_hosts);
     free(job);
 }
 
@@ -453,10 +453,10 @@ void pl_job_free_at(struct pl_job **job_at)
 
 const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback)
 {
-    return pl_settings_text(job->process, &job->knobs, name, fallback);
+    return pl_settings_text(job->process, &job->setting_values, name, fallback);
 }
 
 double pl_job_number(const struct pl_job *job, const char *name)
 {
-    return pl_settings_number(job->process, &job->knobs, name);
+    return pl_settings_number(job->process, &job->setting_values, name);
 }

@@ -12,7 +12,7 @@
 #include "base/environment.h"
 #include "base/python_json.h"
 #include "base/status.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 enum {
     PL_JOB_HOSTS_MAX = 4096,
@@ -57,7 +57,7 @@ struct pl_job {
     /* resourceconfig.json */
     struct pl_python_json *resource; /* the whole file */
     const char *current_host;
-    struct pl_words hosts; /* order of the file */
+    struct pl_strv hosts; /* order of the file */
     const char *network_interface;
     const char *instance_type;
     const char *group_name;
@@ -74,13 +74,13 @@ struct pl_job {
     struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
     struct pl_python_json *platform;        /* every sagemaker_* and the other reserved names */
     /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
-    struct pl_words knobs;
+    struct pl_strv setting_values;
 
     /* derived */
     const char *program; /* as given, NULL when none is named */
     /* the program of sagemaker_program, when SAGEMAKER_PROGRAM overrides it with another; NULL otherwise */
-    const char *unheard;
-    struct pl_words command; /* the arguments after `--`: run instead of a program; usually empty */
+    const char *overridden_program;
+    struct pl_strv command; /* the arguments after `--`: run instead of a program; usually empty */
     const char *submit_uri;  /* sagemaker_submit_directory, NULL when none */
     const char *module_dir;  /* submit_uri or the code directory */
     const char *job_name;    /* TRAINING_JOB_NAME, NULL when unset */
@@ -88,10 +88,10 @@ struct pl_job {
     char *region;                     /* SAGEMAKER_REGION's value, "" when unknown */
     struct pl_python_json *log_level; /* an integer unless the hyperparameter says otherwise */
     const char *framework_module;     /* SAGEMAKER_TRAINING_MODULE, NULL when unset or empty */
-    struct pl_words user_args;        /* --name value ..., in the order and form of the Python toolkit */
+    struct pl_strv user_args;        /* --name value ..., in the order and form of the Python toolkit */
     struct pl_job_switches switches;
-    struct pl_words distribution_groups;
-    struct pl_words distribution_hosts; /* may be empty; the first is the master */
+    struct pl_strv distribution_groups;
+    struct pl_strv distribution_hosts; /* may be empty; the first is the master */
     const char *master_host;            /* first distribution host, else first host */
     int distribution_index;             /* this host's index in distribution_hosts, -1 when it is not one */
     int host_index;                     /* this host's index in hosts */
@@ -113,7 +113,7 @@ struct pl_job {
  * Errors  PL_NOT_FOUND (no resourceconfig.json), PL_INVALID with "FILE:LINE:COLUMN: expected ..., found ...", PL_LIMIT,
  *         PL_MEMORY.
  */
-enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_words *command,
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
                           struct pl_job **ret_job, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_job_free(struct pl_job *job);

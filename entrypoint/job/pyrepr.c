@@ -150,17 +150,17 @@ static const char *dashes(const char *name)
     return name[bytes] == '\0' ? "-" : "--";
 }
 
-static enum pl_status add_argument(const struct pl_python_json *node, struct pl_words *words, struct pl_error *reterr)
+static enum pl_status add_argument(const struct pl_python_json *node, struct pl_strv *words, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     pl_pyrepr_append_argument(node, &text);
     PL_TRY(pl_text_check(&text, reterr));
-    PL_TRY(pl_words_printf(words, reterr, "%s%s", dashes(pl_python_json_name(node)), pl_python_json_name(node)));
-    return pl_words_add(words, pl_text_string(&text), reterr);
+    PL_TRY(pl_strv_printf(words, reterr, "%s%s", dashes(pl_python_json_name(node)), pl_python_json_name(node)));
+    return pl_strv_add(words, pl_text_string(&text), reterr);
 }
 
-enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words, struct pl_error *reterr)
 {
     const struct pl_python_json **sorted = pl_python_json_sorted(object);
     enum pl_status status = PL_OK;

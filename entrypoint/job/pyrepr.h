@@ -10,7 +10,7 @@
 
 #include "base/python_json.h"
 #include "base/text.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 /** Append repr() of a decoded JSON value: 'a b', True, None, [1, 2.5], {'k': 'v'} with members in file order. */
 void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text);
@@ -28,7 +28,7 @@ void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text
  * Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values
  * keep the inner form.
  */
-enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_words *words,
+enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct pl_strv *words,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

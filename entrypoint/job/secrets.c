@@ -90,7 +90,7 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
 }
 
 /* Mask the value of "NAME=value" when NAME is a secret's. */
-static enum pl_status mask_word(char **word_at, struct pl_error *reterr)
+static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
 {
     char *equals = strchr(*word_at, '=');
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -111,7 +111,7 @@ static enum pl_status mask_word(char **word_at, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* `word` so that pl_words_split() gives it back; quoted only where that is needed. */
+/* `word` so that pl_strv_split() gives it back; quoted only where that is needed. */
 static void append_quoted(const char *word, struct pl_text *text)
 {
     if (*word != '\0' && strpbrk(word, " \t\r\n'\"\\") == NULL) {
@@ -132,17 +132,17 @@ static enum pl_status mask_options(struct pl_python_json *framework, struct pl_e
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";
     const struct pl_python_json *options = pl_python_json_member(framework, name);
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (options == NULL || pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
         return PL_OK;
     }
-    if (pl_words_split(pl_python_json_text(options), name, &words, NULL) != PL_OK) {
+    if (pl_strv_split(pl_python_json_text(options), name, &words, NULL) != PL_OK) {
         return pl_python_json_set(framework, name, pl_python_json_new_string(mask), reterr);
     }
     for (size_t i = 0; i < words.count; i++) {
-        PL_TRY(mask_word(&words.items[i], reterr));
+        PL_TRY(mask_assignment(&words.items[i], reterr));
         pl_text_append(&text, i == 0 ? "" : " ");
         append_quoted(words.items[i], &text);
     }
@@ -155,9 +155,9 @@ enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr)
     PL_TRY(mask_tree(&job->hyperparameters, reterr));
     PL_TRY(mask_tree(&job->framework, reterr));
     PL_TRY(mask_options(job->framework, reterr));
-    for (size_t i = 0; i < job->knobs.count; i++) {
-        PL_TRY(mask_word(&job->knobs.items[i], reterr));
+    for (size_t i = 0; i < job->setting_values.count; i++) {
+        PL_TRY(mask_assignment(&job->setting_values.items[i], reterr));
     }
-    pl_words_done(&job->user_args);
+    pl_strv_done(&job->user_args);
     return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
 }

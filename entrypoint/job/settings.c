@@ -39,7 +39,7 @@ static const struct setting {
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
 
 /* The edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` + 1. */
-static unsigned edits(const char *a, const char *b, unsigned limit)
+static unsigned edit_distance(const char *a, const char *b, unsigned limit)
 {
     unsigned best = limit;
 
@@ -53,7 +53,7 @@ static unsigned edits(const char *a, const char *b, unsigned limit)
     }
     for (unsigned way = 1; way <= 3; way++) { /* a character of `a` left out, one of `b`, one of each */
         if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
-            unsigned rest = edits(a + (way & 1), b + (way >> 1), limit - 1);
+            unsigned rest = edit_distance(a + (way & 1), b + (way >> 1), limit - 1);
 
             best = rest < best ? rest : best;
         }
@@ -78,7 +78,7 @@ static const char *nearest(const char *name, unsigned *ret_edits)
 
     *ret_edits = NEAR_EDITS + 1;
     for (size_t i = 0; (candidate = name_at(i)) != NULL; i++) {
-        unsigned count = edits(name + PREFIX_BYTES, candidate, NEAR_EDITS);
+        unsigned count = edit_distance(name + PREFIX_BYTES, candidate, NEAR_EDITS);
 
         if (count < *ret_edits) {
             *ret_edits = count;
@@ -120,7 +120,7 @@ static enum pl_status read_number(const struct setting *setting, const char *tex
     return PL_OK;
 }
 
-const char *pl_settings_text(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+const char *pl_settings_text(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                              const char *name, const char *fallback)
 {
     const char *value = pl_environment_get_or(environment, name, NULL);
@@ -137,7 +137,7 @@ const char *pl_settings_text(const struct pl_environment *environment, const str
     return value != NULL ? value : fallback;
 }
 
-double pl_settings_number(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+double pl_settings_number(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                           const char *name)
 {
     const struct setting *setting = find(name);
@@ -154,7 +154,7 @@ double pl_settings_number(const struct pl_environment *environment, const struct
 static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
 {
     const struct setting *setting = find(name);
-    struct pl_knobs knobs;
+    struct pl_knobs setting_values;
     double number;
     bool yes;
 
@@ -163,10 +163,10 @@ static enum pl_status check_value(const char *name, const char *text, const char
                : setting->type == BOOL ? pl_knob_read_bool(text, what, &yes, reterr)
                                        : read_number(setting, text, what, &number, reterr);
     }
-    pl_knobs_default(&knobs);
+    pl_knobs_default(&setting_values);
     for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
         if (strcmp(name, pl_knob_info((enum pl_knob)i)->variable) == 0) {
-            return pl_knob_set(&knobs, (enum pl_knob)i, text, what, reterr);
+            return pl_knob_set(&setting_values, (enum pl_knob)i, text, what, reterr);
         }
     }
     return PL_OK;
@@ -185,10 +185,10 @@ static enum pl_status check_hyperparameter(const char *name, const char *text, s
 }
 
 enum pl_status pl_settings_check_values(const struct pl_environment *environment,
-                                        const struct pl_words *hyperparameters, struct pl_error *reterr)
+                                        const struct pl_strv *hyperparameters, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
-    struct pl_knobs knobs;
+    struct pl_knobs setting_values;
 
     PL_TRY(pl_environment_new_copy(environment, &all, reterr));
     for (size_t i = 0; i < hyperparameters->count; i++) {
@@ -215,11 +215,11 @@ enum pl_status pl_settings_check_values(const struct pl_environment *environment
             PL_TRY(check_value(name, text, name, reterr));
         }
     }
-    return pl_knobs_resolve(all, &knobs, reterr);
+    return pl_knobs_resolve(all, &setting_values, reterr);
 }
 
 /* `string` is PACELINE_NAME=value. */
-static enum pl_status check(const char *string, bool is_variable, struct pl_words *warnings, struct pl_error *reterr)
+static enum pl_status check(const char *string, bool is_variable, struct pl_strv *warnings, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text hint = PL_TEXT_NONE;
@@ -236,12 +236,12 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_word
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
-    return pl_words_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s",
+    return pl_strv_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s",
                            pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
 }
 
-enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_words *hyperparameters,
-                                 struct pl_words *warnings, struct pl_error *reterr)
+enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                 struct pl_strv *warnings, struct pl_error *reterr)
 {
     for (char *const *string = pl_environment_strings(environment); *string != NULL; string++) {
         if (strncmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {

@@ -12,7 +12,7 @@
 #define PL_ENTRYPOINT_JOB_SETTINGS_H
 
 #include "base/environment.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 /**
  * Whether `name` ("PACELINE_STOP_S") is a setting: of this folder, a knob, one that is gone, or a variable that
@@ -27,21 +27,21 @@ bool pl_settings_have(const char *name);
  * Errors  PL_INVALID naming the variable or hyperparameter, its value and what was expected.
  */
 enum pl_status pl_settings_check_values(const struct pl_environment *environment,
-                                        const struct pl_words *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
+                                        const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The value of the setting `name` ("PACELINE_PYTHON"), else `fallback`. */
-const char *pl_settings_text(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+const char *pl_settings_text(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                              const char *name, const char *fallback);
 
 /** The number that the setting `name` of this folder has. */
-double pl_settings_number(const struct pl_environment *environment, const struct pl_words *hyperparameters,
+double pl_settings_number(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                           const char *name);
 
 /**
  * Add a warning for each hyperparameter paceline_* that is no setting, since no program sees it either, and for each
  * variable PACELINE_* that is nearly one. Other variables of that form may belong to the user's program.
  */
-enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_words *hyperparameters,
-                                 struct pl_words *warnings, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                 struct pl_strv *warnings, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -16,7 +16,7 @@ struct builder {
     const struct pl_job *job;
     struct pl_environment *environment;
     struct pl_environment *inherited;
-    struct pl_words *warnings;
+    struct pl_strv *warnings;
     struct pl_error *reterr;
 };
 
@@ -59,7 +59,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
 
     if (needs_bytes(name) || needs_bytes(value)) {
         if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-            return pl_words_printf(builder->warnings, builder->reterr,
+            return pl_strv_printf(builder->warnings, builder->reterr,
                                    "%s is not set: a variable cannot contain U+0000", name);
         }
         PL_TRY(pl_text_check(&name_bytes, builder->reterr));
@@ -68,7 +68,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         value = pl_text_string(&value_bytes);
     }
     if (strchr(name, '=') != NULL) {
-        return pl_words_printf(builder->warnings, builder->reterr,
+        return pl_strv_printf(builder->warnings, builder->reterr,
                                "%s is not set: a variable's name cannot contain '='", name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
@@ -77,7 +77,7 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         if (builder->inherited != NULL) {
             pl_environment_unset(builder->inherited, name);
         }
-        return pl_words_printf(builder->warnings, builder->reterr,
+        return pl_strv_printf(builder->warnings, builder->reterr,
                                "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
                                strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     }
@@ -226,10 +226,10 @@ static struct pl_python_json *training_env(const struct pl_job *job)
         {"current_instance_group", json_text(job->group_name)},
         {"current_instance_group_hosts", json_group_hosts(job)},
         {"current_instance_type", json_text(job->instance_type)},
-        {"distribution_hosts", pl_words_json(&job->distribution_hosts)},
-        {"distribution_instance_groups", pl_words_json(&job->distribution_groups)},
+        {"distribution_hosts", pl_strv_json(&job->distribution_hosts)},
+        {"distribution_instance_groups", pl_strv_json(&job->distribution_groups)},
         {"framework_module", json_text(job->framework_module)},
-        {"hosts", pl_words_json(&job->hosts)},
+        {"hosts", pl_strv_json(&job->hosts)},
         {"hyperparameters", pl_python_json_copy(job->hyperparameters)},
         {"input_config_dir", json_text(job->paths.input_config)},
         {"input_data_config", pl_python_json_copy(job->input_data)},
@@ -286,7 +286,7 @@ static enum pl_status add_fixed(struct builder *builder)
     const struct pl_job *job = builder->job;
     PL_AUTO_FREE char *module = module_name(job);
 
-    PL_TRY(set_made(builder, "SM_HOSTS", pl_words_json(&job->hosts)));
+    PL_TRY(set_made(builder, "SM_HOSTS", pl_strv_json(&job->hosts)));
     PL_TRY(set(builder, "SM_NETWORK_INTERFACE_NAME", job->network_interface));
     PL_TRY(set_json(builder, "SM_HPS", job->hyperparameters));
     PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program != NULL ? job->program : ""));
@@ -301,7 +301,7 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_made(builder, "SM_CURRENT_INSTANCE_GROUP_HOSTS", json_group_hosts(job)));
     PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS", json_group_names(job)));
     PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS_DICT", json_group_dict(job)));
-    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_words_json(&job->distribution_groups)));
+    PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_strv_json(&job->distribution_groups)));
     PL_TRY(set(builder, "SM_IS_HETERO", is_hetero(job) ? "true" : "false"));
     PL_TRY(set(builder, "SM_MODULE_NAME", module != NULL ? module : ""));
     PL_TRY(set_json(builder, "SM_LOG_LEVEL", job->log_level));
@@ -315,7 +315,7 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set(builder, "SM_MODEL_DIR", job->paths.model));
     PL_TRY(set(builder, "SM_MODULE_DIR", job->module_dir));
     PL_TRY(set_made(builder, "SM_TRAINING_ENV", training_env(job)));
-    PL_TRY(set_made(builder, "SM_USER_ARGS", pl_words_json(&job->user_args)));
+    PL_TRY(set_made(builder, "SM_USER_ARGS", pl_strv_json(&job->user_args)));
     PL_TRY(set(builder, "SM_OUTPUT_INTERMEDIATE_DIR", job->paths.output_intermediate));
     return job->topology != NULL ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
 }
@@ -362,14 +362,14 @@ static enum pl_status add_python_path(struct builder *builder)
     return set(builder, "PYTHONPATH", pl_text_string(&path));
 }
 
-static enum pl_status add_knobs(struct builder *builder)
+static enum pl_status add_settings(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
 
-    for (size_t i = 0; i < job->knobs.count; i++) {
-        const char *equals = strchr(job->knobs.items[i], '=');
+    for (size_t i = 0; i < job->setting_values.count; i++) {
+        const char *equals = strchr(job->setting_values.items[i], '=');
         PL_AUTO_FREE char *name =
-            pl_memory_string_n(job->knobs.items[i], (size_t)(equals - job->knobs.items[i]), builder->reterr);
+            pl_memory_string_n(job->setting_values.items[i], (size_t)(equals - job->setting_values.items[i]), builder->reterr);
 
         if (name == NULL) {
             return PL_MEMORY;
@@ -383,7 +383,7 @@ static enum pl_status add_knobs(struct builder *builder)
 }
 
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
-                                struct pl_environment *inherited, struct pl_words *warnings, struct pl_error *reterr)
+                                struct pl_environment *inherited, struct pl_strv *warnings, struct pl_error *reterr)
 {
     struct builder builder = {
         .job = job, .environment = environment, .inherited = inherited, .warnings = warnings, .reterr = reterr};
@@ -394,5 +394,5 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
     PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
     PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
     PL_TRY(add_python_path(&builder));
-    return add_knobs(&builder);
+    return add_settings(&builder);
 }

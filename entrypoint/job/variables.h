@@ -24,7 +24,7 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
  * case adds a sentence to `warnings`.
  */
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
-                                struct pl_environment *inherited, struct pl_words *warnings,
+                                struct pl_environment *inherited, struct pl_strv *warnings,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

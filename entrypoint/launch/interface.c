@@ -88,7 +88,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first != NULL ? first->ifa_name : "lo";
 }
 
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
+enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                             struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;
@@ -102,6 +102,6 @@ enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_
     if (*ret_name == NULL) {
         return PL_MEMORY;
     }
-    return pl_words_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
+    return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
                            job->network_interface, *ret_name);
 }

@@ -8,13 +8,13 @@
 
 bool pl_launcher_includes(const struct pl_job *job)
 {
-    return pl_words_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
+    return pl_strv_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
 }
 
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
-    PL_TRY(pl_words_add_all(&plan->hosts, &job->distribution_hosts, reterr));
+    PL_TRY(pl_strv_add_all(&plan->hosts, &job->distribution_hosts, reterr));
     plan->host_index = job->distribution_index;
     plan->role = plan->host_index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
     plan->needs_link = linked && plan->hosts.count > 1;

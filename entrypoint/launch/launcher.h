@@ -38,7 +38,7 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
  * The network interface for traffic between hosts: the configured one where it exists, else the one that leads to the
  * other hosts, with a sentence in plan->warnings. The caller frees.
  */
-enum pl_status pl_launcher_choose_interface(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
+enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

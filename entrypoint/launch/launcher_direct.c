@@ -33,7 +33,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
 
-    PL_TRY(pl_words_add(&plan->hosts, job->current_host, reterr));
+    PL_TRY(pl_strv_add(&plan->hosts, job->current_host, reterr));
     plan->role = PL_LAUNCH_PLAN_SINGLE;
     plan->processes = 1;
     PL_TRY(limit_threads(job, plan, reterr));

@@ -17,7 +17,7 @@ static bool matches(const struct pl_job *job)
 }
 
 /* algo-1:2,algo-2:2, or plain names where each host has one slot. */
-static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
@@ -37,22 +37,22 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_words *argv,
     }
     PL_TRY(pl_text_check(&list, reterr));
     PL_TRY(
-        pl_words_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
-    return pl_words_printf(argv, reterr, "%d", job->processes);
+        pl_strv_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
+    return pl_strv_printf(argv, reterr, "%d", job->processes);
 }
 
-static enum pl_status add_export(struct pl_words *argv, const char *text, struct pl_error *reterr)
+static enum pl_status add_export(struct pl_strv *argv, const char *text, struct pl_error *reterr)
 {
-    return pl_words_add_list(argv, (const char *const[]){"-x", text, NULL}, reterr);
+    return pl_strv_add_list(argv, (const char *const[]){"-x", text, NULL}, reterr);
 }
 
-static enum pl_status add_nccl(const char *interface, const char *level, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_nccl(const char *interface, const char *level, struct pl_strv *argv, struct pl_error *reterr)
 {
     PL_TRY(add_export(argv, "NCCL_MIN_NRINGS=4", reterr));
-    PL_TRY(pl_words_add(argv, "-x", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "NCCL_SOCKET_IFNAME=%s", interface));
-    PL_TRY(pl_words_add(argv, "-x", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "NCCL_DEBUG=%s", level));
+    PL_TRY(pl_strv_add(argv, "-x", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "NCCL_SOCKET_IFNAME=%s", interface));
+    PL_TRY(pl_strv_add(argv, "-x", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "NCCL_DEBUG=%s", level));
     PL_TRY(add_export(argv, "LD_LIBRARY_PATH", reterr));
     return add_export(argv, "PATH", reterr);
 }
@@ -81,7 +81,7 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_p
  * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take
  * two hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
  */
-static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status keep_domain_names(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const names[] = {"OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"};
     bool has_domain = false;
@@ -98,23 +98,23 @@ static enum pl_status keep_whole_names(const struct pl_job *job, struct pl_launc
 }
 
 /* True when words[at] is the value of an option -x that begins with `prefix`. */
-static bool is_export_of(const struct pl_words *words, size_t at, const char *prefix)
+static bool is_export_of(const struct pl_strv *words, size_t at, const char *prefix)
 {
     return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
 }
 
 /* The user's options. Ours stays in front of a library that the user preloads: without it ranks would share one host
  * name. */
-static enum pl_status add_custom(const struct pl_words *custom, const char *libraries, struct pl_words *argv,
+static enum pl_status add_custom(const struct pl_strv *custom, const char *libraries, struct pl_strv *argv,
                                  struct pl_error *reterr)
 {
     static const char preload[] = "LD_PRELOAD=";
 
     for (size_t i = 0; i < custom->count; i++) {
         if (is_export_of(custom, i, preload)) {
-            PL_TRY(pl_words_printf(argv, reterr, "%s%s:%s", preload, libraries, custom->items[i] + strlen(preload)));
+            PL_TRY(pl_strv_printf(argv, reterr, "%s%s:%s", preload, libraries, custom->items[i] + strlen(preload)));
         } else {
-            PL_TRY(pl_words_add(argv, custom->items[i], reterr));
+            PL_TRY(pl_strv_add(argv, custom->items[i], reterr));
         }
     }
     return PL_OK;
@@ -124,7 +124,7 @@ static enum pl_status add_custom(const struct pl_words *custom, const char *libr
  * Each rank uses its own host's SM_* instead of those that mpirun exports. So what the user's -x SM_NAME=value adds
  * is added on every host; as with the toolkit, it does not replace a variable of the job.
  */
-static enum pl_status keep_exports(const struct pl_words *custom, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status keep_exports(const struct pl_strv *custom, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     for (size_t i = 0; i < custom->count; i++) {
         const char *equals = strchr(custom->items[i], '=');
@@ -142,7 +142,7 @@ static enum pl_status keep_exports(const struct pl_words *custom, struct pl_laun
     return PL_OK;
 }
 
-static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
 
@@ -162,7 +162,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_words *argv
 }
 
 /* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
-static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_words *argv, struct pl_error *reterr)
+static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_strv *argv, struct pl_error *reterr)
 {
     for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
         PL_AUTO_FREE char *name = NULL;
@@ -179,7 +179,7 @@ static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_wor
 
 /* SageMaker's model parallel library reads its settings from one hyperparameter. */
 static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_launch_plan *plan,
-                                         struct pl_words *argv, struct pl_error *reterr)
+                                         struct pl_strv *argv, struct pl_error *reterr)
 {
     const char *parameters = pl_environment_get(plan->additions, "SM_HP_MP_PARAMETERS");
     const char *torch = pl_environment_get(job->process, "SM_DLC_TORCH_VERSION");
@@ -198,7 +198,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
     }
     if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) &&
         pl_file_find_program("smddpmprun", pl_environment_get(job->process, "PATH"), &smddpmprun, NULL) == PL_OK) {
-        return pl_words_add_list(
+        return pl_strv_add_list(
             argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
     }
     return PL_OK;
@@ -208,7 +208,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
  * More ranks than the host list has slots for would make mpirun fail much later, with a less clear message. Only the
  * master knows: its devices count for all hosts.
  */
-static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_custom *custom, struct pl_error *reterr)
+static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_options_custom *custom, struct pl_error *reterr)
 {
     int slots = job->processes_per_host * (int)job->distribution_hosts.count;
 
@@ -231,7 +231,7 @@ static const char *find_other_type(const struct pl_job *job)
     for (; group != NULL; group = pl_python_json_next(group)) {
         const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
 
-        if (pl_words_find(&job->distribution_groups,
+        if (pl_strv_find(&job->distribution_groups,
                           pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
             pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL &&
             pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
@@ -251,7 +251,7 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
     if (other == NULL) {
         return PL_OK;
     }
-    return pl_words_printf(&plan->warnings, reterr,
+    return pl_strv_printf(&plan->warnings, reterr,
                            "every host gets %d processes, counted from the devices of this one (%s), and there are "
                            "hosts of another type (%s): "
                            "sagemaker_mpi_num_of_processes_per_host names the number",
@@ -262,16 +262,16 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
  * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
  * image without mpi4py does without it: the interpreter is asked once.
  */
-static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
+static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
-    struct pl_words *argv = NULL;
+    struct pl_strv *argv = NULL;
 
-    PL_TRY(pl_steps_add(&plan->questions, "looking for mpi4py", plan->cwd, &argv, reterr));
-    plan->questions.items[0].is_question = true;
+    PL_TRY(pl_steps_add(&plan->probes, "looking for mpi4py", plan->cwd, &argv, reterr));
+    plan->probes.items[0].is_probe = true;
     plan->optional_at = plan->argv.count + 1;
     plan->optional_count = 2;
-    return pl_words_add_list(
+    return pl_strv_add_list(
         argv,
         (const char *const[]){program->python, "-c",
                               "import importlib.util as u, sys; sys.exit(u.find_spec('mpi4py') is None)", NULL},
@@ -279,7 +279,7 @@ static enum pl_status ask_for_mpi4py(const struct pl_program *program, struct pl
 }
 
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program,
-                                const struct pl_mpi_custom *custom, struct pl_launch_plan *plan,
+                                const struct pl_mpi_options_custom *custom, struct pl_launch_plan *plan,
                                 struct pl_error *reterr)
 {
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
@@ -290,24 +290,24 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(check_slots(job, custom, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
-    PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
+    PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
     plan->program_words = 1;
     PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
-    PL_TRY(pl_words_add(&plan->argv, "-x", reterr));
-    PL_TRY(pl_words_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
+    PL_TRY(pl_strv_add(&plan->argv, "-x", reterr));
+    PL_TRY(pl_strv_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
     PL_TRY(add_custom(&custom->words, libraries, &plan->argv, reterr));
     PL_TRY(add_fabric(job, &plan->argv, reterr));
     PL_TRY(add_names(plan, &plan->argv, reterr));
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
-    PL_TRY(pl_words_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
+    PL_TRY(pl_strv_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
     first = plan->argv.count;
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
-        PL_TRY(ask_for_mpi4py(program, plan, reterr));
+        PL_TRY(probe_mpi4py(program, plan, reterr));
     }
     PL_TRY(pl_program_add_name(program, "mpi4py", &plan->argv, reterr));
-    PL_TRY(pl_words_add(&plan->argv, "--", reterr));
+    PL_TRY(pl_strv_add(&plan->argv, "--", reterr));
     PL_TRY(pl_program_add_arguments(job, program, &plan->argv, reterr));
     return pl_mpi_options_guard(&plan->argv, first, reterr);
 }
@@ -315,7 +315,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
-    struct pl_mpi_custom custom = {.nccl_debug = NULL};
+    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
     const struct pl_python_json *options = pl_python_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
     enum pl_status status;
 
@@ -323,7 +323,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     plan->spawns_ranks = true;
     PL_TRY(set_host_name(job, plan, reterr));
-    PL_TRY(keep_whole_names(job, plan, reterr));
+    PL_TRY(keep_domain_names(job, plan, reterr));
     if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
         /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for
          * none. */
@@ -343,7 +343,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     if (status == PL_OK && plan->role == PL_LAUNCH_PLAN_MASTER) {
         status = make_argv(job, &program, &custom, plan, reterr);
     }
-    pl_mpi_custom_done(&custom);
+    pl_mpi_options_custom_done(&custom);
     return status;
 }
 

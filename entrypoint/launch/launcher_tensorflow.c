@@ -20,7 +20,7 @@ static const char server_program[] =
     "tf.distribute.Server(cluster, job_name='ps', task_index=config['task']['index']).join()\n";
 
 /* "NAME": ["host:port", ...] for the hosts from `first` on, `end` excluded. */
-static void append_addresses(const struct pl_words *hosts, const char *name, size_t first, size_t end, int port,
+static void append_addresses(const struct pl_strv *hosts, const char *name, size_t first, size_t end, int port,
                              struct pl_text *text)
 {
     pl_text_printf(text, "\"%s\": [", name);
@@ -39,7 +39,7 @@ static void append_task(int index, const char *type, struct pl_text *text)
     pl_text_printf(text, "}, \"environment\": \"cloud\", \"task\": {\"index\": %d, \"type\": \"%s\"}}", index, type);
 }
 
-static void append_server_cluster(const struct pl_words *hosts, struct pl_text *text)
+static void append_server_cluster(const struct pl_strv *hosts, struct pl_text *text)
 {
     pl_text_append(text, "{\"cluster\": {");
     append_addresses(hosts, "master", 0, 1, TRAINING_PORT, text);
@@ -60,7 +60,7 @@ static bool matches_server(const struct pl_job *job)
 static enum pl_status add_server(const struct pl_program *program, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
-    struct pl_launch_plan_side *side = pl_memory_new(1, sizeof(*side), reterr);
+    struct pl_sidecar *side = pl_memory_new(1, sizeof(*side), reterr);
 
     if (side == NULL) {
         return PL_MEMORY;
@@ -72,7 +72,7 @@ static enum pl_status add_server(const struct pl_program *program, struct pl_lau
                             "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
                             "needs Python, and there is none on PATH");
     }
-    PL_TRY(pl_words_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
+    PL_TRY(pl_strv_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
     append_server_cluster(&plan->hosts, &config);
     append_task(plan->host_index, "ps", &config);
     PL_TRY(pl_text_check(&config, reterr));

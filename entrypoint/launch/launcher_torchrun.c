@@ -17,7 +17,7 @@ static enum pl_status add_environment(const struct pl_job *job, struct pl_launch
 {
     PL_AUTO_FREE char *interface = NULL;
 
-    PL_TRY(pl_launcher_choose_interface(job, plan, &interface, reterr));
+    PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     PL_TRY(pl_launcher_set(plan, "NCCL_SOCKET_IFNAME", interface, reterr));
     PL_TRY(pl_launcher_set(plan, "NCCL_PROTO", "simple", reterr));
     if (pl_launcher_has_efa(job->instance_type)) {
@@ -46,22 +46,22 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     }
     PL_TRY(add_environment(job, plan, reterr));
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
-        PL_TRY(pl_words_add(&plan->argv, "neuron_parallel_compile", reterr));
+        PL_TRY(pl_strv_add(&plan->argv, "neuron_parallel_compile", reterr));
     }
-    PL_TRY(pl_words_add(&plan->argv, "torchrun", reterr));
+    PL_TRY(pl_strv_add(&plan->argv, "torchrun", reterr));
     plan->program_words = plan->argv.count;
-    PL_TRY(pl_words_add(&plan->argv, "--nnodes", reterr));
-    PL_TRY(pl_words_printf(&plan->argv, reterr, "%zu", hosts));
-    PL_TRY(pl_words_add(&plan->argv, "--nproc_per_node", reterr));
-    PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", job->processes_per_host));
+    PL_TRY(pl_strv_add(&plan->argv, "--nnodes", reterr));
+    PL_TRY(pl_strv_printf(&plan->argv, reterr, "%zu", hosts));
+    PL_TRY(pl_strv_add(&plan->argv, "--nproc_per_node", reterr));
+    PL_TRY(pl_strv_printf(&plan->argv, reterr, "%d", job->processes_per_host));
     if (hosts > 1) {
-        PL_TRY(pl_words_add_list(
+        PL_TRY(pl_strv_add_list(
             &plan->argv,
             (const char *const[]){"--master_addr", job->master_host, "--master_port", master_port, "--node_rank", NULL},
             reterr));
-        PL_TRY(pl_words_printf(&plan->argv, reterr, "%d", plan->host_index));
+        PL_TRY(pl_strv_printf(&plan->argv, reterr, "%d", plan->host_index));
     }
-    PL_TRY(pl_words_add_all(&plan->argv, &program.words, reterr));
+    PL_TRY(pl_strv_add_all(&plan->argv, &program.words, reterr));
     return pl_program_add_arguments(job, &program, &plan->argv, reterr);
 }
 

@@ -30,7 +30,7 @@ static const struct {
 };
 
 /* True when the directory of `file` holds `name`. */
-static bool stands_beside(const char *file, const char *name)
+static bool has_sibling(const char *file, const char *name)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     const char *slash = strrchr(file, '/');
@@ -49,10 +49,10 @@ static int find_major(const struct pl_job *job)
         return 4;
     }
     real = realpath(mpirun, NULL);
-    if (stands_beside(mpirun, "orted") || (real != NULL && stands_beside(real, "orted"))) {
+    if (has_sibling(mpirun, "orted") || (real != NULL && has_sibling(real, "orted"))) {
         return 4;
     }
-    return stands_beside(mpirun, "prted") || (real != NULL && stands_beside(real, "prted")) ? 5 : 4;
+    return has_sibling(mpirun, "prted") || (real != NULL && has_sibling(real, "prted")) ? 5 : 4;
 }
 
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr)
@@ -81,7 +81,7 @@ static const char *option_name(const char *word)
  * And 5 exits without a message when told to use the loopback interface while there is another one; by default it uses
  * what there is.
  */
-static bool is_left_out(const char *const *option, const char *interface, const struct pl_words *custom)
+static bool is_left_out(const char *const *option, const char *interface, const struct pl_strv *custom)
 {
     if (option[0] != NULL && strcmp(option[0], "--prtemca") == 0 && strcmp(option[1], "prte_if_include") == 0) {
         return strcmp(interface, "lo") == 0;
@@ -94,8 +94,8 @@ static bool is_left_out(const char *const *option, const char *interface, const 
     return false;
 }
 
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom,
-                                        struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
+                                        struct pl_strv *words, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(fixed); i++) {
         const char *const *option = major >= 5 ? fixed[i].v5 : fixed[i].v4;
@@ -104,7 +104,7 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
             continue;
         }
         for (size_t word = 0; word < 3 && option[word] != NULL; word++) {
-            PL_TRY(pl_words_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
+            PL_TRY(pl_strv_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
         }
     }
     return PL_OK;
@@ -135,19 +135,19 @@ static bool is_oversubscribe(const char *word)
     return at != NULL && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
 }
 
-enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom, struct pl_error *reterr)
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom, struct pl_error *reterr)
 {
-    PL_AUTO_WORDS struct pl_words all = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
 
     custom->nccl_debug = "INFO";
-    PL_TRY(pl_words_split(text, "sagemaker_mpi_custom_mpi_options", &all, reterr));
+    PL_TRY(pl_strv_split(text, "sagemaker_mpi_custom_mpi_options", &all, reterr));
     for (size_t i = 0; i < all.count; i++) {
         const char *word = all.items[i];
         const char *level = nccl_debug_level(word);
 
         if (level == NULL) {
             custom->oversubscribe = custom->oversubscribe || is_oversubscribe(word);
-            PL_TRY(pl_words_add(&custom->words, word, reterr));
+            PL_TRY(pl_strv_add(&custom->words, word, reterr));
             continue;
         }
         if (*level == '\0' && strchr(word, '=') == NULL) {
@@ -158,7 +158,7 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
             }
             level = all.items[++i];
         }
-        PL_TRY(pl_words_add(&custom->taken, level, reterr));
+        PL_TRY(pl_strv_add(&custom->taken, level, reterr));
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
     }
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
@@ -172,18 +172,18 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
 }
 
 /* Any number of backslashes, then a ":". */
-static bool is_border(const char *word)
+static bool is_separator(const char *word)
 {
     return strcmp(word + strspn(word, "\\"), ":") == 0;
 }
 
-enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr)
+enum pl_status pl_mpi_options_guard(struct pl_strv *words, size_t first, struct pl_error *reterr)
 {
     for (size_t i = first; i < words->count; i++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         char *guarded = NULL;
 
-        if (is_border(words->items[i])) {
+        if (is_separator(words->items[i])) {
             pl_text_printf(&text, "\\%s", words->items[i]);
             PL_TRY(pl_text_take(&text, &guarded, reterr));
             free(words->items[i]);
@@ -195,11 +195,11 @@ enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct
 
 const char *pl_mpi_options_unguard(const char *word)
 {
-    return *word == '\\' && is_border(word) ? word + 1 : word;
+    return *word == '\\' && is_separator(word) ? word + 1 : word;
 }
 
-void pl_mpi_custom_done(struct pl_mpi_custom *custom)
+void pl_mpi_options_custom_done(struct pl_mpi_options_custom *custom)
 {
-    pl_words_done(&custom->words);
-    pl_words_done(&custom->taken);
+    pl_strv_done(&custom->words);
+    pl_strv_done(&custom->taken);
 }

@@ -4,7 +4,7 @@
 #define PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 
 #include "entrypoint/job/job.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 /**
  * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that is
@@ -17,14 +17,14 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
  * Open MPI 5 would refuse is left out: an option that is among the user's, `custom`, and the loopback interface for its
  * daemons.
  */
-enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_words *custom,
-                                        struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
+                                        struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
-struct pl_mpi_custom {
+struct pl_mpi_options_custom {
     const char *nccl_debug; /* one of `words`' texts, or "INFO" */
     bool oversubscribe;     /* some option allows more processes than slots */
-    struct pl_words words;  /* as the user gave them, without --NCCL_DEBUG */
-    struct pl_words taken;  /* owns nccl_debug */
+    struct pl_strv words;  /* as the user gave them, without --NCCL_DEBUG */
+    struct pl_strv taken;  /* owns nccl_debug */
 };
 
 /**
@@ -32,7 +32,7 @@ struct pl_mpi_custom {
  * prefix of the name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last
  * -x without its variable.
  */
-enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *custom,
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -40,9 +40,9 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_custom *cust
  * such words, from `first` on, get a backslash in front, as do those of backslashes and a last ":";
  * pl_mpi_options_unguard() gives back what they were.
  */
-enum pl_status pl_mpi_options_guard(struct pl_words *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_mpi_options_guard(struct pl_strv *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
 const char *pl_mpi_options_unguard(const char *word);
 
-void pl_mpi_custom_done(struct pl_mpi_custom *custom);
+void pl_mpi_options_custom_done(struct pl_mpi_options_custom *custom);
 
 #endif

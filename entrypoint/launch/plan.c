@@ -59,13 +59,13 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
         if (is_mount(job->paths.output_intermediate)) {
             return PL_OK;
         }
-        return pl_words_printf(&plan->warnings, reterr,
+        return pl_strv_printf(&plan->warnings, reterr,
                                "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if "
                                "an earlier run left it",
                                job->paths.output_intermediate);
     }
     if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
-        return pl_words_printf(
+        return pl_strv_printf(
             &plan->warnings, reterr,
             "sagemaker_s3_output is set, and this image has no paceline-sync: intermediate output stays in %s",
             job->paths.output_intermediate);
@@ -74,7 +74,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
                    *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
     snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
-    return pl_words_add_list(&plan->sync,
+    return pl_strv_add_list(&plan->sync,
                              (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
                                                    pl_text_string(&text), NULL},
                              reterr);
@@ -94,7 +94,7 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
             found = strcmp(name, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) == 0;
         }
         if (!found) {
-            PL_TRY(pl_words_printf(&plan->warnings, reterr,
+            PL_TRY(pl_strv_printf(&plan->warnings, reterr,
                                    "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
                                    "expected names of instance_groups in "
                                    "resourceconfig.json",
@@ -118,7 +118,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
-    PL_TRY(pl_settings_check(job->process, &job->knobs, &plan->warnings, reterr));
+    PL_TRY(pl_settings_check(job->process, &job->setting_values, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
 
@@ -145,16 +145,16 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     if (plan == NULL) {
         return;
     }
-    pl_words_done(&plan->hosts);
-    pl_words_done(&plan->argv);
-    pl_words_done(&plan->warnings);
-    pl_words_done(&plan->sync);
+    pl_strv_done(&plan->hosts);
+    pl_strv_done(&plan->argv);
+    pl_strv_done(&plan->warnings);
+    pl_strv_done(&plan->sync);
     pl_steps_done(&plan->steps);
-    pl_steps_done(&plan->questions);
+    pl_steps_done(&plan->probes);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     if (plan->side != NULL) {
-        pl_words_done(&plan->side->argv);
+        pl_strv_done(&plan->side->argv);
         pl_environment_free(plan->side->environment);
         free(plan->side);
     }
@@ -209,7 +209,7 @@ enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_
 
 void pl_launch_plan_drop_optional(struct pl_launch_plan *plan)
 {
-    struct pl_words *argv = &plan->argv;
+    struct pl_strv *argv = &plan->argv;
     size_t end = plan->optional_at + plan->optional_count;
 
     PL_BUG_IF(end > argv->count);

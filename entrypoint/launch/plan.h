@@ -10,7 +10,7 @@
 #define PL_ENTRYPOINT_LAUNCH_PLAN_H
 
 #include "entrypoint/job/job.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 #include "entrypoint/launch/steps.h"
 
 enum pl_launch_plan_role {
@@ -24,22 +24,22 @@ enum pl_launch_plan_role {
  * A sidecar, a process next to the main one: started before it, ended when the job is done, and its early death is the
  * job's failure.
  */
-struct pl_launch_plan_side {
+struct pl_sidecar {
     const char *name; /* "ps" */
-    struct pl_words argv;
+    struct pl_strv argv;
     struct pl_environment *environment; /* whole */
 };
 
 struct pl_launch_plan {
     enum pl_launch_plan_role role;
     const char *launcher;
-    struct pl_words hosts; /* the hosts of this launch, the master first; just this host for a direct process */
+    struct pl_strv hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;        /* this host's index in `hosts` */
     int processes;         /* ranks in the whole launch */
 
     char *cwd;
     /* empty for an MPI worker. With `spawns_ranks` it holds SELF rank PROGRAM... -- ARGUMENTS... itself */
-    struct pl_words argv;
+    struct pl_strv argv;
     size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
     /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
     bool spawns_ranks;
@@ -54,14 +54,14 @@ struct pl_launch_plan {
 
     struct pl_launch_plan_steps steps;
     /* at most one probe: if it fails, `optional_count` words of argv from `optional_at` on are left out */
-    struct pl_launch_plan_steps questions;
+    struct pl_launch_plan_steps probes;
     size_t optional_at;
     size_t optional_count;
-    struct pl_launch_plan_side *side; /* NULL when there is none */
+    struct pl_sidecar *side; /* NULL when there is none */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
-    struct pl_words sync;
+    struct pl_strv sync;
     char *chmod_path;         /* file to make executable first; NULL when it is already or there is none */
-    struct pl_words warnings; /* sentences to log once */
+    struct pl_strv warnings; /* sentences to log once */
 };
 
 /** The steps that fetch the code into the code directory: none when something is there already or there is nothing to

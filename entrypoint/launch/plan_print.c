@@ -30,7 +30,7 @@ static struct pl_python_json *steps_of(const struct pl_launch_plan_steps *steps)
         const struct pl_environment *additions = steps->items[i].additions;
         struct pl_python_json *step = pl_python_json_new_object();
         enum pl_status what = pl_python_json_set(step, "what", pl_python_json_new_string(steps->items[i].what), NULL);
-        enum pl_status argv = pl_python_json_set(step, "argv", pl_words_json(&steps->items[i].argv), NULL);
+        enum pl_status argv = pl_python_json_set(step, "argv", pl_strv_json(&steps->items[i].argv), NULL);
         enum pl_status env = additions != NULL ? pl_python_json_set(step, "env", object_of(additions), NULL) : PL_OK;
         enum pl_status added = pl_python_json_append(list, step, NULL);
 
@@ -42,7 +42,7 @@ static struct pl_python_json *steps_of(const struct pl_launch_plan_steps *steps)
     return list;
 }
 
-static struct pl_python_json *side_of(const struct pl_launch_plan_side *side)
+static struct pl_python_json *side_of(const struct pl_sidecar *side)
 {
     struct pl_python_json *object;
     const char *config;
@@ -56,7 +56,7 @@ static struct pl_python_json *side_of(const struct pl_launch_plan_side *side)
     object = pl_python_json_new_object();
     config = pl_environment_get(side->environment, "TF_CONFIG");
     name = pl_python_json_set(object, "name", pl_python_json_new_string(side->name), NULL);
-    argv = pl_python_json_set(object, "argv", pl_words_json(&side->argv), NULL);
+    argv = pl_python_json_set(object, "argv", pl_strv_json(&side->argv), NULL);
     env = pl_python_json_set(object, "TF_CONFIG",
                              config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
     if (name != PL_OK || argv != PL_OK || env != PL_OK) {
@@ -95,18 +95,18 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
     } members[] = {
         {"role", pl_python_json_new_string(pl_launch_plan_role_text(plan->role))},
         {"launcher", pl_python_json_new_string(plan->launcher)},
-        {"hosts", pl_words_json(&plan->hosts)},
+        {"hosts", pl_strv_json(&plan->hosts)},
         {"host", pl_python_json_new_string(job->current_host)},
         {"cwd", pl_python_json_new_string(plan->cwd)},
-        {"argv", plan->argv.count > 0 ? pl_words_json(&plan->argv) : pl_python_json_new_null()},
+        {"argv", plan->argv.count > 0 ? pl_strv_json(&plan->argv) : pl_python_json_new_null()},
         {"env", object_of(plan->additions)},
         {"processes", pl_python_json_new_int64(plan->processes)},
         {"source", steps_of(source)},
         {"steps", steps_of(&plan->steps)},
         {"side", side_of(plan->side)},
-        {"sync", plan->sync.count > 0 ? pl_words_json(&plan->sync) : pl_python_json_new_null()},
+        {"sync", plan->sync.count > 0 ? pl_strv_json(&plan->sync) : pl_python_json_new_null()},
         {"sshd", pl_python_json_new_bool(plan->needs_link)},
-        {"warnings", pl_words_json(&plan->warnings)},
+        {"warnings", pl_strv_json(&plan->warnings)},
     };
     enum pl_status status = PL_OK;
 

@@ -111,9 +111,9 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
 
     read_head(path, head);
     if (!starts_itself(head)) {
-        PL_TRY(pl_words_add(&program->words, "/bin/sh", reterr));
+        PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
-            PL_TRY(pl_words_printf(&plan->warnings, reterr,
+            PL_TRY(pl_strv_printf(&plan->warnings, reterr,
                                    "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
                                    "save it without one",
                                    word,
@@ -123,7 +123,7 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         plan->chmod_path = pl_memory_string(path, reterr);
         PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);
     }
-    return pl_words_add(&program->words, word, reterr);
+    return pl_strv_add(&program->words, word, reterr);
 }
 
 static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
@@ -153,12 +153,12 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
 }
 
 /* -m "pkg.sub" for "pkg.sub.py". */
-static enum pl_status add_module(const char *name, struct pl_words *words, struct pl_error *reterr)
+static enum pl_status add_module(const char *name, struct pl_strv *words, struct pl_error *reterr)
 {
     size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
 
-    PL_TRY(pl_words_add(words, "-m", reterr));
-    return pl_words_printf(words, reterr, "%.*s", (int)length, name);
+    PL_TRY(pl_strv_add(words, "-m", reterr));
+    return pl_strv_printf(words, reterr, "%.*s", (int)length, name);
 }
 
 static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
@@ -198,34 +198,34 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
             return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program,
                                 job->paths.code);
         }
-        return pl_words_add(&program->words, job->program, reterr);
+        return pl_strv_add(&program->words, job->program, reterr);
     }
     program->kind = PL_PROGRAM_COMMAND;
     if (pending && job->program[0] != '/') {
-        return pl_words_printf(&program->words, reterr, "./%s", job->program);
+        return pl_strv_printf(&program->words, reterr, "./%s", job->program);
     }
     return find_command(job, program, plan, reterr);
 }
 
 /* The same, with a note about where the name comes from when it overrides another one. */
-static enum pl_status find_heard(const struct pl_job *job, bool pending, struct pl_program *program,
+static enum pl_status find_with_origin(const struct pl_job *job, bool pending, struct pl_program *program,
                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
-    if (job->unheard == NULL) {
+    if (job->overridden_program == NULL) {
         return status;
     }
     if (status != PL_OK) {
         pl_error_context(reterr,
                          "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect",
-                         job->unheard);
+                         job->overridden_program);
         return status;
     }
-    return pl_words_printf(&plan->warnings, reterr,
+    return pl_strv_printf(&plan->warnings, reterr,
                            "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
                            "sagemaker_program, '%.200s', has no effect",
-                           job->program, job->unheard);
+                           job->program, job->overridden_program);
 }
 
 static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
@@ -238,23 +238,23 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
                             "no program is named, and this image was built without the example that would train: set "
                             "the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
     }
-    return pl_words_add(&program->words, path, reterr);
+    return pl_strv_add(&program->words, path, reterr);
 }
 
 /* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
-static enum pl_status look_for_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
+static enum pl_status probe_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
                                    struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    struct pl_words *argv = NULL;
+    struct pl_strv *argv = NULL;
 
     PL_TRY(pl_steps_add(&plan->steps, "looking for pip", job->paths.code, &argv, reterr));
-    PL_TRY(pl_words_add_list(
+    PL_TRY(pl_strv_add_list(
         argv,
         (const char *const[]){program->python, "-c",
                               "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])",
                               NULL},
         reterr));
-    return pl_words_printf(argv, reterr,
+    return pl_strv_printf(argv, reterr,
                            "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of "
                            "Paceline's Dockerfile), or switch the "
                            "installation off by PACELINE_INSTALL=0",
@@ -268,7 +268,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     bool requirements = code_has(job, "requirements.txt");
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES";
-    struct pl_words *argv = NULL;
+    struct pl_strv *argv = NULL;
     bool install;
 
     PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_INSTALL", "1"), "PACELINE_INSTALL", &install, reterr));
@@ -276,14 +276,14 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         return PL_OK;
     }
     if (program->python == NULL) {
-        return pl_words_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
+        return pl_strv_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
                             reterr);
     }
     if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
-        PL_TRY(pl_words_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL",
+        PL_TRY(pl_strv_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL",
                             reterr));
     }
-    PL_TRY(look_for_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
+    PL_TRY(probe_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
@@ -292,12 +292,12 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
          * has one purpose. */
         PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
     }
-    PL_TRY(pl_words_add(argv, program->python, reterr));
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
+    PL_TRY(pl_strv_add(argv, program->python, reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
     if (package) {
-        PL_TRY(pl_words_add(argv, ".", reterr));
+        PL_TRY(pl_strv_add(argv, ".", reterr));
     }
-    return requirements ? pl_words_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr)
+    return requirements ? pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr)
                         : PL_OK;
 }
 
@@ -310,9 +310,9 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     (void)find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;
-        PL_TRY(pl_words_add(&program->words, job->command.items[0], reterr));
+        PL_TRY(pl_strv_add(&program->words, job->command.items[0], reterr));
     } else if (job->program != NULL) {
-        PL_TRY(find_heard(job, pending, program, plan, reterr));
+        PL_TRY(find_with_origin(job, pending, program, plan, reterr));
     } else if (!has_code && job->submit_uri == NULL) {
         PL_TRY(find_bundled(job, program, reterr));
     } else {
@@ -324,10 +324,10 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
 }
 
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
-                                        struct pl_words *words, struct pl_error *reterr)
+                                        struct pl_strv *words, struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_GIVEN) {
-        return pl_words_add_list(words, (const char *const *)job->command.items + 1, reterr);
+        return pl_strv_add_list(words, (const char *const *)job->command.items + 1, reterr);
     }
     for (size_t i = 0; i < job->user_args.count; i++) {
         PL_AUTO_TEXT struct pl_text bytes = PL_TEXT_NONE;
@@ -344,21 +344,21 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
                                 "in one argument, found %zu",
                                 i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
         }
-        PL_TRY(pl_words_add(words, pl_text_string(&bytes), reterr));
+        PL_TRY(pl_strv_add(words, pl_text_string(&bytes), reterr));
     }
     return PL_OK;
 }
 
 enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
-                                   struct pl_words *words, struct pl_error *reterr)
+                                   struct pl_strv *words, struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
-        PL_TRY(pl_words_add(words, program->python, reterr));
+        PL_TRY(pl_strv_add(words, program->python, reterr));
         if (launcher_module != NULL) {
-            PL_TRY(pl_words_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
+            PL_TRY(pl_strv_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
         }
     }
-    return pl_words_add_all(words, &program->words, reterr);
+    return pl_strv_add_all(words, &program->words, reterr);
 }
 
 enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
@@ -372,5 +372,5 @@ enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program 
 void pl_program_done(struct pl_program *program)
 {
     free(program->python);
-    pl_words_done(&program->words);
+    pl_strv_done(&program->words);
 }

@@ -23,7 +23,7 @@ struct pl_program {
     enum pl_program_kind kind;
     char *python; /* the interpreter; NULL when the program needs none or there is none */
     /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
-    struct pl_words words;
+    struct pl_strv words;
 };
 
 /**
@@ -40,11 +40,11 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
  * -m mpi4py name`.
  */
 enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
-                                   struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+                                   struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add the program's arguments: the hyperparameters, as the bytes that it sees, or those of the given command. */
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
-                                        struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+                                        struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Make the program with its arguments the plan's own process. */
 enum pl_status pl_program_use(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,

@@ -15,24 +15,24 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
                                  struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
-    struct pl_words *argv = NULL;
+    struct pl_strv *argv = NULL;
 
     PL_TRY(pl_companion_find(job->self_path, "paceline-unpack", &companion, reterr));
     PL_TRY(pl_steps_add(steps, "bringing the code into place", NULL, &argv, reterr));
-    PL_TRY(pl_words_add(argv, companion, reterr));
+    PL_TRY(pl_strv_add(argv, companion, reterr));
     if (fetched) {
-        PL_TRY(pl_words_add(argv, "--fetched", reterr));
+        PL_TRY(pl_strv_add(argv, "--fetched", reterr));
     }
-    PL_TRY(pl_words_add(argv, "--max-bytes", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
-    return pl_words_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
+    PL_TRY(pl_strv_add(argv, "--max-bytes", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
+    return pl_strv_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 
 static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *companion = NULL;
     PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
-    struct pl_words *argv = NULL;
+    struct pl_strv *argv = NULL;
 
     if (pl_companion_find(job->self_path, "paceline-s3", &companion, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
@@ -44,7 +44,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
                    (long)getpid());
     PL_TRY(pl_text_check(&file, reterr));
     PL_TRY(pl_steps_add(steps, "fetching the code from S3", NULL, &argv, reterr));
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL},
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL},
                              reterr));
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }

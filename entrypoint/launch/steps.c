@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
-                            struct pl_words **ret_argv, struct pl_error *reterr)
+                            struct pl_strv **ret_argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *own_what = pl_memory_string(what, reterr);
     PL_AUTO_FREE char *own_cwd = cwd != NULL ? pl_memory_string(cwd, reterr) : NULL;
@@ -18,7 +18,7 @@ enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what
     }
     PL_TRY(pl_memory_grow(&steps->items, &steps->capacity, steps->count + 1, sizeof(*steps->items), reterr));
     step = &steps->items[steps->count++];
-    *step = (struct pl_launch_plan_step){.what = PL_TAKE(own_what), .cwd = PL_TAKE(own_cwd), .argv = PL_WORDS_NONE};
+    *step = (struct pl_launch_plan_step){.what = PL_TAKE(own_what), .cwd = PL_TAKE(own_cwd), .argv = PL_STRV_NONE};
     *ret_argv = &step->argv;
     return PL_OK;
 }
@@ -39,7 +39,7 @@ void pl_steps_done(struct pl_launch_plan_steps *steps)
     for (size_t i = 0; i < steps->count; i++) {
         free(steps->items[i].what);
         free(steps->items[i].cwd);
-        pl_words_done(&steps->items[i].argv);
+        pl_strv_done(&steps->items[i].argv);
         pl_environment_free(steps->items[i].additions);
     }
     free(steps->items);

@@ -4,7 +4,7 @@
 #define PL_ENTRYPOINT_LAUNCH_STEPS_H
 
 #include "base/environment.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 /**
  * A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the
@@ -12,9 +12,9 @@
  */
 struct pl_launch_plan_step {
     char *what;           /* "installing requirements.txt" */
-    struct pl_words argv; /* argv[0] is an absolute path, or searched on PATH */
+    struct pl_strv argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;            /* NULL: the base directory */
-    bool is_question;     /* a probe: its exit code is an answer, not a failure */
+    bool is_probe;     /* a probe: its exit code is an answer, not a failure */
 
     struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };
@@ -29,7 +29,7 @@ struct pl_launch_plan_steps {
  * Add a step without words yet; `*ret_argv`, where they go, is valid until the next step is added. `cwd` may be NULL.
  */
 enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
-                            struct pl_words **ret_argv, struct pl_error *reterr) PL_MUST_CHECK;
+                            struct pl_strv **ret_argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set a variable for the step that was added last. */
 enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name, const char *value,

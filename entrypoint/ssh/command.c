@@ -18,12 +18,12 @@ static bool is_assignment(const char *word)
     return length > 0 && word[length] == '=';
 }
 
-static enum pl_status add_word(struct pl_words *words, const char *word, struct pl_error *reterr)
+static enum pl_status add_word(struct pl_strv *words, const char *word, struct pl_error *reterr)
 {
     if (words->count == PL_COMMAND_MAX_WORDS) {
         return pl_error_set(reterr, PL_LIMIT, "%s: more than %d words", what, PL_COMMAND_MAX_WORDS);
     }
-    return pl_words_add(words, word, reterr);
+    return pl_strv_add(words, word, reterr);
 }
 
 /* What mpirun puts around the command for a user whose login shell is sh or ksh, with a ')' at the end. */
@@ -35,25 +35,25 @@ static bool skip_profile(const char **at)
         return false;
     }
     *at += strlen(profile);
-    *at += strspn(*at, PL_WORDS_BLANKS);
+    *at += strspn(*at, PL_STRV_BLANKS);
     return true;
 }
 
-static enum pl_status collect(const char *text, struct pl_words *words, struct pl_error *reterr)
+static enum pl_status collect(const char *text, struct pl_strv *words, struct pl_error *reterr)
 {
     static const char operators[] = ";&|<>()`";
     PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
-    const char *at = text + strspn(text, PL_WORDS_BLANKS);
+    const char *at = text + strspn(text, PL_STRV_BLANKS);
     const bool grouped = skip_profile(&at);
     bool finished = false; /* a ';' came after the command */
 
-    for (; *at != '\0'; at += strspn(at, PL_WORDS_BLANKS)) {
-        if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_WORDS_BLANKS)] == '\0') {
+    for (; *at != '\0'; at += strspn(at, PL_STRV_BLANKS)) {
+        if (grouped && at[0] == ')' && at[1 + strspn(at + 1, PL_STRV_BLANKS)] == '\0') {
             break;
         }
         if (*at == ';') {
             if (words->count > 0 && strcmp(words->items[0], "export") == 0) {
-                pl_words_done(words);
+                pl_strv_done(words);
             }
             finished = words->count > 0;
             at++;
@@ -63,7 +63,7 @@ static enum pl_status collect(const char *text, struct pl_words *words, struct p
             return pl_error_set(reterr, PL_INVALID, "%s: '%c' is not allowed", what, *at);
         }
         pl_text_clear(&word);
-        PL_TRY(pl_words_read(text, operators, what, &at, &word, reterr));
+        PL_TRY(pl_strv_read_word(text, operators, what, &at, &word, reterr));
         PL_TRY(pl_text_check(&word, reterr));
         if (finished) {
             return pl_error_set(reterr, PL_INVALID, "%s: a second command '%.100s'", what, pl_text_string(&word));
@@ -76,7 +76,7 @@ static enum pl_status collect(const char *text, struct pl_words *words, struct p
     return PL_OK;
 }
 
-static enum pl_status check_daemon(const struct pl_words *words, struct pl_error *reterr)
+static enum pl_status check_daemon(const struct pl_strv *words, struct pl_error *reterr)
 {
     const char *slash;
     const char *name;
@@ -93,7 +93,7 @@ static enum pl_status check_daemon(const struct pl_words *words, struct pl_error
     return PL_OK;
 }
 
-enum pl_status pl_command_split_daemon(const char *text, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr)
 {
     enum pl_status status = collect(text, words, reterr);
 
@@ -101,7 +101,7 @@ enum pl_status pl_command_split_daemon(const char *text, struct pl_words *words,
         status = check_daemon(words, reterr);
     }
     if (status != PL_OK) {
-        pl_words_done(words);
+        pl_strv_done(words);
     }
     return status;
 }

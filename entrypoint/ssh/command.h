@@ -6,12 +6,12 @@
 #ifndef PL_ENTRYPOINT_SSH_COMMAND_H
 #define PL_ENTRYPOINT_SSH_COMMAND_H
 
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 enum { PL_COMMAND_MAX_WORDS = 4096 };
 
 /**
- * Split `text` by the rules of pl_words_split() into `words`, an empty list. Assignments and `export` commands in
+ * Split `text` by the rules of pl_strv_split() into `words`, an empty list. Assignments and `export` commands in
  * front, separated by ';', are dropped, since this host's own environment is the right one; so is code that runs
  * ~/.profile first. What is left must be one command named orted or prted. `--daemonize` is dropped, so that the daemon
  * stays a child of process 1.
@@ -19,6 +19,6 @@ enum { PL_COMMAND_MAX_WORDS = 4096 };
  * Errors  PL_INVALID: quotes that do not end, an operator or expansion other than $PATH-like ones in dropped
  *         assignments, another program, nothing. PL_LIMIT: more than PL_COMMAND_MAX_WORDS words.
  */
-enum pl_status pl_command_split_daemon(const char *text, struct pl_words *words, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_command_split_daemon(const char *text, struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

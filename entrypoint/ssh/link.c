@@ -14,7 +14,7 @@
 
 static const char frame_magic[2] = {'P', 'L'};
 
-const char *pl_frame_name(enum pl_frame_type type)
+const char *pl_link_frame_name(enum pl_frame_type type)
 {
     switch (type) {
 #define PL_FRAME_CASE(name, fields)                                                                                    \
@@ -28,7 +28,7 @@ const char *pl_frame_name(enum pl_frame_type type)
     return "UNKNOWN";
 }
 
-enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
+enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
                                struct pl_error *reterr)
 {
     const unsigned char *head = (const unsigned char *)data;
@@ -68,7 +68,7 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
 
         if (end == NULL || frame->count == PL_FRAME_MAX_FIELDS) {
             return pl_error_set(reterr, PL_CORRUPT, "control link: the fields of a %s frame do not end",
-                                pl_frame_name(frame->type));
+                                pl_link_frame_name(frame->type));
         }
         frame->fields[frame->count++] = field;
         at += (size_t)(end - field) + 1;
@@ -77,7 +77,7 @@ enum pl_status pl_frame_decode(const char *data, size_t bytes, struct pl_frame *
     return PL_OK;
 }
 
-enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
+enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
                                struct pl_error *reterr)
 {
     size_t payload_bytes = 0;
@@ -89,7 +89,7 @@ enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, co
     }
     if (payload_bytes > PL_FRAME_MAX_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "control link: a %s frame of %zu bytes, at most %d are allowed",
-                            pl_frame_name(type), payload_bytes, PL_FRAME_MAX_BYTES);
+                            pl_link_frame_name(type), payload_bytes, PL_FRAME_MAX_BYTES);
     }
     for (size_t i = 0; i < 4; i++) {
         head[4 + i] = (char)(unsigned char)(payload_bytes >> (8 * i));
@@ -101,7 +101,7 @@ enum pl_status pl_frame_encode(struct pl_text *text, enum pl_frame_type type, co
     return pl_text_check(text, reterr);
 }
 
-enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
+enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
                                int64_t *ret_value, struct pl_error *reterr)
 {
     char *end = NULL;
@@ -116,7 +116,7 @@ enum pl_status pl_frame_number(const struct pl_frame *frame, size_t index, int64
         }
     }
     return pl_error_set(reterr, PL_CORRUPT, "control link: field %zu of a %s frame is no number that belongs there",
-                        index, pl_frame_name(frame->type));
+                        index, pl_link_frame_name(frame->type));
 }
 
 enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)
@@ -124,7 +124,7 @@ enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reter
     PL_TRY(pl_fd_set_nonblock(fd, true, reterr));
     *link = PL_LINK_NONE;
     link->fd = fd;
-    link->heard_ns = pl_clock_now_ns();
+    link->received_ns = pl_clock_now_ns();
     return PL_OK;
 }
 
@@ -137,7 +137,7 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
     if (link->out.length - link->sent_bytes > PL_LINK_MAX_WAITING_BYTES) {
         return pl_error_set(reterr, PL_PEER, "control link: the other side takes nothing");
     }
-    PL_TRY(pl_frame_encode(&link->out, type, fields, count, reterr));
+    PL_TRY(pl_link_frame_encode(&link->out, type, fields, count, reterr));
     pl_link_flush(link);
     return PL_OK;
 }
@@ -186,7 +186,7 @@ enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr)
         ssize_t bytes = recv(link->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
 
         if (bytes > 0) {
-            link->heard_ns = pl_clock_now_ns();
+            link->received_ns = pl_clock_now_ns();
             pl_text_append_n(&link->in, chunk, (size_t)bytes);
             PL_TRY(pl_text_check(&link->in, reterr));
         } else if (bytes == 0) {
@@ -210,7 +210,7 @@ enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct
         link->consumed_bytes = 0;
     }
     if (link->in.length > 0) {
-        PL_TRY(pl_frame_decode(link->in.data, link->in.length, frame, &used, reterr));
+        PL_TRY(pl_link_frame_decode(link->in.data, link->in.length, frame, &used, reterr));
         if (used > 0) {
             link->consumed_bytes = used;
             return PL_OK;

@@ -93,7 +93,7 @@ static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr
     }
 }
 
-static enum pl_status ask(const struct pl_words *words, const struct pl_environment *environment,
+static enum pl_status request_daemon(const struct pl_strv *words, const struct pl_environment *environment,
                           struct pl_error *reterr)
 {
     const char *run_dir = pl_environment_get(environment, PL_RUNDIR_VARIABLE);
@@ -121,7 +121,7 @@ static enum pl_status ask(const struct pl_words *words, const struct pl_environm
     return status;
 }
 
-int pl_relay_run(const struct pl_words *words, const struct pl_environment *environment)
+int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -132,7 +132,7 @@ int pl_relay_run(const struct pl_words *words, const struct pl_environment *envi
         fprintf(stderr, "usage: paceline relay DIRECTORY | paceline relay --agent HOST COMMAND...\n");
         return PL_EXIT_USAGE;
     }
-    if (ask(words, environment, &error) != PL_OK) {
+    if (request_daemon(words, environment, &error) != PL_OK) {
         pl_log_error(&error, "start Open MPI's daemon on host %s", words->items[1]);
         return 1;
     }

@@ -4,9 +4,9 @@
 #define PL_ENTRYPOINT_SSH_RELAY_H
 
 #include "base/environment.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 /** Do what the words after `relay` say; the result is the exit code. */
-int pl_relay_run(const struct pl_words *words, const struct pl_environment *environment);
+int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment);
 
 #endif

@@ -89,7 +89,7 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
 }
 
 /* Remove what describes another host: the master's, where mpirun exported it. */
-static enum pl_status forget_host(struct pl_environment *environment, struct pl_error *reterr)
+static enum pl_status remove_host_variables(struct pl_environment *environment, struct pl_error *reterr)
 {
     size_t at = 0;
 
@@ -116,7 +116,7 @@ enum pl_status pl_rundir_load_environment(const char *path, struct pl_environmen
 
     snprintf(file, sizeof(file), "%s/environment", path);
     PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
-    PL_TRY(forget_host(environment, reterr));
+    PL_TRY(remove_host_variables(environment, reterr));
     for (char *at = data; at < data + bytes; at += strlen(at) + 1) {
         PL_TRY(pl_environment_put(environment, at, reterr));
     }

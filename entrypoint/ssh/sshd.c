@@ -51,7 +51,7 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
     PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
     ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
     PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
-    return pl_words_add_list(
+    return pl_strv_add_list(
         &ret_step->argv,
         (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL},
         reterr);
@@ -200,7 +200,7 @@ static enum pl_status copy_key(const struct pl_rundir *rundir, const char *from,
 }
 
 enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
-                              struct pl_words *argv, struct pl_error *reterr)
+                              struct pl_strv *argv, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE char *program = NULL;
@@ -220,8 +220,8 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     PL_TRY(pl_text_check(&text, reterr));
     PL_TRY(pl_rundir_write(rundir, "authorized_keys", text.data, text.length, reterr));
     PL_TRY(copy_key(rundir, sshd->host_key, "host_key", reterr));
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){program, "-D", "-e", "-f", NULL}, reterr));
-    return pl_words_printf(argv, reterr, "%s/sshd_config", rundir->path);
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){program, "-D", "-e", "-f", NULL}, reterr));
+    return pl_strv_printf(argv, reterr, "%s/sshd_config", rundir->path);
 }
 
 enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
@@ -238,7 +238,7 @@ enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct p
 }
 
 enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
-                              struct pl_words *argv, struct pl_error *reterr)
+                              struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char *const options[] = {"BatchMode=yes",
                                           "StrictHostKeyChecking=yes",
@@ -256,20 +256,20 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir
                                           "EscapeChar=none",
                                           NULL};
 
-    PL_TRY(pl_words_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
     for (size_t i = 0; options[i] != NULL; i++) {
-        PL_TRY(pl_words_add(argv, "-o", reterr));
-        PL_TRY(pl_words_add(argv, options[i], reterr));
+        PL_TRY(pl_strv_add(argv, "-o", reterr));
+        PL_TRY(pl_strv_add(argv, options[i], reterr));
     }
-    PL_TRY(pl_words_add(argv, "-o", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", rundir->path));
-    PL_TRY(pl_words_add(argv, "-i", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "%s/user_key", rundir->path));
-    PL_TRY(pl_words_add(argv, "-p", reterr));
-    PL_TRY(pl_words_printf(argv, reterr, "%d", sshd->port));
-    PL_TRY(pl_words_add(argv, "-l", reterr));
-    PL_TRY(pl_words_add(argv, sshd->user_name, reterr));
-    PL_TRY(pl_words_add(argv, "--", reterr));
-    PL_TRY(pl_words_add(argv, host, reterr));
-    return pl_words_add(argv, "relay", reterr);
+    PL_TRY(pl_strv_add(argv, "-o", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", rundir->path));
+    PL_TRY(pl_strv_add(argv, "-i", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "%s/user_key", rundir->path));
+    PL_TRY(pl_strv_add(argv, "-p", reterr));
+    PL_TRY(pl_strv_printf(argv, reterr, "%d", sshd->port));
+    PL_TRY(pl_strv_add(argv, "-l", reterr));
+    PL_TRY(pl_strv_add(argv, sshd->user_name, reterr));
+    PL_TRY(pl_strv_add(argv, "--", reterr));
+    PL_TRY(pl_strv_add(argv, host, reterr));
+    return pl_strv_add(argv, "relay", reterr);
 }

@@ -36,7 +36,7 @@ void pl_sshd_close(struct pl_sshd *sshd);
 
 /** Write the server's files and its argument vector; an address that is taken is found here, with a clear text. */
 enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
-                              struct pl_words *argv, struct pl_error *reterr) PL_MUST_CHECK;
+                              struct pl_strv *argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Write the client's files. */
 enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
@@ -44,6 +44,6 @@ enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct p
 
 /** The client's argument vector for `host`. */
 enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
-                              struct pl_words *argv, struct pl_error *reterr) PL_MUST_CHECK;
+                              struct pl_strv *argv, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -58,7 +58,7 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
 
 /* Where to write the files: a program that clears the directory may have removed the one that is held open, and
  * nobody would look there. */
-static enum pl_status settle_directory(struct pl_failure *failure, struct pl_error *reterr)
+static enum pl_status choose_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;
     int fd = -1;
@@ -90,7 +90,7 @@ static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
     }
 }
 
-static enum pl_status write_behind_own(const struct pl_failure *failure, size_t own_max_bytes, const char *text,
+static enum pl_status append_report(const struct pl_failure *failure, size_t own_max_bytes, const char *text,
                                        struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
@@ -112,12 +112,12 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
     struct pl_error error = PL_ERROR_NONE;
 
     pl_file_close_at(&failure->reserve_fd);
-    PL_TRY(settle_directory(failure, reterr));
-    if (write_behind_own(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
+    PL_TRY(choose_directory(failure, reterr));
+    if (append_report(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
         return PL_OK;
     }
     if (error.code == ENOSPC || error.code == EDQUOT) {
-        return write_behind_own(failure, PL_FAILURE_USER_MIN_BYTES, text, reterr);
+        return append_report(failure, PL_FAILURE_USER_MIN_BYTES, text, reterr);
     }
     if (reterr != NULL) {
         *reterr = error;
@@ -128,7 +128,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
 {
     pl_file_close_at(&failure->reserve_fd);
-    PL_TRY(settle_directory(failure, reterr));
+    PL_TRY(choose_directory(failure, reterr));
     return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
 }
 

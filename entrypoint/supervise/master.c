@@ -34,8 +34,8 @@
 
 struct worker {
     const char *host;
-    struct pl_party *link; /* NULL while there is no session */
-    int words_fd;          /* a memory file with ssh's stderr */
+    struct pl_connection *link; /* NULL while there is no session */
+    int ssh_stderr_fd;          /* a memory file with ssh's stderr */
     int64_t next_try_ns;   /* PL_DEADLINE_NEVER while a session is up or being made */
     bool ready, done;
     char reason[200]; /* why the last session failed */
@@ -47,63 +47,63 @@ struct master {
     size_t workers_count;
     bool main_ended;
     int ranks_ended; /* on all hosts */
-    struct pl_ending main_ending;
+    struct pl_exit_report main_report;
 };
 
-static struct worker *worker_of(struct master *master, const struct pl_party *party)
+static struct worker *worker_of(struct master *master, const struct pl_connection *connection)
 {
     for (size_t i = 0; i < master->workers_count; i++) {
-        if (master->workers[i].link == party) {
+        if (master->workers[i].link == connection) {
             return &master->workers[i];
         }
     }
     return NULL;
 }
 
-static void master_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
 {
     struct master *master = supervisor->state;
 
-    switch (party->of) {
-    case PL_ENDING_PROGRAM:
-    case PL_ENDING_LAUNCHER:
+    switch (connection->source) {
+    case PL_EXIT_SOURCE_PROGRAM:
+    case PL_EXIT_SOURCE_LAUNCHER:
         master->main_ended = true;
-        master->main_ending = *ending;
+        master->main_report = *exit_report;
         break;
-    case PL_ENDING_RANK:
+    case PL_EXIT_SOURCE_RANK:
         master->ranks_ended++;
-        if (!pl_ending_ok(ending)) {
-            pl_supervise_fail_by(supervisor, ending);
+        if (!pl_exit_report_ok(exit_report)) {
+            pl_supervise_fail_exit(supervisor, exit_report);
         }
         break;
-    case PL_ENDING_SIDE:
-        if (!master->main_ended && !pl_ending_ok(ending)) {
-            pl_supervise_fail_by(supervisor, ending);
+    case PL_EXIT_SOURCE_SIDECAR:
+        if (!master->main_ended && !pl_exit_report_ok(exit_report)) {
+            pl_supervise_fail_exit(supervisor, exit_report);
         }
         break;
-    case PL_ENDING_DAEMON:
-    case PL_ENDING_SSHD:
-    case PL_ENDING_STEP:
-    case PL_ENDING_SYNC:
+    case PL_EXIT_SOURCE_DAEMON:
+    case PL_EXIT_SOURCE_SSHD:
+    case PL_EXIT_SOURCE_STEP:
+    case PL_EXIT_SOURCE_SYNC:
         break;
     }
 }
 
 /* The agent that asked for the daemon of worker number `index`. */
-static struct pl_party *find_agent(struct pl_supervisor *supervisor, int index)
+static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int index)
 {
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        struct pl_party *party = supervisor->parties[i];
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
 
-        if (party->kind == PL_PARTY_AGENT && party->index == index && !party->dropped) {
-            return party;
+        if (connection->kind == PL_CONNECTION_AGENT && connection->index == index && !connection->dropped) {
+            return connection;
         }
     }
     return NULL;
 }
 
 /* mpirun only sees its agent exit with 1, and its own last lines would not give the reason. */
-static void refuse_start(struct pl_supervisor *supervisor, const char *host, const char *why)
+static void reject_start(struct pl_supervisor *supervisor, const char *host, const char *why)
 {
     if (supervisor->stop_number == 0) {
         pl_supervise_fail(supervisor, "Open MPI's daemon on host '%.200s' does not start: %s", host, why);
@@ -111,7 +111,7 @@ static void refuse_start(struct pl_supervisor *supervisor, const char *host, con
 }
 
 /* mpirun wants a daemon on a host, where there is one at most. */
-static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent, const struct pl_frame *frame)
+static void forward_start(struct pl_supervisor *supervisor, struct pl_connection *agent, const struct pl_frame *frame)
 {
     static const char not_ours[] = "this host is not a worker of the job";
     struct master *master = supervisor->state;
@@ -127,10 +127,10 @@ static void pass_start(struct pl_supervisor *supervisor, struct pl_party *agent,
         }
     }
     agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, not_ours) != PL_OK;
-    refuse_start(supervisor, frame->fields[0], not_ours);
+    reject_start(supervisor, frame->fields[0], not_ours);
 }
 
-static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party,
+static void handle_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_connection *connection,
                        const struct pl_frame *frame)
 {
     if (frame->count < 1 || strcmp(frame->fields[0], worker->host) != 0) {
@@ -141,21 +141,21 @@ static void take_ready(struct pl_supervisor *supervisor, struct worker *worker, 
         return;
     }
     worker->ready = true;
-    party->begun = true;
-    pl_supervise_pass_stop(supervisor, party); /* it connected too late to get it with the others */
+    connection->begun = true;
+    pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
 }
 
-static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_party *party,
+static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_connection *connection,
                               const struct pl_frame *frame)
 {
     struct master *master = supervisor->state;
-    struct pl_party *agent;
-    struct pl_ending ending;
+    struct pl_connection *agent;
+    struct pl_exit_report exit_report;
     int64_t number;
 
     switch (frame->type) {
     case PL_FRAME_READY:
-        take_ready(supervisor, worker, party, frame);
+        handle_ready(supervisor, worker, connection, frame);
         break;
     case PL_FRAME_STARTED:
         if (frame->count >= 1) {
@@ -164,20 +164,20 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
                 agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
             }
             if (frame->fields[0][0] != '\0') {
-                refuse_start(supervisor, worker->host, frame->fields[0]);
+                reject_start(supervisor, worker->host, frame->fields[0]);
             }
         }
         break;
     case PL_FRAME_ENDED:
-        if (pl_ending_receive(frame, &ending, NULL) == PL_OK) {
-            master->ranks_ended += ending.of == PL_ENDING_RANK;
-            if (!pl_ending_ok(&ending)) {
-                pl_supervise_fail_by(supervisor, &ending);
+        if (pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
+            master->ranks_ended += exit_report.source == PL_EXIT_SOURCE_RANK;
+            if (!pl_exit_report_ok(&exit_report)) {
+                pl_supervise_fail_exit(supervisor, &exit_report);
             }
         }
         break;
     case PL_FRAME_STOP:
-        if (pl_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+        if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
             pl_supervise_stop(supervisor, (int)number, true);
         }
         break;
@@ -197,17 +197,17 @@ static void take_worker_frame(struct pl_supervisor *supervisor, struct worker *w
     }
 }
 
-static void master_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void master_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct master *master = supervisor->state;
-    struct worker *worker = worker_of(master, party);
+    struct worker *worker = worker_of(master, connection);
 
     if (worker != NULL) {
-        take_worker_frame(supervisor, worker, party, frame);
-    } else if (party->kind == PL_PARTY_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
-        pass_start(supervisor, party, frame);
-    } else if (party->kind == PL_PARTY_MASTER) {
-        party->dropped = true; /* this host is the master */
+        handle_worker_frame(supervisor, worker, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
+        forward_start(supervisor, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_MASTER) {
+        connection->dropped = true; /* this host is the master */
     }
 }
 
@@ -219,7 +219,7 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_party *part
 static void read_reason(struct worker *worker)
 {
     char words[2048];
-    ssize_t bytes = worker->words_fd >= 0 ? pread(worker->words_fd, words, sizeof(words) - 1, 0) : 0;
+    ssize_t bytes = worker->ssh_stderr_fd >= 0 ? pread(worker->ssh_stderr_fd, words, sizeof(words) - 1, 0) : 0;
     const char *line;
 
     while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
@@ -237,9 +237,9 @@ static void read_reason(struct worker *worker)
     snprintf(worker->reason, sizeof(worker->reason), "%.180s", line[0] != '\0' ? line : "the session ended");
 }
 
-static void master_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    struct worker *worker = worker_of(supervisor->state, party);
+    struct worker *worker = worker_of(supervisor->state, connection);
 
     if (worker == NULL) {
         return;
@@ -258,15 +258,15 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct work
 {
     struct master *master = supervisor->state;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     PL_AUTO_CLOSE int far_fd = -1;
     enum pl_status status;
     int pair[2];
     pid_t pid;
 
     PL_TRY(pl_sshd_client(&master->sshd, &supervisor->rundir, worker->host, &argv, reterr));
-    pl_file_close_at(&worker->words_fd);
-    worker->words_fd = memfd_create("ssh", MFD_CLOEXEC);
+    pl_file_close_at(&worker->ssh_stderr_fd);
+    worker->ssh_stderr_fd = memfd_create("ssh", MFD_CLOEXEC);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         return pl_error_errno(reterr, "make a socket pair");
     }
@@ -275,14 +275,14 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, struct work
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.signals = supervisor->signals;
     setup.stdin_fd = setup.stdout_fd = far_fd;
-    setup.stderr_fd = worker->words_fd;
+    setup.stderr_fd = worker->ssh_stderr_fd;
     setup.own_group = true; /* so that it gets no signals that a terminal sends to the foreground */
     status = pl_process_spawn(&setup, &pid, reterr);
     if (status != PL_OK) {
         close(pair[0]);
         return status;
     }
-    PL_TRY(pl_supervise_add(supervisor, PL_PARTY_WORKER, pair[0], &worker->link, reterr));
+    PL_TRY(pl_supervise_add(supervisor, PL_CONNECTION_WORKER, pair[0], &worker->link, reterr));
     worker->link->pid = pid;
     worker->next_try_ns = PL_DEADLINE_NEVER;
     return PL_LINK_SEND(&worker->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
@@ -324,40 +324,40 @@ static enum pl_status open_due_sessions(struct pl_supervisor *supervisor, int64_
     return PL_OK;
 }
 
-static enum pl_status reach_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
+static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
     const int64_t begun_ns = pl_clock_now_ns();
-    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
-    bool only_tells;
+    int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
+    bool report_only;
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &master->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&master->sshd, &supervisor->rundir, reterr));
-    only_tells = supervisor->failed; /* for example when a stop ended the making of keys */
+    report_only = supervisor->failed; /* for example when a stop ended the making of keys */
     for (;;) {
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
-        int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
-        int64_t next_ns = say_ns < deadline_ns ? say_ns : deadline_ns;
+        int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
+        int64_t next_ns = next_log_ns < deadline_ns ? next_log_ns : deadline_ns;
         size_t missing = count_missing(master, &names);
 
-        if (missing == 0 || supervisor->failed != only_tells) {
+        if (missing == 0 || supervisor->failed != report_only) {
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            if (only_tells || supervisor->stop_number != 0) {
+            if (report_only || supervisor->stop_number != 0) {
                 return PL_OK;
             }
             return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing,
-                                supervisor->plan->hosts.count, (long long)(supervisor->peer_wait_ns / PL_NS_PER_S),
+                                supervisor->plan->hosts.count, (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
                                 pl_text_string(&names));
         }
-        if (pl_deadline_passed(say_ns)) {
+        if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for %zu of %zu hosts: %s", missing, supervisor->plan->hosts.count,
                    pl_text_string(&names));
-            say_ns = pl_deadline_after_ns(PROGRESS_NS);
+            next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
         PL_TRY(open_due_sessions(supervisor, &next_ns, reterr));
-        PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
+        PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
     }
 }
 
@@ -381,7 +381,7 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
  * ends them. */
 static bool failed_while_stopping(const struct pl_supervisor *supervisor)
 {
-    return supervisor->failed && supervisor->ending_known && supervisor->stop_number != 0 &&
+    return supervisor->failed && supervisor->exit_report_known && supervisor->stop_number != 0 &&
            supervisor->stop_ns <= supervisor->failed_ns && !supervisor->plan->spawns_ranks;
 }
 
@@ -391,27 +391,27 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     if (!supervisor->failed || failed_while_stopping(supervisor)) {
         return PL_DEADLINE_NEVER;
     }
-    return supervisor->failed_ns + (supervisor->ending_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+    return supervisor->failed_ns + (supervisor->exit_report_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
 }
 
 /* Wait until the main program has ended, or until waiting is useless. */
 static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    bool launcher_told = false, program_told = false;
+    bool launcher_stopped = false, program_stopped = false;
 
     while (!master->main_ended) {
-        int64_t tell_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_TELL_LAUNCHER_NS);
+        int64_t stop_launcher_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS);
         int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
-        int64_t next_ns = launcher_told ? kill_ns : tell_ns;
+        int64_t next_ns = launcher_stopped ? kill_ns : stop_launcher_ns;
 
         if (grace_end(supervisor) < next_ns) {
             next_ns = grace_end(supervisor);
         }
-        PL_TRY(pl_supervise_turn(supervisor, next_ns, reterr));
-        if (supervisor->failed && !program_told && !failed_while_stopping(supervisor)) {
-            pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
-            program_told = true;
+        PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
+        if (supervisor->failed && !program_stopped && !failed_while_stopping(supervisor)) {
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
+            program_stopped = true;
         }
         if (pl_deadline_passed(grace_end(supervisor))) {
             return PL_OK;
@@ -421,18 +421,18 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
             return PL_OK;
         }
-        if (!launcher_told && pl_deadline_passed(tell_ns)) {
-            pl_supervise_signal(supervisor, PL_ENDING_LAUNCHER, SIGTERM);
-            launcher_told = true;
+        if (!launcher_stopped && pl_deadline_passed(stop_launcher_ns)) {
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_LAUNCHER, SIGTERM);
+            launcher_stopped = true;
         }
     }
     return PL_OK;
 }
 
-static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    const bool ok = master->main_ended && pl_ending_ok(&master->main_ending);
+    const bool ok = master->main_ended && pl_exit_report_ok(&master->main_report);
     const bool has_ranks = supervisor->plan->spawns_ranks;
     int64_t deadline_ns = pl_deadline_after_ns(ok ? FIRST_REPORT_NS : LATE_REPORT_NS);
 
@@ -440,17 +440,17 @@ static enum pl_status judge_main(struct pl_supervisor *supervisor, struct pl_err
         return PL_OK;
     }
     while (has_ranks && !supervisor->failed && !(ok && master->ranks_ended > 0) && !pl_deadline_passed(deadline_ns)) {
-        PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
+        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
     }
     if (!ok) {
         if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed &&
-            !master->main_ending.signalled && master->main_ending.note[0] == '\0') {
+            !master->main_report.signalled && master->main_report.note[0] == '\0') {
             /* mpirun's own message for it is longer than what a failure file shows. A host whose report is missing may
              * know better. */
-            snprintf(master->main_ending.note, sizeof(master->main_ending.note),
+            snprintf(master->main_report.note, sizeof(master->main_report.note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
         }
-        pl_supervise_fail_by(supervisor, &master->main_ending);
+        pl_supervise_fail_exit(supervisor, &master->main_report);
     } else if (has_ranks && master->ranks_ended == 0) {
         pl_supervise_fail(
             supervisor,
@@ -467,7 +467,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
         PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
     }
     if (master->workers_count > 0) {
-        PL_TRY(reach_workers(supervisor, reterr));
+        PL_TRY(connect_workers(supervisor, reterr));
     }
     if (supervisor->failed) {
         return PL_FAILED;
@@ -475,13 +475,13 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
     }
-    PL_TRY(pl_supervise_start_side(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(wait_for_main(supervisor, reterr));
-    return judge_main(supervisor, reterr);
+    return check_main_result(supervisor, reterr);
 }
 
-static void tell_result(struct pl_supervisor *supervisor)
+static void send_result(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -515,11 +515,11 @@ static void finish(struct pl_supervisor *supervisor)
     struct master *master = supervisor->state;
     int64_t deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
 
-    tell_result(supervisor);
-    pl_supervise_end_side(supervisor);
-    pl_supervise_sweep(supervisor, true);
+    send_result(supervisor);
+    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_kill_all(supervisor, true);
     while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
@@ -538,7 +538,7 @@ static enum pl_status make_workers(struct pl_supervisor *supervisor, struct mast
     }
     master->workers_count = plan->hosts.count - 1;
     for (size_t i = 0; i < master->workers_count; i++) {
-        master->workers[i] = (struct worker){.host = plan->hosts.items[i + 1], .words_fd = -1};
+        master->workers[i] = (struct worker){.host = plan->hosts.items[i + 1], .ssh_stderr_fd = -1};
     }
     return PL_OK;
 }
@@ -548,8 +548,8 @@ int pl_master_run(struct pl_supervisor *supervisor)
     static const struct pl_role role = {.ended = master_ended, .frame = master_frame, .gone = master_gone};
     struct master master = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    const bool only_tells = supervisor->failed;
-    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* the platform may end us once it knows */
+    const bool report_only = supervisor->failed;
+    int exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
     enum pl_status status;
 
     supervisor->role = &role;
@@ -560,11 +560,11 @@ int pl_master_run(struct pl_supervisor *supervisor)
     }
     pl_supervise_fail_status(supervisor, status, &error);
     finish(supervisor);
-    exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
+    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
     pl_supervise_end_sync(supervisor);
-    pl_supervise_sweep(supervisor, false); /* ends the sessions, and so the workers */
+    pl_supervise_kill_all(supervisor, false); /* ends the sessions, and so the workers */
     for (size_t i = 0; i < master.workers_count; i++) {
-        pl_file_close_at(&master.workers[i].words_fd);
+        pl_file_close_at(&master.workers[i].ssh_stderr_fd);
     }
     free(master.workers);
     pl_sshd_close(&master.sshd);

@@ -35,10 +35,10 @@ static int resolve_once(const char *host)
     return reason;
 }
 
-_Noreturn static void resolve_all(const struct pl_words *hosts, int64_t deadline_ns, int fd)
+_Noreturn static void resolve_all(const struct pl_strv *hosts, int64_t deadline_ns, int fd)
 {
     struct pl_link link = PL_LINK_NONE;
-    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+    int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
     char text[512] = "";
 
     if (pl_link_open(&link, fd, NULL) != PL_OK) {
@@ -53,9 +53,9 @@ _Noreturn static void resolve_all(const struct pl_words *hosts, int64_t deadline
                          gai_strerror(reason));
                 break;
             }
-            if (pl_deadline_passed(say_ns)) {
+            if (pl_deadline_passed(next_log_ns)) {
                 pl_log(PL_LOG_INFO, "waiting for the name of host %s (%s)", hosts->items[i], gai_strerror(reason));
-                say_ns = pl_deadline_after_ns(PROGRESS_NS);
+                next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
             }
             pl_clock_nap(backoff_ms(attempt) * PL_NS_PER_MS, deadline_ns);
         }
@@ -71,28 +71,28 @@ struct answer {
     char text[512];
 };
 
-static void answered(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void answered(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct answer *answer = supervisor->state;
 
-    if (party->kind == PL_PARTY_RESOLVER && frame->type == PL_FRAME_RESULT && frame->count >= 2) {
+    if (connection->kind == PL_CONNECTION_RESOLVER && frame->type == PL_FRAME_RESULT && frame->count >= 2) {
         answer->known = true;
         snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
     }
 }
 
-static void resolver_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
     struct answer *answer = supervisor->state;
 
     (void)why;
-    if (party->kind == PL_PARTY_RESOLVER && !answer->known) {
+    if (connection->kind == PL_CONNECTION_RESOLVER && !answer->known) {
         answer->known = true;
         snprintf(answer->text, sizeof(answer->text), "the process that looks host names up was killed");
     }
 }
 
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts, struct pl_error *reterr)
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_strv *hosts, struct pl_error *reterr)
 {
     static const struct pl_role role = {.frame = answered, .gone = resolver_gone};
     const struct pl_role *outer_role = supervisor->role;
@@ -108,7 +108,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct p
     pid = fork();
     if (pid == 0) {
         close(pair[0]);
-        resolve_all(hosts, pl_deadline_after_ns(supervisor->peer_wait_ns), pair[1]);
+        resolve_all(hosts, pl_deadline_after_ns(supervisor->join_timeout_ns), pair[1]);
     }
     close(pair[1]);
     if (pid < 0) {
@@ -117,12 +117,12 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct p
     }
     supervisor->role = &role;
     supervisor->state = &answer;
-    status = pl_supervise_add(supervisor, PL_PARTY_RESOLVER, pair[0], NULL, reterr);
+    status = pl_supervise_add(supervisor, PL_CONNECTION_RESOLVER, pair[0], NULL, reterr);
     while (status == PL_OK && !answer.known && supervisor->stop_number == 0) {
-        status = pl_supervise_turn(supervisor, PL_DEADLINE_NEVER, reterr);
+        status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
     }
     kill(pid, SIGKILL); /* it holds no state; reaped with all others */
-    pl_supervise_drop(supervisor, PL_PARTY_RESOLVER);
+    pl_supervise_drop(supervisor, PL_CONNECTION_RESOLVER);
     supervisor->role = outer_role;
     supervisor->state = outer_state;
     PL_TRY(status);

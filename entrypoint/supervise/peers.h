@@ -11,7 +11,7 @@
  *
  * Errors  PL_TIMEOUT names the host and the resolver's reason.
  */
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_words *hosts,
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_strv *hosts,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

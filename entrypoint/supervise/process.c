@@ -211,7 +211,7 @@ static pid_t parent_of(int proc_fd, const char *pid_name)
 {
     char path[64], stat_text[512];
     PL_AUTO_CLOSE int fd = -1;
-    const char *behind;
+    const char *name_end;
     ssize_t bytes;
     int parent;
 
@@ -225,8 +225,8 @@ static pid_t parent_of(int proc_fd, const char *pid_name)
         return -1;
     }
     stat_text[bytes] = '\0';
-    behind = strrchr(stat_text, ')');
-    return behind != NULL && sscanf(behind, ") %*c %d", &parent) == 1 ? parent : -1;
+    name_end = strrchr(stat_text, ')');
+    return name_end != NULL && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)

@@ -52,7 +52,7 @@ void pl_signals_restore(const struct pl_signals *signals)
     sigprocmask(SIG_SETMASK, &signals->former_mask, NULL);
 }
 
-const char *pl_signal_name(int number, char text[static 16])
+const char *pl_signals_name(int number, char text[static 16])
 {
     const char *name = sigabbrev_np(number);
 

@@ -35,6 +35,6 @@ int pl_signals_next(const struct pl_signals *signals);
 void pl_signals_restore(const struct pl_signals *signals);
 
 /** "SIGKILL" for 9; "signal 77" style names never fail. Valid until the next call with the same `text`. */
-const char *pl_signal_name(int number, char text[static 16]);
+const char *pl_signals_name(int number, char text[static 16]);
 
 #endif

@@ -19,20 +19,20 @@
 #include <unistd.h>
 
 /* For how long an exit report of higher severity, closer to the root cause, may replace the first. */
-#define BETTER_REASON_NS (PL_NS_PER_S / 2)
+#define ROOT_CAUSE_WINDOW_NS (PL_NS_PER_S / 2)
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
-#define SWEEP_NS (5 * PL_NS_PER_S)
+#define KILL_ALL_NS (5 * PL_NS_PER_S)
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    CAUSE = 3,              /* the severity of an exit that needs no other to explain it */
+    ROOT_CAUSE = 3,              /* the severity of an exit that needs no other to explain it */
 };
 /* How long a host that failed in its preparation waits for the others to connect, to notify them. */
-#define TELL_FAILURE_NS (60 * PL_NS_PER_S)
+#define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
  * of them know already, and the platform may not wait long. */
-#define TELL_STOP_PART 12
+#define NOTIFY_STOP_DIVISOR 12
 /*
  * Where Open MPI 5 keeps its files. By default it uses a directory in /tmp named by host and process number, and
  * refuses to start if one of that name exists: left by a container that was killed and is started again, whose
@@ -49,34 +49,34 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                        struct pl_failure *failure)
 {
     *supervisor = (struct pl_supervisor){
-        .job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .ending = PL_ENDING_NONE};
-    supervisor->silence_ns = setting_ns(job, "PACELINE_SILENCE_S");
-    supervisor->peer_wait_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
+        .job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .exit_report = PL_EXIT_REPORT_NONE};
+    supervisor->heartbeat_timeout_ns = setting_ns(job, "PACELINE_SILENCE_S");
+    supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     pl_process_adopt_orphans();
 }
 
-static void free_party(struct pl_party *party)
+static void free_connection(struct pl_connection *connection)
 {
-    pl_link_close(&party->link);
-    free(party);
+    pl_link_close(&connection->link);
+    free(connection);
 }
 
 void pl_supervise_close(struct pl_supervisor *supervisor)
 {
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        free_party(supervisor->parties[i]);
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        free_connection(supervisor->connections[i]);
     }
-    free(supervisor->parties);
-    supervisor->parties = NULL;
-    supervisor->parties_count = 0;
+    free(supervisor->connections);
+    supervisor->connections = NULL;
+    supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
     pl_environment_free(supervisor->environment);
     supervisor->environment = NULL;
 }
 
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr)
 {
     supervisor->plan = plan;
@@ -92,29 +92,29 @@ enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const st
     return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
 
-enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd,
-                                struct pl_party **ret_party, struct pl_error *reterr)
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
+                                struct pl_connection **ret_connection, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int owned_fd = fd;
-    struct pl_party *party;
+    struct pl_connection *connection;
     enum pl_status status;
 
-    PL_TRY(pl_memory_grow(&supervisor->parties, &supervisor->parties_capacity, supervisor->parties_count + 1,
-                          sizeof(*supervisor->parties), reterr));
-    party = pl_memory_new(1, sizeof(*party), reterr);
-    if (party == NULL) {
+    PL_TRY(pl_memory_grow(&supervisor->connections, &supervisor->connections_capacity, supervisor->connections_count + 1,
+                          sizeof(*supervisor->connections), reterr));
+    connection = pl_memory_new(1, sizeof(*connection), reterr);
+    if (connection == NULL) {
         return PL_MEMORY;
     }
-    *party = (struct pl_party){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
-    status = pl_link_open(&party->link, fd, reterr);
+    *connection = (struct pl_connection){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
+    status = pl_link_open(&connection->link, fd, reterr);
     if (status != PL_OK) {
-        free(party);
+        free(connection);
         return status;
     }
     owned_fd = -1;
-    supervisor->parties[supervisor->parties_count++] = party;
-    if (ret_party != NULL) {
-        *ret_party = party;
+    supervisor->connections[supervisor->connections_count++] = connection;
+    if (ret_connection != NULL) {
+        *ret_connection = connection;
     }
     return PL_OK;
 }
@@ -130,34 +130,34 @@ static int failure_code(const struct pl_supervisor *supervisor)
  * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between is the way Open MPI 5 ends a
  * rank whose peer closed its socket, which may be reported before the peer's own exit.
  */
-static int weight(const struct pl_ending *ending)
+static int severity(const struct pl_exit_report *exit_report)
 {
-    if (ending->of != PL_ENDING_RANK && ending->of != PL_ENDING_PROGRAM && ending->of != PL_ENDING_SIDE) {
+    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM && exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
         return 0;
     }
-    if (ending->signalled && (ending->code == SIGTERM || ending->program[0] == '\0')) {
+    if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
         return 1;
     }
-    return ending->of == PL_ENDING_RANK && !ending->signalled && ending->code == MPI_UNKNOWN_ERROR ? 2 : CAUSE;
+    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled && exit_report->code == MPI_UNKNOWN_ERROR ? 2 : ROOT_CAUSE;
 }
 
-void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending)
+void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     if (supervisor->failed) {
-        bool late = pl_clock_now_ns() - supervisor->failed_ns > BETTER_REASON_NS;
+        bool late = pl_clock_now_ns() - supervisor->failed_ns > ROOT_CAUSE_WINDOW_NS;
 
-        if (!supervisor->ending_known || late || weight(ending) <= weight(&supervisor->ending)) {
+        if (!supervisor->exit_report_known || late || severity(exit_report) <= severity(&supervisor->exit_report)) {
             return;
         }
     } else {
         supervisor->failed_ns = pl_clock_now_ns();
     }
     supervisor->failed = true;
-    supervisor->ending_known = true;
-    supervisor->ending = *ending;
+    supervisor->exit_report_known = true;
+    supervisor->exit_report = *exit_report;
     supervisor->exit_code = failure_code(supervisor);
-    if (ending->of == PL_ENDING_PROGRAM) {
-        supervisor->exit_code = ending->signalled ? 128 + ending->code : ending->code;
+    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM) {
+        supervisor->exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
     }
 }
 
@@ -178,10 +178,10 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
 {
-    if (supervisor->failed && supervisor->ending_known && supervisor->stop_number == 0 &&
-        weight(&supervisor->ending) < CAUSE) {
+    if (supervisor->failed && supervisor->exit_report_known && supervisor->stop_number == 0 &&
+        severity(&supervisor->exit_report) < ROOT_CAUSE) {
         supervisor->failed = false;
-        supervisor->ending_known = false;
+        supervisor->exit_report_known = false;
     }
     pl_supervise_fail(supervisor, "%s %.200s went away: %.300s", whose, host, why);
 }
@@ -192,7 +192,7 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
 
     if (status == PL_CANCELLED) {
         pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
-                          pl_signal_name(supervisor->stop_number, name));
+                          pl_signals_name(supervisor->stop_number, name));
     } else if (status != PL_OK) {
         pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
     }
@@ -202,11 +202,11 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
 {
     char name[16];
 
-    if (supervisor->stop_number != 0 && supervisor->ending_known) {
-        pl_text_printf(text, "the job was stopped by %s; ", pl_signal_name(supervisor->stop_number, name));
+    if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
+        pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
     }
-    if (supervisor->ending_known) {
-        pl_ending_report(&supervisor->ending, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
+    if (supervisor->exit_report_known) {
+        pl_exit_report_print(&supervisor->exit_report, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
     } else {
         pl_text_append(text, supervisor->reason);
         if (text->length > 0 && text->data[text->length - 1] != '\n') {
@@ -215,36 +215,36 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
     }
 }
 
-static bool is_live_watch(const struct pl_party *party)
+static bool is_live_shim(const struct pl_connection *connection)
 {
-    return party->kind == PL_PARTY_WATCH && !party->ended && !party->dropped;
+    return connection->kind == PL_CONNECTION_SHIM && !connection->ended && !connection->dropped;
 }
 
-static bool is_host_link(const struct pl_party *party)
+static bool is_host_link(const struct pl_connection *connection)
 {
-    return (party->kind == PL_PARTY_WORKER || party->kind == PL_PARTY_MASTER) && !party->dropped && party->begun;
+    return (connection->kind == PL_CONNECTION_WORKER || connection->kind == PL_CONNECTION_MASTER) && !connection->dropped && connection->begun;
 }
 
-static void send_stop(struct pl_party *watch, int number)
+static void send_stop(struct pl_connection *shim, int number)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", number);
-    watch->dropped = PL_LINK_SEND(&watch->link, PL_FRAME_STOP, NULL, text) != PL_OK;
+    shim->dropped = PL_LINK_SEND(&shim->link, PL_FRAME_STOP, NULL, text) != PL_OK;
 }
 
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number)
+void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number)
 {
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == of) {
-            send_stop(supervisor->parties[i], number);
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        if (is_live_shim(supervisor->connections[i]) && supervisor->connections[i]->source == source) {
+            send_stop(supervisor->connections[i], number);
         }
     }
 }
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const enum pl_ending_of programs[] = {PL_ENDING_PROGRAM, PL_ENDING_RANK, PL_ENDING_STEP};
+    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP};
     const bool first = supervisor->stop_number == 0;
     int64_t early_ns;
     char name[16];
@@ -257,22 +257,22 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     } else {
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
-        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_TELL_LAUNCHER_NS
+        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_STOP_LAUNCHER_NS
                                                                               : PL_SUPERVISE_KILL_NS;
-        pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signal_name(number, name),
+        pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
                (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(programs); i++) {
         pl_supervise_signal(supervisor, programs[i], number);
     }
-    for (size_t i = 0; first && i < supervisor->parties_count; i++) {
-        if (is_host_link(supervisor->parties[i])) {
-            pl_supervise_pass_stop(supervisor, supervisor->parties[i]);
+    for (size_t i = 0; first && i < supervisor->connections_count; i++) {
+        if (is_host_link(supervisor->connections[i])) {
+            pl_supervise_forward_stop(supervisor, supervisor->connections[i]);
         }
     }
 }
 
-void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *host)
+void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host)
 {
     char text[16];
 
@@ -282,10 +282,10 @@ void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *h
     }
 }
 
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of)
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source)
 {
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        if (is_live_watch(supervisor->parties[i]) && supervisor->parties[i]->of == of) {
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        if (is_live_shim(supervisor->connections[i]) && supervisor->connections[i]->source == source) {
             return true;
         }
     }
@@ -306,36 +306,36 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
     return supervisor->stop_ns + budget_ns - early_ns;
 }
 
-int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
+int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
 {
     if (supervisor->stop_number != 0) {
-        return supervisor->stop_ns + supervisor->stop_budget_ns / TELL_STOP_PART;
+        return supervisor->stop_ns + supervisor->stop_budget_ns / NOTIFY_STOP_DIVISOR;
     }
-    return begun_ns + (supervisor->failed ? TELL_FAILURE_NS : supervisor->peer_wait_ns);
+    return begun_ns + (supervisor->failed ? NOTIFY_FAILURE_NS : supervisor->join_timeout_ns);
 }
 
-static void tell_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
 {
     if (supervisor->role != NULL && supervisor->role->ended != NULL) {
-        supervisor->role->ended(supervisor, party, ending);
+        supervisor->role->ended(supervisor, connection, exit_report);
     }
 }
 
-static void tell_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     if (supervisor->role != NULL && supervisor->role->frame != NULL) {
-        supervisor->role->frame(supervisor, party, frame);
+        supervisor->role->frame(supervisor, connection, frame);
     }
 }
 
-static void tell_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+static void notify_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
     if (supervisor->role != NULL && supervisor->role->gone != NULL) {
-        supervisor->role->gone(supervisor, party, why);
+        supervisor->role->gone(supervisor, connection, why);
     }
 }
 
-static void take_signal(struct pl_supervisor *supervisor, int number)
+static void handle_signal(struct pl_supervisor *supervisor, int number)
 {
     switch (number) {
     case SIGINT:
@@ -347,8 +347,8 @@ static void take_signal(struct pl_supervisor *supervisor, int number)
     case SIGUSR1:
     case SIGUSR2:
     case SIGWINCH:
-        pl_supervise_signal(supervisor, PL_ENDING_PROGRAM, number);
-        pl_supervise_signal(supervisor, PL_ENDING_RANK, number);
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, number);
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_RANK, number);
         break;
     default:
         break;
@@ -364,162 +364,162 @@ static void reap(void)
     } while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
-static void take_ending(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (party->ended) {
+    if (connection->ended) {
         return;
     }
-    party->ended = true;
-    if (party->of != PL_ENDING_SYNC) {
-        tell_ended(supervisor, party, ending);
-    } else if (!pl_ending_ok(ending)) {
-        pl_ending_sentence(ending, &text);
+    connection->ended = true;
+    if (connection->source != PL_EXIT_SOURCE_SYNC) {
+        notify_ended(supervisor, connection, exit_report);
+    } else if (!pl_exit_report_ok(exit_report)) {
+        pl_exit_report_sentence(exit_report, &text);
         pl_log(PL_LOG_WARNING, "%s", pl_text_string(&text));
     }
 }
 
 /* A shim that ends without a report was killed, and its program with it. */
-static void take_silent_end(struct pl_supervisor *supervisor, struct pl_party *party)
+static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
-    struct pl_ending ending = PL_ENDING_NONE;
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
-    ending.of = party->of;
-    ending.rank = party->rank;
-    ending.signalled = true;
-    ending.code = SIGKILL;
-    snprintf(ending.host, sizeof(ending.host), "%s", supervisor->job->current_host);
-    take_ending(supervisor, party, &ending);
+    exit_report.source = connection->source;
+    exit_report.rank = connection->rank;
+    exit_report.signalled = true;
+    exit_report.code = SIGKILL;
+    snprintf(exit_report.host, sizeof(exit_report.host), "%s", supervisor->job->current_host);
+    handle_exit_report(supervisor, connection, &exit_report);
 }
 
-static void take_watch_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     if (frame->type == PL_FRAME_BEGUN) {
-        party->begun = true;
-        tell_frame(supervisor, party, frame);
-    } else if (frame->type == PL_FRAME_ENDED && pl_ending_receive(frame, &ending, NULL) == PL_OK) {
-        take_ending(supervisor, party, &ending);
+        connection->begun = true;
+        notify_frame(supervisor, connection, frame);
+    } else if (frame->type == PL_FRAME_ENDED && pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
+        handle_exit_report(supervisor, connection, &exit_report);
     }
 }
 
-static void take_hello(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     const char *kind = frame->type == PL_FRAME_HELLO && frame->count >= 2 ? frame->fields[0] : "";
     int64_t rank;
 
-    if (strcmp(kind, "watch") == 0 && pl_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
-        party->kind = PL_PARTY_WATCH;
-        party->of = PL_ENDING_RANK;
-        party->rank = (int)rank;
+    if (strcmp(kind, "watch") == 0 && pl_link_frame_number(frame, 2, 0, INT32_MAX, &rank, NULL) == PL_OK) {
+        connection->kind = PL_CONNECTION_SHIM;
+        connection->source = PL_EXIT_SOURCE_RANK;
+        connection->rank = (int)rank;
         if (supervisor->stop_number != 0) {
-            send_stop(party, supervisor->stop_number); /* it connected too late to get it with the others */
+            send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }
     } else if (strcmp(kind, "agent") == 0) {
-        party->kind = PL_PARTY_AGENT;
+        connection->kind = PL_CONNECTION_AGENT;
     } else if (strcmp(kind, "master") == 0) {
-        party->kind = PL_PARTY_MASTER;
-        tell_frame(supervisor, party, frame);
+        connection->kind = PL_CONNECTION_MASTER;
+        notify_frame(supervisor, connection, frame);
     } else {
-        party->dropped = true;
+        connection->dropped = true;
     }
 }
 
-static void take_frames(struct pl_supervisor *supervisor, struct pl_party *party)
+static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame;
-    enum pl_status status = pl_link_read(&party->link, &error);
+    enum pl_status status = pl_link_read(&connection->link, &error);
 
-    while (status == PL_OK && !party->dropped) {
-        status = pl_link_next(&party->link, &frame, &error);
+    while (status == PL_OK && !connection->dropped) {
+        status = pl_link_next(&connection->link, &frame, &error);
         if (status != PL_OK) {
             break;
         }
-        if (party->kind == PL_PARTY_NEW) {
-            take_hello(supervisor, party, &frame);
-        } else if (party->kind == PL_PARTY_WATCH) {
-            take_watch_frame(supervisor, party, &frame);
+        if (connection->kind == PL_CONNECTION_NEW) {
+            handle_hello(supervisor, connection, &frame);
+        } else if (connection->kind == PL_CONNECTION_SHIM) {
+            handle_shim_frame(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
-            tell_frame(supervisor, party, &frame);
+            notify_frame(supervisor, connection, &frame);
         }
     }
-    if (status == PL_OK || status == PL_END || party->dropped) {
+    if (status == PL_OK || status == PL_END || connection->dropped) {
         return;
     }
-    party->dropped = true;
-    if (party->kind == PL_PARTY_WATCH) {
-        take_silent_end(supervisor, party);
-    } else if (party->kind != PL_PARTY_NEW) {
-        tell_gone(supervisor, party, status == PL_PEER ? "its connection closed" : error.cause);
+    connection->dropped = true;
+    if (connection->kind == PL_CONNECTION_SHIM) {
+        handle_lost_shim(supervisor, connection);
+    } else if (connection->kind != PL_CONNECTION_NEW) {
+        notify_gone(supervisor, connection, status == PL_PEER ? "its connection closed" : error.cause);
     }
 }
 
-static void accept_party(struct pl_supervisor *supervisor)
+static void accept_connection(struct pl_supervisor *supervisor)
 {
     int fd = accept4(supervisor->rundir.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct pl_error error = PL_ERROR_NONE;
 
-    if (fd >= 0 && pl_supervise_add(supervisor, PL_PARTY_NEW, fd, NULL, &error) != PL_OK) {
+    if (fd >= 0 && pl_supervise_add(supervisor, PL_CONNECTION_NEW, fd, NULL, &error) != PL_OK) {
         pl_log_error(&error, "take a connection");
     }
 }
 
-void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type,
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count)
 {
-    if (!party->dropped && pl_link_send(&party->link, type, fields, count, NULL) != PL_OK) {
-        party->dropped = true;
-        tell_gone(supervisor, party, "it takes no more messages");
+    if (!connection->dropped && pl_link_send(&connection->link, type, fields, count, NULL) != PL_OK) {
+        connection->dropped = true;
+        notify_gone(supervisor, connection, "it takes no more messages");
     }
 }
 
 /* Send heartbeats, and find the connections that time out. */
-static void beat(struct pl_supervisor *supervisor)
+static void send_heartbeats(struct pl_supervisor *supervisor)
 {
     int64_t now_ns = pl_clock_now_ns();
     bool due = now_ns >= supervisor->next_heartbeat_ns;
     char why[64];
 
     if (due) {
-        supervisor->next_heartbeat_ns = now_ns + supervisor->silence_ns / 6;
+        supervisor->next_heartbeat_ns = now_ns + supervisor->heartbeat_timeout_ns / 6;
     }
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        struct pl_party *party = supervisor->parties[i];
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
 
-        if (!is_host_link(party)) {
+        if (!is_host_link(connection)) {
             continue;
         }
-        if (now_ns - party->link.heard_ns > supervisor->silence_ns) {
+        if (now_ns - connection->link.received_ns > supervisor->heartbeat_timeout_ns) {
             snprintf(why, sizeof(why), "nothing was heard from it for %lld s",
-                     (long long)(supervisor->silence_ns / PL_NS_PER_S));
-            party->dropped = true;
-            tell_gone(supervisor, party, why);
+                     (long long)(supervisor->heartbeat_timeout_ns / PL_NS_PER_S));
+            connection->dropped = true;
+            notify_gone(supervisor, connection, why);
         } else if (due) {
-            pl_supervise_send(supervisor, party, PL_FRAME_HEARTBEAT, NULL, 0);
+            pl_supervise_send(supervisor, connection, PL_FRAME_HEARTBEAT, NULL, 0);
         }
     }
 }
 
-static void forget_dropped(struct pl_supervisor *supervisor)
+static void free_dropped(struct pl_supervisor *supervisor)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        if (supervisor->parties[i]->dropped) {
-            free_party(supervisor->parties[i]);
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        if (supervisor->connections[i]->dropped) {
+            free_connection(supervisor->connections[i]);
         } else {
-            supervisor->parties[kept++] = supervisor->parties[i];
+            supervisor->connections[kept++] = supervisor->connections[i];
         }
     }
-    supervisor->parties_count = kept;
+    supervisor->connections_count = kept;
 }
 
-enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns, struct pl_error *reterr)
 {
-    size_t count = supervisor->parties_count;
+    size_t count = supervisor->connections_count;
     PL_AUTO_FREE struct pollfd *waits = NULL;
     bool linked = false;
 
@@ -530,9 +530,9 @@ enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadl
     waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
     waits[1] = (struct pollfd){.fd = supervisor->rundir.listen_fd, .events = POLLIN};
     for (size_t i = 0; i < count; i++) {
-        waits[2 + i] = (struct pollfd){.fd = supervisor->parties[i]->link.fd,
-                                       .events = pl_link_events(&supervisor->parties[i]->link)};
-        linked = linked || is_host_link(supervisor->parties[i]);
+        waits[2 + i] = (struct pollfd){.fd = supervisor->connections[i]->link.fd,
+                                       .events = pl_link_events(&supervisor->connections[i]->link)};
+        linked = linked || is_host_link(supervisor->connections[i]);
     }
     if (linked && supervisor->next_heartbeat_ns < deadline_ns) {
         deadline_ns = supervisor->next_heartbeat_ns;
@@ -543,53 +543,53 @@ enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadl
     if (waits[0].revents != 0) {
         for (int number = pl_signals_next(supervisor->signals); number != 0;
              number = pl_signals_next(supervisor->signals)) {
-            take_signal(supervisor, number);
+            handle_signal(supervisor, number);
         }
         reap();
     }
     for (size_t i = 0; i < count; i++) {
-        if (waits[2 + i].revents != 0 && !supervisor->parties[i]->dropped) {
-            pl_link_flush(&supervisor->parties[i]->link);
-            take_frames(supervisor, supervisor->parties[i]);
+        if (waits[2 + i].revents != 0 && !supervisor->connections[i]->dropped) {
+            pl_link_flush(&supervisor->connections[i]->link);
+            handle_frames(supervisor, supervisor->connections[i]);
         }
     }
     if (waits[1].revents != 0) {
-        accept_party(supervisor);
+        accept_connection(supervisor);
     }
     if (linked) {
-        beat(supervisor);
+        send_heartbeats(supervisor);
     }
-    forget_dropped(supervisor);
+    free_dropped(supervisor);
     return PL_OK;
 }
 
-void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind)
+void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind)
 {
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        supervisor->parties[i]->dropped = supervisor->parties[i]->dropped || supervisor->parties[i]->kind == kind;
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        supervisor->connections[i]->dropped = supervisor->connections[i]->dropped || supervisor->connections[i]->kind == kind;
     }
-    forget_dropped(supervisor);
+    free_dropped(supervisor);
 }
 
 /* True for what is not killed with the others: the upload of intermediate output, and with `links` the processes that
  * links to other hosts run through. */
-static bool survives_sweep(const struct pl_party *party, bool links)
+static bool survives_kill(const struct pl_connection *connection, bool links)
 {
-    if (party->kind == PL_PARTY_WORKER) {
-        return links && party->begun && !party->dropped;
+    if (connection->kind == PL_CONNECTION_WORKER) {
+        return links && connection->begun && !connection->dropped;
     }
-    return is_live_watch(party) && (party->of == PL_ENDING_SYNC || (links && party->of == PL_ENDING_SSHD));
+    return is_live_shim(connection) && (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));
 }
 
-void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links)
+void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(SWEEP_NS);
-    PL_AUTO_FREE pid_t *keep = pl_memory_new(supervisor->parties_count, sizeof(*keep), NULL);
+    int64_t deadline_ns = pl_deadline_after_ns(KILL_ALL_NS);
+    PL_AUTO_FREE pid_t *keep = pl_memory_new(supervisor->connections_count, sizeof(*keep), NULL);
     size_t keep_count = 0;
 
-    for (size_t i = 0; i < supervisor->parties_count && keep != NULL; i++) {
-        if (survives_sweep(supervisor->parties[i], keep_links)) {
-            keep[keep_count++] = supervisor->parties[i]->pid;
+    for (size_t i = 0; i < supervisor->connections_count && keep != NULL; i++) {
+        if (survives_kill(supervisor->connections[i], keep_links)) {
+            keep[keep_count++] = supervisor->connections[i]->pid;
         }
     }
     /* The children of a killed process become ours, so that every round reaches one generation further. */
@@ -601,15 +601,15 @@ void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links)
         }
         pl_clock_nap(2 * PL_NS_PER_MS, deadline_ns);
     }
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        struct pl_party *party = supervisor->parties[i];
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
 
-        party->dropped = party->dropped || (party->kind == PL_PARTY_WATCH && !survives_sweep(party, keep_links));
+        connection->dropped = connection->dropped || (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links));
     }
-    forget_dropped(supervisor);
+    free_dropped(supervisor);
 }
 
-int pl_supervise_conclude(struct pl_supervisor *supervisor)
+int pl_supervise_finish(struct pl_supervisor *supervisor)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;

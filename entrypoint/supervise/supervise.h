@@ -13,25 +13,25 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/ssh/sshd.h"
-#include "entrypoint/supervise/ending.h"
+#include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/signals.h"
-#include "entrypoint/supervise/watch.h"
+#include "entrypoint/supervise/shim.h"
 
-enum pl_party_kind {
-    PL_PARTY_NEW,      /* connected, has not sent HELLO */
-    PL_PARTY_WATCH,    /* the shim of a program on this host */
-    PL_PARTY_AGENT,    /* mpirun's request to start a daemon */
-    PL_PARTY_RESOLVER, /* looks names up */
-    PL_PARTY_WORKER,   /* the master's link to a worker */
-    PL_PARTY_MASTER,   /* a worker's link to the master */
+enum pl_connection_kind {
+    PL_CONNECTION_NEW,      /* connected, has not sent HELLO */
+    PL_CONNECTION_SHIM,    /* the shim of a program on this host */
+    PL_CONNECTION_AGENT,    /* mpirun's request to start a daemon */
+    PL_CONNECTION_RESOLVER, /* looks names up */
+    PL_CONNECTION_WORKER,   /* the master's link to a worker */
+    PL_CONNECTION_MASTER,   /* a worker's link to the master */
 };
 
 /** A connection: what is at the other end of a link. */
-struct pl_party {
+struct pl_connection {
     struct pl_link link;
-    enum pl_party_kind kind;
-    enum pl_ending_of of; /* of a shim */
+    enum pl_connection_kind kind;
+    enum pl_exit_source source; /* of a shim */
     int rank;             /* of a shim; -1 */
     int index;            /* of an agent: the worker that is to start a daemon; -1 */
     pid_t pid;            /* the process at the other end when it is our child, else 0 */
@@ -43,13 +43,13 @@ struct pl_party {
 struct pl_supervisor;
 
 /**
- * What a role does about events. All are called from pl_supervise_turn(); where one is NULL, the event is ignored.
+ * What a role does about events. All are called from pl_supervise_poll(); where one is NULL, the event is ignored.
  * The end of the upload of intermediate output, which fails no job, is no event.
  */
 struct pl_role {
-    void (*ended)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending);
-    void (*frame)(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame);
-    void (*gone)(struct pl_supervisor *supervisor, struct pl_party *party, const char *why);
+    void (*ended)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report);
+    void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+    void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
 };
 
 struct pl_supervisor {
@@ -62,28 +62,28 @@ struct pl_supervisor {
     const struct pl_role *role;
     void *state; /* the role's */
 
-    struct pl_party **parties;
-    size_t parties_count, parties_capacity;
+    struct pl_connection **connections;
+    size_t connections_count, connections_capacity;
 
     bool failed;
     int64_t failed_ns;
     int exit_code;           /* when failed */
-    struct pl_ending ending; /* the one that failed the job, when `ending_known` */
-    bool ending_known;
+    struct pl_exit_report exit_report; /* the one that failed the job, when `exit_report_known` */
+    bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
 
-    int64_t silence_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
+    int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
-    int64_t peer_wait_ns;   /* the join timeout: how long hosts wait for each other at the start */
+    int64_t join_timeout_ns;   /* the join timeout: how long hosts wait for each other at the start */
     int64_t sync_budget_ns; /* for the last uploads of intermediate output */
     int64_t stop_budget_ns; /* from the signal to our own end */
 };
 
 /** Parts of the stop budget, counted back from its end: when mpirun is told to end, when everything is killed. */
-#define PL_SUPERVISE_TELL_LAUNCHER_NS (10 * PL_NS_PER_S)
+#define PL_SUPERVISE_STOP_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
 /* How long the upload of intermediate output may take, once its time is over, to abort incomplete uploads on the server
@@ -96,37 +96,37 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
-enum pl_status pl_supervise_take_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait for events until `deadline_ns`, handle them once. */
-enum pl_status pl_supervise_turn(struct pl_supervisor *supervisor, int64_t deadline_ns,
+enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add a connection that owns `fd`. */
-enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_party_kind kind, int fd,
-                                struct pl_party **ret_party, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
+                                struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Send a frame to another host; one that takes no more is lost, and the role's `gone` is called. */
-#define PL_SUPERVISE_SEND(supervisor, party, type, ...)                                                                \
-    pl_supervise_send((supervisor), (party), (type), (const char *const[]){__VA_ARGS__},                               \
+#define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                                \
+    pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                               \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_party *party, enum pl_frame_type type,
+void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count);
 
 /** Start a program under a shim. */
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of,
-                                  const struct pl_process_setup *setup, struct pl_party **ret_party,
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start the plan's sidecar, when it has one. */
-enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start what the plan runs on this host, when it runs anything itself. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Ask the sidecar to end and give it a moment. */
-void pl_supervise_end_side(struct pl_supervisor *supervisor);
+void pl_supervise_end_sidecar(struct pl_supervisor *supervisor);
 
 /**
  * Start uploading intermediate output, when the plan says so. That it cannot be started is a warning: the job goes on
@@ -138,7 +138,7 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor);
 void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 
 /** True while a program of this kind runs here under a shim. */
-bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_ending_of of);
+bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source);
 
 /**
  * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a probe and the
@@ -152,7 +152,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Record how the job failed; the first reason stays, but see pl_supervise_fail_by(). The exit code is 1, or 128 +
+ * Record how the job failed; the first reason stays, but see pl_supervise_fail_exit(). The exit code is 1, or 128 +
  * the signal's number where the job is being stopped.
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
@@ -164,7 +164,7 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
  * The job failed because a program ended. Shortly after the first exit report one of higher severity may replace it:
  * mpirun and its daemons end because a rank did, and ranks are sent SIGTERM because another one failed.
  */
-void pl_supervise_fail_by(struct pl_supervisor *supervisor, const struct pl_ending *ending);
+void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 /**
  * The job failed because another host was lost: `whose` is "host" or "the master host". However late that is seen, it
@@ -183,19 +183,19 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
 
 /** Forward the stop to another host, when the job is being stopped. */
-void pl_supervise_pass_stop(struct pl_supervisor *supervisor, struct pl_party *host);
+void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);
 
-/** Send STOP with `number` to every live shim of `of`. */
-void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_ending_of of, int number);
+/** Send STOP with `number` to every live shim of `source`. */
+void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number);
 
 /**
  * End every process below this one but the upload of intermediate output and, with `keep_links`, the ssh sessions and
  * the server that links to other hosts run through; afterwards none of the others is left.
  */
-void pl_supervise_sweep(struct pl_supervisor *supervisor, bool keep_links);
+void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links);
 
 /** Drop every connection of `kind`. */
-void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_party_kind kind);
+void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind);
 
 /** The end of the stop budget less `early_ns`; never when the job is not being stopped. */
 int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64_t early_ns);
@@ -204,7 +204,7 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
  * The deadline of hosts that began to wait for each other at `begun_ns`: short where all that is left is to
  * report a failure or a stop.
  */
-int64_t pl_supervise_meeting_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
+int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
  * The two roles: execute the plan; the result is the exit code, and the failure or success file is written. Where
@@ -215,6 +215,6 @@ int pl_master_run(struct pl_supervisor *supervisor);
 int pl_worker_run(struct pl_supervisor *supervisor);
 
 /** Write the failure or success file and return the exit code. */
-int pl_supervise_conclude(struct pl_supervisor *supervisor);
+int pl_supervise_finish(struct pl_supervisor *supervisor);
 
 #endif

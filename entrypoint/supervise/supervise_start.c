@@ -11,70 +11,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SIDE_GRACE_NS (2 * PL_NS_PER_S)
+#define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
 /* how long before the end of a stop's time uploads are aborted, which the server has to be told */
-#define URGE_SYNC_NS (8 * PL_NS_PER_S)
+#define ABORT_SYNC_NS (8 * PL_NS_PER_S)
 
 /* How many words of a command a report may show: of the user's program what the plan says, of our own steps all but
  * code after -c. */
-static size_t program_words(const struct pl_supervisor *supervisor, enum pl_ending_of of, const char *const *argv)
+static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit_source source, const char *const *argv)
 {
     size_t words = 0;
 
-    switch (of) {
-    case PL_ENDING_PROGRAM:
+    switch (source) {
+    case PL_EXIT_SOURCE_PROGRAM:
         return supervisor->plan->program_words;
-    case PL_ENDING_STEP:
+    case PL_EXIT_SOURCE_STEP:
         while (argv[words] != NULL && strcmp(argv[words], "-c") != 0) {
             words++;
         }
         return words;
-    case PL_ENDING_RANK:
-    case PL_ENDING_LAUNCHER:
-    case PL_ENDING_DAEMON:
-    case PL_ENDING_SSHD:
-    case PL_ENDING_SIDE:
-    case PL_ENDING_SYNC:
+    case PL_EXIT_SOURCE_RANK:
+    case PL_EXIT_SOURCE_LAUNCHER:
+    case PL_EXIT_SOURCE_DAEMON:
+    case PL_EXIT_SOURCE_SSHD:
+    case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_SYNC:
         break;
     }
     return 1;
 }
 
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_ending_of of,
-                                  const struct pl_process_setup *setup, struct pl_party **ret_party,
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
-    struct pl_watch watch = {.of = of,
+    struct pl_shim_options options = {.source = source,
                              .rank = -1,
                              .host = supervisor->job->current_host,
-                             .program_words = program_words(supervisor, of, setup->argv),
+                             .program_words = program_words(supervisor, source, setup->argv),
                              .setup = *setup,
                              .disks = disks};
-    struct pl_party *party;
+    struct pl_connection *connection;
     enum pl_status status;
     pid_t pid;
     int fd;
 
-    PL_TRY(pl_watch_fork(&watch, supervisor->signals, &pid, &fd, reterr));
-    status = pl_supervise_add(supervisor, PL_PARTY_WATCH, fd, &party, reterr);
+    PL_TRY(pl_shim_fork(&options, supervisor->signals, &pid, &fd, reterr));
+    status = pl_supervise_add(supervisor, PL_CONNECTION_SHIM, fd, &connection, reterr);
     if (status != PL_OK) {
         kill(pid, SIGKILL);
         return status;
     }
-    party->of = of;
-    party->pid = pid;
-    if (ret_party != NULL) {
-        *ret_party = party;
+    connection->source = source;
+    connection->pid = pid;
+    if (ret_connection != NULL) {
+        *ret_connection = connection;
     }
     return PL_OK;
 }
 
-enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct pl_error *reterr)
+enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct pl_launch_plan_side *side = supervisor->plan->side;
+    const struct pl_sidecar *side = supervisor->plan->side;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     if (side == NULL) {
@@ -83,7 +83,7 @@ enum pl_status pl_supervise_start_side(struct pl_supervisor *supervisor, struct 
     setup.argv = (const char *const *)side->argv.items;
     setup.environment = pl_environment_strings(side->environment);
     setup.cwd = supervisor->plan->cwd;
-    return pl_supervise_start(supervisor, PL_ENDING_SIDE, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_SIDECAR, &setup, NULL, reterr);
 }
 
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -98,17 +98,17 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = !plan->spawns_ranks;
-    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_ENDING_LAUNCHER : PL_ENDING_PROGRAM, &setup, NULL,
+    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_EXIT_SOURCE_LAUNCHER : PL_EXIT_SOURCE_PROGRAM, &setup, NULL,
                               reterr);
 }
 
-void pl_supervise_end_side(struct pl_supervisor *supervisor)
+void pl_supervise_end_sidecar(struct pl_supervisor *supervisor)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(SIDE_GRACE_NS);
+    int64_t deadline_ns = pl_deadline_after_ns(SIDECAR_GRACE_NS);
 
-    pl_supervise_signal(supervisor, PL_ENDING_SIDE, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_ENDING_SIDE) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SIDECAR, SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             return;
         }
     }
@@ -126,7 +126,7 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
     setup.environment = pl_environment_strings(supervisor->job->process);
     setup.cwd = supervisor->job->paths.base;
     setup.keep_blocked = true; /* the stop of a short job must not end it before it has seen what the job wrote */
-    if (pl_supervise_start(supervisor, PL_ENDING_SYNC, &setup, NULL, &error) != PL_OK) {
+    if (pl_supervise_start(supervisor, PL_EXIT_SOURCE_SYNC, &setup, NULL, &error) != PL_OK) {
         pl_log_error(&error, "intermediate output is not uploaded");
     }
 }
@@ -134,53 +134,53 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
 void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 {
     int64_t budget_end_ns = pl_deadline_after_ns(supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS);
-    bool urged = false;
+    bool aborting = false;
 
-    pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_ENDING_SYNC)) {
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SYNC, SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SYNC)) {
         /* the stop may come meanwhile */
-        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, urged ? PL_SUPERVISE_KILL_NS : URGE_SYNC_NS);
+        int64_t stop_ns = pl_supervise_stop_deadline(supervisor, aborting ? PL_SUPERVISE_KILL_NS : ABORT_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
 
         if (pl_deadline_passed(deadline_ns)) {
-            if (urged || pl_deadline_passed(budget_end_ns)) {
+            if (aborting || pl_deadline_passed(budget_end_ns)) {
                 break;
             }
-            urged = true;
-            pl_supervise_signal(supervisor, PL_ENDING_SYNC, SIGINT);
-        } else if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+            aborting = true;
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SYNC, SIGINT);
+        } else if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
-    for (size_t i = 0; i < supervisor->parties_count; i++) {
-        struct pl_party *party = supervisor->parties[i];
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
 
-        if (party->kind == PL_PARTY_WATCH && party->of == PL_ENDING_SYNC && !party->ended) {
+        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_SYNC && !connection->ended) {
             pl_log(PL_LOG_WARNING, "intermediate output was not uploaded in time");
-            party->ended = true;
-            kill(party->pid, SIGKILL);
+            connection->ended = true;
+            kill(connection->pid, SIGKILL);
         }
     }
 }
 
 struct step_state {
     const struct pl_launch_plan_step *step;
-    const struct pl_party *party;
+    const struct pl_connection *connection;
     bool ended;
     bool ok;
 };
 
-static void step_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+static void step_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
 {
     struct step_state *state = supervisor->state;
 
-    if (party != state->party) {
+    if (connection != state->connection) {
         return;
     }
     state->ended = true;
-    state->ok = pl_ending_ok(ending);
-    if (!state->ok && !state->step->is_question) {
-        pl_supervise_fail_by(supervisor, ending);
+    state->ok = pl_exit_report_ok(exit_report);
+    if (!state->ok && !state->step->is_probe) {
+        pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
 
@@ -194,25 +194,25 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     const bool failed_before = supervisor->failed, stopped_before = supervisor->stop_number != 0;
     enum pl_status status;
     struct step_state state = {.step = step};
-    struct pl_party *party = NULL;
+    struct pl_connection *connection = NULL;
 
     supervisor->role = &role;
     supervisor->state = &state;
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
-    pl_log(step->is_question ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
-    status = pl_supervise_start(supervisor, PL_ENDING_STEP, &setup, &party, reterr);
-    state.party = party;
+    pl_log(step->is_probe ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
+    status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
+    state.connection = connection;
     while (status == PL_OK && !state.ended) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
 
-        status = pl_supervise_turn(supervisor, deadline_ns, reterr);
+        status = pl_supervise_poll(supervisor, deadline_ns, reterr);
         if (pl_deadline_passed(deadline_ns)) {
             break;
         }
     }
-    pl_supervise_sweep(supervisor, false);
+    pl_supervise_kill_all(supervisor, false);
     supervisor->role = outer_role;
     supervisor->state = outer_state;
     PL_TRY(status);
@@ -222,12 +222,12 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     if (supervisor->failed && !failed_before) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-        pl_ending_report(&supervisor->ending, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
+        pl_exit_report_print(&supervisor->exit_report, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
         snprintf(supervisor->reason, sizeof(supervisor->reason), "%s: %s", step->what, pl_text_string(&text));
-        supervisor->ending_known = false;
+        supervisor->exit_report_known = false;
         return PL_FAILED;
     }
-    return state.ok ? PL_OK : step->is_question ? PL_NOT_FOUND : PL_FAILED;
+    return state.ok ? PL_OK : step->is_probe ? PL_NOT_FOUND : PL_FAILED;
 }
 
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)
@@ -244,7 +244,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
         status = PL_OK;
     }
     free(step.what);
-    pl_words_done(&step.argv);
+    pl_strv_done(&step.argv);
     PL_TRY(status);
     return pl_sshd_open(sshd, supervisor->job, &supervisor->rundir, reterr);
 }

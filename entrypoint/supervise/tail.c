@@ -14,11 +14,11 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
         count = PL_TAIL_BYTES;
     }
     while (count > 0) {
-        size_t room = PL_TAIL_BYTES - tail->behind;
+        size_t room = PL_TAIL_BYTES - tail->write_offset;
         size_t part = pl_number_min(count, room);
 
-        memcpy(tail->bytes + tail->behind, bytes, part);
-        tail->behind = (tail->behind + part) % PL_TAIL_BYTES;
+        memcpy(tail->bytes + tail->write_offset, bytes, part);
+        tail->write_offset = (tail->write_offset + part) % PL_TAIL_BYTES;
         tail->used = tail->used + part < PL_TAIL_BYTES ? tail->used + part : PL_TAIL_BYTES;
         bytes += part;
         count -= part;
@@ -27,7 +27,7 @@ void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
 
 bool pl_tail_line_is_open(const struct pl_tail *tail)
 {
-    return tail->used > 0 && tail->bytes[(tail->behind + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
+    return tail->used > 0 && tail->bytes[(tail->write_offset + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
 }
 
 /* Bytes of the terminal control sequence at `text` (which begins with ESC). */
@@ -91,7 +91,7 @@ static size_t clean_line(char *line, size_t length)
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)
 {
     char flat[PL_TAIL_BYTES + 1];
-    size_t start = (tail->behind + PL_TAIL_BYTES - tail->used) % PL_TAIL_BYTES;
+    size_t start = (tail->write_offset + PL_TAIL_BYTES - tail->used) % PL_TAIL_BYTES;
     size_t first_part = pl_number_min(PL_TAIL_BYTES - start, tail->used);
     size_t end = tail->used, free_from = text_bytes;
 

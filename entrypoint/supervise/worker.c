@@ -30,8 +30,8 @@
 
 struct worker_state {
     struct pl_sshd sshd;
-    struct pl_party *master;
-    bool met, result_known;
+    struct pl_connection *master;
+    bool joined, result_known;
 };
 
 static const char *master_host(const struct pl_supervisor *supervisor)
@@ -39,11 +39,11 @@ static const char *master_host(const struct pl_supervisor *supervisor)
     return supervisor->plan->hosts.items[0];
 }
 
-static void send_ending(struct pl_supervisor *supervisor, const struct pl_ending *ending)
+static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     const struct worker_state *state = supervisor->state;
 
-    if (state->master != NULL && pl_ending_send(ending, &state->master->link, NULL) != PL_OK) {
+    if (state->master != NULL && pl_exit_report_send(exit_report, &state->master->link, NULL) != PL_OK) {
         pl_log(PL_LOG_WARNING, "the master was not told how a program ended here");
     }
 }
@@ -57,40 +57,40 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
     }
 }
 
-static void worker_ended(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_ending *ending)
+static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
 {
     struct worker_state *state = supervisor->state;
 
-    switch (party->of) {
-    case PL_ENDING_RANK:
-        send_ending(supervisor, ending);
+    switch (connection->source) {
+    case PL_EXIT_SOURCE_RANK:
+        send_exit_report(supervisor, exit_report);
         break;
-    case PL_ENDING_DAEMON:
-        send_ending(supervisor, ending); /* first, since it is more specific */
-        if (!party->begun) {
-            answer_start(supervisor, ending->note[0] != '\0' ? ending->note : "the daemon did not start");
+    case PL_EXIT_SOURCE_DAEMON:
+        send_exit_report(supervisor, exit_report); /* first, since it is more specific */
+        if (!connection->begun) {
+            answer_start(supervisor, exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
         break;
-    case PL_ENDING_SSHD:
+    case PL_EXIT_SOURCE_SSHD:
         if (!state->result_known) {
-            pl_supervise_fail_by(supervisor, ending);
+            pl_supervise_fail_exit(supervisor, exit_report);
         }
         break;
-    case PL_ENDING_PROGRAM:
-    case PL_ENDING_SIDE:
-        if (!pl_ending_ok(ending) && !state->result_known) {
-            send_ending(supervisor, ending);
+    case PL_EXIT_SOURCE_PROGRAM:
+    case PL_EXIT_SOURCE_SIDECAR:
+        if (!pl_exit_report_ok(exit_report) && !state->result_known) {
+            send_exit_report(supervisor, exit_report);
         }
         break;
-    case PL_ENDING_LAUNCHER:
-    case PL_ENDING_STEP:
-    case PL_ENDING_SYNC:
+    case PL_EXIT_SOURCE_LAUNCHER:
+    case PL_EXIT_SOURCE_STEP:
+    case PL_EXIT_SOURCE_SYNC:
         break;
     }
 }
 
 /* `name` next to the file `program`, if it can be executed. */
-static enum pl_status find_beside(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
+static enum pl_status find_sibling(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
@@ -115,15 +115,15 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
     enum pl_status status;
 
     PL_TRY(pl_file_find_program("mpirun", pl_environment_get(supervisor->environment, "PATH"), &mpirun, reterr));
-    status = find_beside(mpirun, name, ret_path, reterr);
+    status = find_sibling(mpirun, name, ret_path, reterr);
     real_mpirun = status != PL_OK ? realpath(mpirun, NULL) : NULL;
-    return real_mpirun != NULL && find_beside(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
+    return real_mpirun != NULL && find_sibling(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
 }
 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -135,12 +135,12 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
         setup.argv = (const char *const *)command.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
-        status = pl_supervise_start(supervisor, PL_ENDING_DAEMON, &setup, NULL, reterr);
+        status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
     }
     return status;
 }
 
-static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+static void handle_start(struct pl_supervisor *supervisor, const struct pl_frame *frame)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -151,60 +151,60 @@ static void take_start(struct pl_supervisor *supervisor, const struct pl_frame *
 
 /* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has
  * connected. */
-static enum pl_status start_own(struct pl_supervisor *supervisor, struct pl_error *reterr)
+static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_start_side(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
 /* A client with the job's key says that it is the master: the first one is accepted. */
-static void meet_master(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
 
     if (state->master != NULL || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
         pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
                master_host(supervisor));
-        party->dropped = true;
+        connection->dropped = true;
         return;
     }
-    if (PL_LINK_SEND(&party->link, PL_FRAME_READY, NULL, supervisor->job->current_host) != PL_OK) {
-        party->dropped = true;
+    if (PL_LINK_SEND(&connection->link, PL_FRAME_READY, NULL, supervisor->job->current_host) != PL_OK) {
+        connection->dropped = true;
         return;
     }
-    state->master = party;
-    state->met = true;
-    party->begun = true;
-    pl_supervise_pass_stop(supervisor, party); /* the stop came before the master connected */
+    state->master = connection;
+    state->joined = true;
+    connection->begun = true;
+    pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
 }
 
-static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *party, const struct pl_frame *frame)
+static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
     int64_t number;
 
-    if (party->kind == PL_PARTY_WATCH) {
-        if (frame->type == PL_FRAME_BEGUN && party->of == PL_ENDING_DAEMON) {
+    if (connection->kind == PL_CONNECTION_SHIM) {
+        if (frame->type == PL_FRAME_BEGUN && connection->source == PL_EXIT_SOURCE_DAEMON) {
             answer_start(supervisor, "");
         }
         return;
     }
-    if (party->kind != PL_PARTY_MASTER) {
-        party->dropped = true;
+    if (connection->kind != PL_CONNECTION_MASTER) {
+        connection->dropped = true;
         return;
     }
     switch (frame->type) {
     case PL_FRAME_HELLO:
         /* the master's first frame; a later one is ignored */
-        if (party != state->master && frame->count >= 2) {
-            meet_master(supervisor, party, frame);
+        if (connection != state->master && frame->count >= 2) {
+            accept_master(supervisor, connection, frame);
         }
         break;
     case PL_FRAME_START:
-        take_start(supervisor, frame);
+        handle_start(supervisor, frame);
         break;
     case PL_FRAME_STOP:
-        if (pl_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+        if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
             pl_supervise_stop(supervisor, (int)number, true);
         }
         break;
@@ -225,11 +225,11 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_party *part
     }
 }
 
-static void worker_gone(struct pl_supervisor *supervisor, struct pl_party *party, const char *why)
+static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
     struct worker_state *state = supervisor->state;
 
-    if (party != state->master) {
+    if (connection != state->master) {
         return;
     }
     state->master = NULL;
@@ -242,38 +242,38 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
 {
     struct worker_state *state = supervisor->state;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_WORDS struct pl_words argv = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
 
     PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
-    return pl_supervise_start(supervisor, PL_ENDING_SSHD, &setup, NULL, reterr);
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr);
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct worker_state *state = supervisor->state;
-    const bool only_tells = supervisor->failed;
+    const bool report_only = supervisor->failed;
     const int64_t begun_ns = pl_clock_now_ns();
-    int64_t say_ns = pl_deadline_after_ns(PROGRESS_NS);
+    int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
 
-    while (!state->met && supervisor->failed == only_tells) {
-        int64_t deadline_ns = pl_supervise_meeting_deadline(supervisor, begun_ns);
+    while (!state->joined && supervisor->failed == report_only) {
+        int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
 
         if (pl_deadline_passed(deadline_ns)) {
-            if (only_tells || supervisor->stop_number != 0) {
+            if (report_only || supervisor->stop_number != 0) {
                 break;
             }
             return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s",
-                                master_host(supervisor), (long long)(supervisor->peer_wait_ns / PL_NS_PER_S));
+                                master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S));
         }
-        if (pl_deadline_passed(say_ns)) {
+        if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
-            say_ns = pl_deadline_after_ns(PROGRESS_NS);
+            next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
-        PL_TRY(pl_supervise_turn(supervisor, say_ns < deadline_ns ? say_ns : deadline_ns, reterr));
+        PL_TRY(pl_supervise_poll(supervisor, next_log_ns < deadline_ns ? next_log_ns : deadline_ns, reterr));
     }
     return supervisor->failed || supervisor->stop_number == 0 ? PL_OK : PL_CANCELLED;
 }
@@ -285,7 +285,7 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
     while (!state->result_known && !supervisor->failed) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS / 2);
 
-        PL_TRY(pl_supervise_turn(supervisor, deadline_ns, reterr));
+        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
         if (pl_deadline_passed(deadline_ns)) {
             pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop",
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
@@ -296,7 +296,7 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
 
 /* Our own failure is the job's: notify the master. Then end everything here, say so, and wait for the master to end
  * first. */
-static void leave(struct pl_supervisor *supervisor)
+static void shut_down(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
     const bool own_program = supervisor->plan->argv.count > 0;
@@ -308,20 +308,20 @@ static void leave(struct pl_supervisor *supervisor)
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     while (state->result_known &&
-           (pl_supervise_runs(supervisor, PL_ENDING_DAEMON) || pl_supervise_runs(supervisor, PL_ENDING_PROGRAM)) &&
+           (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) || pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM)) &&
            !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
-    pl_supervise_end_side(supervisor);
-    pl_supervise_sweep(supervisor, true);
+    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_kill_all(supervisor, true);
     if (state->master != NULL) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
     }
 }
 
-static void outlive_master(struct pl_supervisor *supervisor)
+static void wait_for_master_exit(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
     /* The master's own may take as long. */
@@ -330,14 +330,14 @@ static void outlive_master(struct pl_supervisor *supervisor)
     bool waited = state->master != NULL;
 
     while (state->master != NULL && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_turn(supervisor, deadline_ns, NULL) != PL_OK) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
     }
     if (waited) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
     }
-    pl_supervise_sweep(supervisor, false);
+    pl_supervise_kill_all(supervisor, false);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)
@@ -345,8 +345,8 @@ int pl_worker_run(struct pl_supervisor *supervisor)
     static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    const bool only_tells = supervisor->failed;
-    int exit_code = only_tells ? pl_supervise_conclude(supervisor) : 0; /* the platform may end us once it knows */
+    const bool report_only = supervisor->failed;
+    int exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
     enum pl_status status;
 
     supervisor->role = &role;
@@ -356,16 +356,16 @@ int pl_worker_run(struct pl_supervisor *supervisor)
         status = wait_for_master(supervisor, &error);
     }
     if (status == PL_OK && !supervisor->failed) {
-        status = start_own(supervisor, &error);
+        status = start_own_program(supervisor, &error);
     }
     if (status == PL_OK) {
         status = wait_for_result(supervisor, &error);
     }
     pl_supervise_fail_status(supervisor, status, &error);
-    leave(supervisor);
-    exit_code = only_tells ? exit_code : pl_supervise_conclude(supervisor);
+    shut_down(supervisor);
+    exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
     pl_supervise_end_sync(supervisor);
-    outlive_master(supervisor);
+    wait_for_master_exit(supervisor);
     pl_sshd_close(&state.sshd);
     supervisor->role = NULL;
     return exit_code;

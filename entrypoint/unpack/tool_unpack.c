@@ -33,7 +33,7 @@ static bool has_archive_name(const char *source)
     return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
 }
 
-static enum pl_status bring(const char *source, const char *dest, bool is_archive,
+static enum pl_status unpack_source(const char *source, const char *dest, bool is_archive,
                             const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int dest_fd = -1;
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
         pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST");
         return PL_EXIT_USAGE;
     }
-    status = bring(argv[at], argv[at + 1], fetched, &limits, &error);
+    status = unpack_source(argv[at], argv[at + 1], fetched, &limits, &error);
     if (status != PL_OK) {
         pl_log_error(&error, "bringing the code from %s into %s", argv[at], argv[at + 1]);
     }

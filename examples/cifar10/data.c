@@ -86,7 +86,7 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
     enum pl_status status;
 
     PL_TRY(pl_s3_client_new(pl_runtime_environment(runtime), &s3, &data->client, reterr));
-    PL_TRY(pl_store_open_s3(data->client, url, &store, reterr));
+    PL_TRY(pl_store_s3_open(data->client, url, &store, reterr));
     /* S3 has no directories: a missing one is a prefix without objects. */
     status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
     if (status == PL_OK && list.count == 0) {
@@ -105,7 +105,7 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
                                    const char *directory, struct pl_stream_options *options, struct pl_error *reterr)
 {
     const struct pl_world *world = pl_runtime_world(runtime);
-    struct pl_deal local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
     struct pl_share_options share = {
         .local_rank = local.rank, .local_size = local.size, .timeout_ns = data->timeout_ns};
 
@@ -116,7 +116,7 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
     }
     PL_TRY(make_socket_path(runtime, data, name, reterr));
     share.socket_path = data->socket_path;
-    options->deal = pl_channel_deal(&data->channel.facts, options->deal, local);
+    options->deal = pl_channel_shard(&data->channel.facts, options->deal, local);
     options->share = &share;
     return pl_stream_open(&data->channel.facts, options, &data->samples.stream, reterr);
 }

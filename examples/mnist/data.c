@@ -12,8 +12,8 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
                                struct mnist_data *ret_data, struct pl_error *reterr)
 {
     struct pl_world *world = pl_runtime_world(runtime);
-    struct pl_deal all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
-    struct pl_deal local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    struct pl_shard all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
+    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
     struct mnist_data data = {.host = NULL};
 
     if (*directory) {
@@ -25,7 +25,7 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
     } else {
         PL_TRY(pl_channel_setup_find(pl_runtime_environment(runtime), name, &data.channel, reterr));
     }
-    data.deal = pl_channel_deal(&data.channel.facts, all, local);
+    data.deal = pl_channel_shard(&data.channel.facts, all, local);
     if (data.channel.facts.mode == PL_CHANNEL_PIPE && local.size > 1) {
         PL_AUTO_FREE int *ranks = pl_memory_new(local.size, sizeof(*ranks), reterr);
         int count = 0;

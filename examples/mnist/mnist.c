@@ -445,7 +445,7 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
  * number of images perhaps, all ranks have taken the same number of images. Another number of ranks than
  * took them begins at the nearest position that it can have, so that a few images are read twice.
  */
-static struct pl_sampler_state own_place(const struct trainer *t, const struct pl_sampler *sampler)
+static struct pl_sampler_state own_position(const struct trainer *t, const struct pl_sampler *sampler)
 {
     struct pl_sampler_state place = t->resumed;
     uint64_t sharing = 0; /* ranks on the host of rank 0 */
@@ -471,7 +471,7 @@ static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_s
                            reterr));
     pl_sampler_start(sampler, epoch);
     if (epoch == t->first_epoch && t->resumed.count > 0) {
-        struct pl_sampler_state place = own_place(t, sampler);
+        struct pl_sampler_state place = own_position(t, sampler);
         enum pl_status status = pl_sampler_restore(sampler, &place, reterr);
 
         if (status != PL_OK) {

@@ -69,7 +69,7 @@ static enum pl_status load_plugin(const char *path, const struct nn_backend **re
 }
 
 /* The user did not choose the CPU: log what is missing. */
-static void say_why_cpu(struct pl_world *world)
+static void log_why_cpu(struct pl_world *world)
 {
     struct pl_error why = PL_ERROR_NONE;
     int count;
@@ -101,7 +101,7 @@ enum pl_status nn_device_start(const char *device, const char *precision, struct
         PL_TRY(load_plugin(pl_text_string(&path), &chosen.backend, reterr));
         chosen.options.device = pl_device_info(pl_runtime_device(runtime))->ordinal;
     } else if (installed && !knob) {
-        say_why_cpu(pl_runtime_world(runtime));
+        log_why_cpu(pl_runtime_world(runtime));
     }
     *ret_runtime = runtime;
     *ret_device = chosen;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* A parameter bound in memory that the backend cannot use, and the copies that it works on. */
-struct away {
+struct staged_parameter {
     float *value;
     float *gradient;
     float *own_value;
@@ -23,7 +23,7 @@ struct nn_model {
     struct nn_layer *layers;
     size_t layer_count;
     struct nn_parameter *parameters;
-    struct away *away; /* [parameter_count] */
+    struct staged_parameter *staged_parameter; /* [parameter_count] */
     size_t parameter_count;
     size_t max_samples;
     float *gradients[2]; /* of a layer's output and of its input, taking turns */
@@ -159,8 +159,8 @@ static enum pl_status build(struct nn_model *model, const struct nn_backend_opti
     }
     model->layers = pl_memory_new(model->layer_count, sizeof(*model->layers), reterr);
     model->parameters = pl_memory_new(2 * model->layer_count, sizeof(*model->parameters), reterr);
-    model->away = pl_memory_new(2 * model->layer_count, sizeof(*model->away), reterr);
-    if (!model->layers || !model->parameters || !model->away) {
+    model->staged_parameter = pl_memory_new(2 * model->layer_count, sizeof(*model->staged_parameter), reterr);
+    if (!model->layers || !model->parameters || !model->staged_parameter) {
         return PL_MEMORY;
     }
     for (size_t i = 0; i < model->layer_count; i++) {
@@ -219,14 +219,14 @@ void nn_model_free(struct nn_model *model)
         model->backend->release(model->state, model->gradients[0]);
         model->backend->release(model->state, model->gradients[1]);
         for (size_t i = 0; i < model->parameter_count; i++) {
-            model->backend->release(model->state, model->away[i].own_value);
-            model->backend->release(model->state, model->away[i].own_gradient);
+            model->backend->release(model->state, model->staged_parameter[i].own_value);
+            model->backend->release(model->state, model->staged_parameter[i].own_gradient);
         }
         model->backend->close(model->state);
     }
     free(model->layers);
     free(model->parameters);
-    free(model->away);
+    free(model->staged_parameter);
     free(model);
 }
 
@@ -263,23 +263,23 @@ enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value,
 {
     bool is_bias;
     struct nn_layer *layer = layer_of(model, index, &is_bias);
-    struct away *away = &model->away[index];
+    struct staged_parameter *staged_parameter = &model->staged_parameter[index];
     size_t count = model->parameters[index].count_elems;
 
     if (!model->backend->owns(model->state, value)) {
-        if (!away->own_value) {
-            away->own_value = model->backend->allocate(model->state, count, sizeof(float), reterr);
-            away->own_gradient = model->backend->allocate(model->state, count, sizeof(float), reterr);
-            if (!away->own_value || !away->own_gradient) {
+        if (!staged_parameter->own_value) {
+            staged_parameter->own_value = model->backend->allocate(model->state, count, sizeof(float), reterr);
+            staged_parameter->own_gradient = model->backend->allocate(model->state, count, sizeof(float), reterr);
+            if (!staged_parameter->own_value || !staged_parameter->own_gradient) {
                 return PL_MEMORY;
             }
         }
-        away->value = value;
-        away->gradient = gradient;
-        value = away->own_value;
-        gradient = away->own_gradient;
+        staged_parameter->value = value;
+        staged_parameter->gradient = gradient;
+        value = staged_parameter->own_value;
+        gradient = staged_parameter->own_gradient;
     } else {
-        away->value = NULL;
+        staged_parameter->value = NULL;
     }
     *(is_bias ? &layer->bias : &layer->weight) = value;
     *(is_bias ? &layer->bias_gradient : &layer->weight_gradient) = gradient;
@@ -310,7 +310,7 @@ enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct
         PL_AUTO_FREE float *values = pl_memory_new(parameter->count_elems, sizeof(float), reterr);
         bool is_bias;
         const struct nn_layer *layer = layer_of(model, i, &is_bias);
-        float *to = model->away[i].value ? model->away[i].value : is_bias ? layer->bias : layer->weight;
+        float *to = model->staged_parameter[i].value ? model->staged_parameter[i].value : is_bias ? layer->bias : layer->weight;
 
         if (!values) {
             return PL_MEMORY;
@@ -343,13 +343,13 @@ enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct
 }
 
 /* Values that lie elsewhere may have changed since the last run. */
-static enum pl_status bring_values(struct nn_model *model, struct pl_error *reterr)
+static enum pl_status upload_values(struct nn_model *model, struct pl_error *reterr)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {
-        struct away *away = &model->away[i];
+        struct staged_parameter *staged_parameter = &model->staged_parameter[i];
 
-        if (away->value) {
-            PL_TRY(model->backend->copy(model->state, away->own_value, away->value,
+        if (staged_parameter->value) {
+            PL_TRY(model->backend->copy(model->state, staged_parameter->own_value, staged_parameter->value,
                                         model->parameters[i].count_elems * sizeof(float), reterr));
         }
     }
@@ -363,8 +363,8 @@ enum pl_status nn_model_forward(struct nn_model *model, const float *input, size
     const float *from;
 
     PL_BUG_IF(samples > model->max_samples);
-    PL_TRY(bring_values(model, reterr));
-    PL_TRY(model->backend->bring(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float),
+    PL_TRY(upload_values(model, reterr));
+    PL_TRY(model->backend->upload(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float),
                                  &brought, reterr));
     from = brought;
     model->input = from;
@@ -400,7 +400,7 @@ static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, do
                                 (unsigned)labels[s], classes);
         }
     }
-    PL_TRY(model->backend->bring(model->state, NN_LABELS, labels, model->samples, &brought, reterr));
+    PL_TRY(model->backend->upload(model->state, NN_LABELS, labels, model->samples, &brought, reterr));
     return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, brought,
                                 gradient_scale, gradient, reterr);
 }
@@ -413,10 +413,10 @@ enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, stru
 static enum pl_status tell_ready(struct nn_model *model, size_t index, nn_ready *ready, void *context,
                                  struct pl_error *reterr)
 {
-    struct away *away = &model->away[index];
+    struct staged_parameter *staged_parameter = &model->staged_parameter[index];
 
-    if (away->value) {
-        PL_TRY(model->backend->copy(model->state, away->gradient, away->own_gradient,
+    if (staged_parameter->value) {
+        PL_TRY(model->backend->copy(model->state, staged_parameter->gradient, staged_parameter->own_gradient,
                                     model->parameters[index].count_elems * sizeof(float), reterr));
     }
     return ready ? ready(context, index, reterr) : PL_OK;

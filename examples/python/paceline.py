@@ -60,8 +60,8 @@ _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.
 
 
 def _load():
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
-    path = os.environ.get("PACELINE_LIBRARY") or (beside if os.path.exists(beside) else "libpaceline.so.0")
+    local = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
+    path = os.environ.get("PACELINE_LIBRARY") or (local if os.path.exists(local) else "libpaceline.so.0")
     # Open MPI's plug-ins look for its symbols among the global ones.
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t

@@ -89,7 +89,7 @@ static enum pl_status plain_read(struct inflate_source *inflate, void *data, siz
     return PL_OK;
 }
 
-static const char *gzip_words(int code)
+static const char *gzip_error_text(int code)
 {
     switch (code) {
     case ISAL_INVALID_BLOCK:
@@ -162,7 +162,7 @@ static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size
     state->avail_out = out;
     code = isal_inflate(state);
     if (code < 0) {
-        return corrupt(inflate, code, gzip_words(code), reterr);
+        return corrupt(inflate, code, gzip_error_text(code), reterr);
     }
     pl_window_consume(window, in - state->avail_in);
     *ret_bytes = out - state->avail_out;

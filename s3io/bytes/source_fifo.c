@@ -20,10 +20,10 @@
 enum { PIPE_BYTES = 1 << 20 };
 
 /* The longest wait for an inotify event before the path is polled again: some mounted file systems send none. */
-#define LOOK_AGAIN_NS (200 * PL_NS_PER_MS)
+#define POLL_AGAIN_NS (200 * PL_NS_PER_MS)
 
 /* How long after a stop request a stream that has begun may be silent before it counts as over. */
-#define STOP_PATIENCE_NS (2 * PL_NS_PER_S)
+#define STOP_GRACE_NS (2 * PL_NS_PER_S)
 
 struct fifo_source {
     struct pl_source head;
@@ -77,7 +77,7 @@ static void drain(int fd)
  * Each of two readers would get pieces that the other lacks, and if those are whole records nothing would detect it.
  * A file system without locks lets both read.
  */
-static enum pl_status check_alone(int fd, const char *path, struct pl_error *reterr)
+static enum pl_status lock_reader(int fd, const char *path, struct pl_error *reterr)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         return pl_error_set(
@@ -89,14 +89,14 @@ static enum pl_status check_alone(int fd, const char *path, struct pl_error *ret
 }
 
 /* Open the path, waiting until it exists. The open itself never blocks, whether a writer is there or not. */
-static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *path = fifo->head.name;
     PL_AUTO_CLOSE int watch_fd = watch_directory(path);
 
     for (;;) {
         PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-        int64_t look_ns = pl_deadline_after_ns(LOOK_AGAIN_NS);
+        int64_t look_ns = pl_deadline_after_ns(POLL_AGAIN_NS);
         struct pollfd fds[3] = {{.fd = fifo->cancel_fd, .events = POLLIN},
                                 {.fd = fifo->stop_fd, .events = POLLIN},
                                 {.fd = watch_fd, .events = POLLIN}};
@@ -109,7 +109,7 @@ static enum pl_status open_when_there(struct fifo_source *fifo, int64_t deadline
             if (!S_ISFIFO(info.st_mode)) {
                 return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
             }
-            PL_TRY(check_alone(fd, path, reterr));
+            PL_TRY(lock_reader(fd, path, reterr));
             /* Refused when the user's pipe memory is spent; the stream is then slower, not wrong. */
             (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
             fifo->fd = fd;
@@ -157,7 +157,7 @@ static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_n
             return PL_OK;
         }
         if (ready > 0) {
-            fifo->stop_ns = fifo->writer_seen ? pl_deadline_after_ns(STOP_PATIENCE_NS) : 0;
+            fifo->stop_ns = fifo->writer_seen ? pl_deadline_after_ns(STOP_GRACE_NS) : 0;
         }
         if (pl_deadline_passed(fifo->stop_ns)) {
             return stopped(fifo, reterr);
@@ -178,7 +178,7 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
     struct fifo_source *fifo = (struct fifo_source *)source;
 
     if (fifo->fd < 0) {
-        PL_TRY(open_when_there(fifo, deadline_ns, reterr));
+        PL_TRY(wait_and_open(fifo, deadline_ns, reterr));
     }
     for (;;) {
         ssize_t got;

@@ -29,7 +29,7 @@ static enum pl_status file_read(struct pl_source *source, void *data, size_t byt
                                 size_t *ret_bytes, struct pl_error *reterr)
 {
     struct file_source *file = (struct file_source *)source;
-    uint64_t behind;
+    uint64_t end_bytes;
     ssize_t got;
 
     (void)deadline_ns;
@@ -39,9 +39,9 @@ static enum pl_status file_read(struct pl_source *source, void *data, size_t byt
     if (got < 0) {
         return pl_error_errno(reterr, "read '%s' at byte %llu", source->name, (unsigned long long)source->offset_bytes);
     }
-    behind = source->offset_bytes + (uint64_t)got;
-    if (file->size_bytes != ANY_SIZE && (behind > file->size_bytes || (got == 0 && behind < file->size_bytes))) {
-        return changed(source->name, file->size_bytes, behind, reterr);
+    end_bytes = source->offset_bytes + (uint64_t)got;
+    if (file->size_bytes != ANY_SIZE && (end_bytes > file->size_bytes || (got == 0 && end_bytes < file->size_bytes))) {
+        return changed(source->name, file->size_bytes, end_bytes, reterr);
     }
     *ret_bytes = (size_t)got;
     return PL_OK;

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-struct pl_deal pl_channel_deal(const struct pl_channel *channel, struct pl_deal world, struct pl_deal local)
+struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
 {
     switch (channel->distribution) {
     case PL_CHANNEL_FULLY_REPLICATED:

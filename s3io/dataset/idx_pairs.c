@@ -12,59 +12,59 @@
 #define MAX_ARRAY_BYTES ((size_t)1 << 36)
 
 /* A concatenation of arrays of one kind, with the length of each. */
-struct pile {
+struct concatenation {
     struct pl_idx idx;
     size_t *counts;
     size_t arrays;
     size_t capacity;
 };
 
-struct piles {
-    struct pile images;
-    struct pile labels;
+struct concatenations {
+    struct concatenation images;
+    struct concatenation labels;
 };
 
-static void piles_done(struct piles *piles)
+static void concatenations_done(struct concatenations *concatenations)
 {
-    pl_idx_done(&piles->images.idx);
-    pl_idx_done(&piles->labels.idx);
-    free(piles->images.counts);
-    free(piles->labels.counts);
+    pl_idx_done(&concatenations->images.idx);
+    pl_idx_done(&concatenations->labels.idx);
+    free(concatenations->images.counts);
+    free(concatenations->labels.counts);
 }
 
-static enum pl_status put_on_pile(struct pile *pile, struct pl_idx *idx, const char *name, struct pl_error *reterr)
+static enum pl_status append_array(struct concatenation *concatenation, struct pl_idx *idx, const char *name, struct pl_error *reterr)
 {
-    size_t had = pile->idx.item_bytes * pile->idx.shape[0], more = idx->item_bytes * idx->shape[0];
+    size_t had = concatenation->idx.item_bytes * concatenation->idx.shape[0], more = idx->item_bytes * idx->shape[0];
 
-    PL_TRY(pl_memory_grow(&pile->counts, &pile->capacity, pile->arrays + 1, sizeof(*pile->counts), reterr));
-    pile->counts[pile->arrays] = idx->shape[0];
-    if (pile->arrays++ == 0) {
-        pile->idx = *idx;
+    PL_TRY(pl_memory_grow(&concatenation->counts, &concatenation->capacity, concatenation->arrays + 1, sizeof(*concatenation->counts), reterr));
+    concatenation->counts[concatenation->arrays] = idx->shape[0];
+    if (concatenation->arrays++ == 0) {
+        concatenation->idx = *idx;
         memset(idx, 0, sizeof(*idx));
         return PL_OK;
     }
-    if (idx->dims != pile->idx.dims ||
-        memcmp(idx->shape + 1, pile->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
+    if (idx->dims != concatenation->idx.dims ||
+        memcmp(idx->shape + 1, concatenation->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s': its pictures have another size than those before", name);
     }
-    if (idx->shape[0] > UINT32_MAX - pile->idx.shape[0]) {
+    if (idx->shape[0] > UINT32_MAX - concatenation->idx.shape[0]) {
         return pl_error_set(reterr, PL_LIMIT, "'%s': too many items together with those before", name);
     }
     if (more > 0) {
-        unsigned char *larger = realloc(pile->idx.data, had + more);
+        unsigned char *larger = realloc(concatenation->idx.data, had + more);
 
         if (!larger) {
             return pl_error_set(reterr, PL_MEMORY, "no memory for %zu bytes of IDX arrays", had + more);
         }
         memcpy(larger + had, idx->data, more);
-        pile->idx.data = larger;
+        concatenation->idx.data = larger;
     }
-    pile->idx.shape[0] += idx->shape[0];
+    concatenation->idx.shape[0] += idx->shape[0];
     return PL_OK;
 }
 
 /* All arrays of one source, which is closed in any case. */
-static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct piles *piles,
+static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct concatenations *concatenations,
                                   struct pl_error *reterr)
 {
     struct pl_idx_reader *reader = NULL;
@@ -84,7 +84,7 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
                                   (unsigned)idx.type);
         }
         if (status == PL_OK) {
-            status = put_on_pile(idx.dims > 1 ? &piles->images : &piles->labels, &idx, source->name, reterr);
+            status = append_array(idx.dims > 1 ? &concatenations->images : &concatenations->labels, &idx, source->name, reterr);
         }
         pl_idx_done(&idx);
     }
@@ -92,7 +92,7 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
     return status == PL_END ? PL_OK : status;
 }
 
-static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct piles *piles,
+static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct concatenations *concatenations,
                                  struct pl_error *reterr)
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
@@ -104,31 +104,31 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
         struct pl_source *source;
 
         PL_TRY(pl_store_open(store, &list.items[i], deadline_ns, &source, reterr));
-        PL_TRY(read_arrays(source, deadline_ns, piles, reterr));
+        PL_TRY(read_arrays(source, deadline_ns, concatenations, reterr));
     }
     return PL_OK;
 }
 
-static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct piles *piles,
+static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct concatenations *concatenations,
                            struct pl_error *reterr)
 {
     if (channel->mode == PL_CHANNEL_PIPE) {
         struct pl_source *source;
 
         PL_TRY(pl_channel_open_epoch(channel, epoch, &source, reterr));
-        PL_TRY(read_arrays(source, deadline_ns, piles, reterr));
+        PL_TRY(read_arrays(source, deadline_ns, concatenations, reterr));
     } else {
-        PL_TRY(read_store(channel, deadline_ns, piles, reterr));
+        PL_TRY(read_store(channel, deadline_ns, concatenations, reterr));
     }
-    if (piles->images.arrays == 0 || piles->images.arrays != piles->labels.arrays) {
+    if (concatenations->images.arrays == 0 || concatenations->images.arrays != concatenations->labels.arrays) {
         return pl_error_set(reterr, PL_INVALID,
                             "expected as many IDX arrays of images as of labels and at least one, found %zu and %zu",
-                            piles->images.arrays, piles->labels.arrays);
+                            concatenations->images.arrays, concatenations->labels.arrays);
     }
-    for (size_t i = 0; i < piles->images.arrays; i++) {
-        if (piles->images.counts[i] != piles->labels.counts[i]) {
+    for (size_t i = 0; i < concatenations->images.arrays; i++) {
+        if (concatenations->images.counts[i] != concatenations->labels.counts[i]) {
             return pl_error_set(reterr, PL_INVALID, "IDX array %zu has %zu images but %zu labels", i,
-                                piles->images.counts[i], piles->labels.counts[i]);
+                                concatenations->images.counts[i], concatenations->labels.counts[i]);
         }
     }
     return PL_OK;
@@ -137,18 +137,18 @@ static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int
 enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
                                  struct pl_idx_pairs *ret_pairs, struct pl_error *reterr)
 {
-    struct piles piles = {.images = {.arrays = 0}};
-    enum pl_status status = load(channel, epoch, deadline_ns, &piles, reterr);
+    struct concatenations concatenations = {.images = {.arrays = 0}};
+    enum pl_status status = load(channel, epoch, deadline_ns, &concatenations, reterr);
 
     if (status == PL_OK) {
         *ret_pairs = (struct pl_idx_pairs){
-            .images = piles.images.idx, .labels = piles.labels.idx, .count = piles.images.idx.shape[0]};
-        memset(&piles.images.idx, 0, sizeof(piles.images.idx));
-        memset(&piles.labels.idx, 0, sizeof(piles.labels.idx));
+            .images = concatenations.images.idx, .labels = concatenations.labels.idx, .count = concatenations.images.idx.shape[0]};
+        memset(&concatenations.images.idx, 0, sizeof(concatenations.images.idx));
+        memset(&concatenations.labels.idx, 0, sizeof(concatenations.labels.idx));
     } else {
         pl_error_context(reterr, "channel '%s'", channel->name);
     }
-    piles_done(&piles);
+    concatenations_done(&concatenations);
     return status;
 }
 

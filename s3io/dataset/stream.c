@@ -139,7 +139,7 @@ static enum pl_status open_object(struct pl_stream *stream, uint64_t position, i
 }
 
 /* The position after `position` of an object that this rank reads. */
-static uint64_t behind(const struct pl_stream *stream, uint64_t position)
+static uint64_t next_own_object(const struct pl_stream *stream, uint64_t position)
 {
     return position + (stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.size : 1);
 }
@@ -148,7 +148,7 @@ static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, s
 {
     struct pl_source *source = stream->ahead, *ahead = NULL;
     const struct pl_object *object, *other;
-    uint64_t next = behind(stream, stream->next_object);
+    uint64_t next = next_own_object(stream, stream->next_object);
 
     if (stream->next_object >= stream->list.count) {
         return PL_END;
@@ -189,7 +189,7 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
 }
 
 /* The next of the records i with mine[i mod deal.size]; not with `share`. */
-static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_t deadline_ns,
+static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, int64_t deadline_ns,
                               struct pl_record *ret_record, struct pl_error *reterr)
 {
     uint32_t size = stream->options.deal.size;
@@ -204,14 +204,14 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *mine, int64_
         if (!stream->reader) {
             PL_TRY(next_reader(stream, deadline_ns, reterr));
         }
-        if (!by_object && !mine[(stream->base + pl_record_reader_counts(stream->reader).next_index) % size]) {
+        if (!by_object && !shard_mask[(stream->base + pl_record_reader_counts(stream->reader).next_index) % size]) {
             status = pl_record_reader_skip(stream->reader, deadline_ns, reterr);
         } else {
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
             if (status == PL_OK) {
                 ret_record->index += stream->base;
                 /* After a damaged record that was skipped comes one of another rank. */
-                if (by_object || mine[ret_record->index % size]) {
+                if (by_object || shard_mask[ret_record->index % size]) {
                     return PL_OK;
                 }
             }
@@ -349,10 +349,10 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return pl_stream_start(context, epoch, deadline_ns, reterr);
 }
 
-static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns, struct pl_record *ret_record,
                                 struct pl_error *reterr)
 {
-    return next_of(context, mine, deadline_ns, ret_record, reterr);
+    return next_of(context, shard_mask, deadline_ns, ret_record, reterr);
 }
 
 static enum pl_status make(const struct pl_channel *channel, const struct pl_stream_options *options,

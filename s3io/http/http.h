@@ -58,7 +58,7 @@ struct pl_http_request {
     size_t body_bytes;
     bool direct;         /* without a proxy: for link-local services */
     bool plain_allowed;  /* http:// as well as https:// */
-    bool patient;        /* long timeout: the server may be silent twenty times as long, and slow */
+    bool long_timeout;        /* long timeout: the server may be silent twenty times as long, and slow */
     int64_t start_ns;    /* not before; 0: at once */
     int64_t deadline_ns; /* ends the request for good */
 
@@ -71,10 +71,10 @@ struct pl_http_request {
     struct pl_http_request *previous, *next;
     void *easy, *lines;
     bool running, head_done;
-    enum pl_status refused; /* what a callback returned */
+    enum pl_status callback_status; /* what a callback returned */
     int64_t progress_ns, slow_since_ns;
     uint64_t progress_bytes, slow_bytes;
-    char words[256]; /* libcurl's error message */
+    char error_text[256]; /* libcurl's error message */
 };
 
 /** Start the engine's thread; it blocks all signals. */

@@ -26,7 +26,7 @@ enum {
     CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
     /* the low-speed limit: a transfer slower than this for twice the stall time ends */
     SLOW_BYTES_PER_S = 16 * 1024,
-    PATIENCE = 20, /* times the stall time, for a request with the long timeout */
+    LONG_TIMEOUT_FACTOR = 20, /* times the stall time, for a request with the long timeout */
 };
 
 struct pl_http {
@@ -106,15 +106,15 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
     if (request->head_done && !(bytes >= 5 && memcmp(line, "HTTP/", 5) == 0)) {
         return bytes; /* trailers */
     }
-    request->refused = pl_http_head_line(&request->head, line, bytes, &request->error);
-    if (request->refused == PL_OK && bytes <= 2 && (line[0] == '\r' || line[0] == '\n') &&
+    request->callback_status = pl_http_head_line(&request->head, line, bytes, &request->error);
+    if (request->callback_status == PL_OK && bytes <= 2 && (line[0] == '\r' || line[0] == '\n') &&
         request->head.status >= 200) {
         request->head_done = true;
         if (request->handler->head) {
-            request->refused = request->handler->head(request, &request->error);
+            request->callback_status = request->handler->head(request, &request->error);
         }
     }
-    return request->refused == PL_OK ? bytes : 0;
+    return request->callback_status == PL_OK ? bytes : 0;
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *context)
@@ -122,8 +122,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     struct pl_http_request *request = context;
     size_t bytes = size * count;
 
-    request->refused = request->handler->body(request, data, bytes, &request->error);
-    if (request->refused != PL_OK) {
+    request->callback_status = request->handler->body(request, data, bytes, &request->error);
+    if (request->callback_status != PL_OK) {
         return 0;
     }
     request->received_bytes += bytes;
@@ -166,7 +166,7 @@ static CURLcode set_method(CURL *easy, const struct pl_http_request *request)
     return code;
 }
 
-_Static_assert(sizeof(((struct pl_http_request *)NULL)->words) >= CURL_ERROR_SIZE, "libcurl writes so much");
+_Static_assert(sizeof(((struct pl_http_request *)NULL)->error_text) >= CURL_ERROR_SIZE, "libcurl writes so much");
 
 static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_http_request *request)
 {
@@ -174,7 +174,7 @@ static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_ht
 
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_PRIVATE, request);
-    SET(CURLOPT_ERRORBUFFER, request->words);
+    SET(CURLOPT_ERRORBUFFER, request->error_text);
     SET(CURLOPT_HTTPHEADER, (struct curl_slist *)request->lines);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_NOSIGNAL, 1L);
@@ -271,14 +271,14 @@ static bool may_try_again(CURLcode code)
 }
 
 /* The status of a transfer that libcurl has ended. */
-static enum pl_status judge(struct pl_http_request *request, CURLcode code)
+static enum pl_status transfer_status(struct pl_http_request *request, CURLcode code)
 {
     enum pl_status status = PL_FAILED;
     curl_off_t connect_us = 0;
     long proxy_status = 0;
 
-    if (request->refused != PL_OK) {
-        return request->refused; /* the handler has reported it */
+    if (request->callback_status != PL_OK) {
+        return request->callback_status; /* the handler has reported it */
     }
     if (code == CURLE_OK && request->head.status == 0) {
         code = CURLE_GOT_NOTHING;
@@ -296,7 +296,7 @@ static enum pl_status judge(struct pl_http_request *request, CURLcode code)
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
     (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s",
-                         request->words[0] ? request->words : curl_easy_strerror(code));
+                         request->error_text[0] ? request->error_text : curl_easy_strerror(code));
     (void)curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
     /* A proxy that refuses, with 403 or 407, does so again. */
     request->error.retryable = (may_try_again(code) || connect_us > 0) && proxy_status / 100 != 4;
@@ -353,7 +353,7 @@ static void finish_ended(struct pl_http *http)
             continue;
         }
         (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&request);
-        finish(http, request, judge(request, code));
+        finish(http, request, transfer_status(request, code));
     }
 }
 
@@ -377,13 +377,13 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         request->progress_bytes = bytes;
         request->progress_ns = now_ns;
     }
-    if (now_ns - request->progress_ns >= (request->patient ? PATIENCE : 1) * stall_ns) {
+    if (now_ns - request->progress_ns >= (request->long_timeout ? LONG_TIMEOUT_FACTOR : 1) * stall_ns) {
         (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s",
                            (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
     }
-    if (!request->patient && now_ns - request->slow_since_ns >= 2 * stall_ns) {
+    if (!request->long_timeout && now_ns - request->slow_since_ns >= 2 * stall_ns) {
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
         if (rate < SLOW_BYTES_PER_S) {
@@ -560,9 +560,9 @@ void pl_http_send(struct pl_http *http, struct pl_http_request *request)
     pl_http_head_init(&request->head);
     request->received_bytes = 0;
     request->error = PL_ERROR_NONE;
-    request->refused = PL_OK;
+    request->callback_status = PL_OK;
     request->head_done = false;
-    request->words[0] = '\0';
+    request->error_text[0] = '\0';
     request->progress_bytes = request->slow_bytes = 0;
     request->next = NULL;
     request->previous = http->requests_last;

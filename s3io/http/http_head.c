@@ -76,7 +76,7 @@ static int64_t parse_date(const char *at, const char *end)
     return rest && !*rest ? (int64_t)timegm(&utc) : -1;
 }
 
-bool pl_http_iso_time(const char *text, int64_t *ret_s)
+bool pl_http_head_iso_time(const char *text, int64_t *ret_s)
 {
     struct tm utc = {0};
     const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &utc);
@@ -91,7 +91,7 @@ bool pl_http_iso_time(const char *text, int64_t *ret_s)
     return true;
 }
 
-bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
+bool pl_http_head_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
 {
     size_t length = strlen(text), digits = (8 * bytes + 5) / 6;
     unsigned char decoded[9];
@@ -110,7 +110,7 @@ bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number)
     return true;
 }
 
-void pl_http_word_base64(uint32_t word, char text[static 9])
+void pl_http_head_word_base64(uint32_t word, char text[static 9])
 {
     const unsigned char bytes[4] = {(unsigned char)(word >> 24), (unsigned char)(word >> 16),
                                     (unsigned char)(word >> 8), (unsigned char)word};
@@ -151,7 +151,7 @@ static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksu
         return true;
     }
     if (!copy_value(at, end, text, sizeof(text)) ||
-        !pl_http_base64_number(text, checksum.kind == PL_CHECKSUM_CRC64NVME ? 8 : 4, &checksum.value)) {
+        !pl_http_head_base64_number(text, checksum.kind == PL_CHECKSUM_CRC64NVME ? 8 : 4, &checksum.value)) {
         return false;
     }
     if (head->checksum.kind != PL_CHECKSUM_CRC32C) {

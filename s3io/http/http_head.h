@@ -48,15 +48,15 @@ enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, si
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Read "2026-01-31T12:00:00Z", with any fraction of a second, as seconds since 1970. */
-bool pl_http_iso_time(const char *text, int64_t *ret_s);
+bool pl_http_head_iso_time(const char *text, int64_t *ret_s);
 
 /**
  * Decode standard base64 of a big-endian number of 4 or 8 `bytes`, as x-amz-checksum-crc32c has it. False when it is
  * anything else.
  */
-bool pl_http_base64_number(const char *text, size_t bytes, uint64_t *ret_number);
+bool pl_http_head_base64_number(const char *text, size_t bytes, uint64_t *ret_number);
 
 /** The base64 of `word`, 8 characters. */
-void pl_http_word_base64(uint32_t word, char text[static 9]);
+void pl_http_head_word_base64(uint32_t word, char text[static 9]);
 
 #endif

@@ -298,7 +298,7 @@ static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *sourc
 {
     unsigned char head[PL_RECORDIO_HEAD_BYTES];
 
-    pl_recordio_head(flag, (uint32_t)bytes, head);
+    pl_record_recordio_head(flag, (uint32_t)bytes, head);
     PL_TRY(put_bytes(feeder, head, sizeof(head), reterr));
     PL_TRY(put_source(feeder, source, bytes, reterr));
     return put_bytes(feeder, "\0\0\0", (size_t)(-bytes & 3), reterr);
@@ -408,7 +408,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
 }
 
 /* Keep only the objects of this host, as ShardedByS3Key does. */
-static void keep_shard(struct pl_object_list *list, struct pl_deal shard)
+static void keep_shard(struct pl_object_list *list, struct pl_shard shard)
 {
     size_t kept = 0;
 

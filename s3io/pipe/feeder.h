@@ -25,7 +25,7 @@ struct pl_feeder_options {
     /* objects in an order that `seed` and the epoch decide, as pl_stream_options has it */
     bool shuffle;
     uint64_t seed;
-    struct pl_deal shard; /* size 0: all objects; else object i when i mod size is rank, counted in key order */
+    struct pl_shard shard; /* size 0: all objects; else object i when i mod size is rank, counted in key order */
     bool late;            /* make the FIFO of an epoch when the one before is over, not in advance */
     bool copy;            /* write copies instead of lending pages to the pipe; for readers that splice or tee */
     uint64_t cut_bytes;   /* for tests: close the FIFO after so many bytes of the epoch; 0: never */

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "s3io/pipe/share_dealer.h"
+#include "s3io/pipe/share_distributor.h"
 #include "s3io/pipe/share_link.h"
 #include "s3io/pipe/share_ring.h"
 
@@ -19,9 +19,9 @@
 #define DEFAULT_RING_BYTES ((size_t)8 << 20)
 
 struct pl_share {
-    struct pl_dealer *dealer; /* the distributor, on local rank 0 */
+    struct pl_share_distributor *distributor; /* the distributor, on local rank 0 */
     int link_fd;
-    struct pl_ring ring;
+    struct pl_share_ring ring;
     struct pl_share_frame *held; /* the record that the caller uses */
     uint64_t epoch;
     bool over; /* the end of the epoch was seen */
@@ -37,8 +37,8 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
                                    struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(options->timeout_ns);
-    struct pl_hello hello = {
-        .magic = PL_HELLO_MAGIC,
+    struct pl_share_hello hello = {
+        .magic = PL_SHARE_HELLO_MAGIC,
         .local_rank = options->local_rank,
         .local_size = options->local_size,
         .rank = options->deal.rank,
@@ -55,14 +55,14 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
      * on a slow machine, too. */
     PL_TRY(pl_share_link_receive_fds(
         share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
-    return pl_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
+    return pl_share_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
 }
 
 static void release(struct pl_share *share)
 {
     pl_file_close_at(&share->link_fd);
     pl_file_close_at(&share->cancel_fd);
-    pl_ring_done(&share->ring);
+    pl_share_ring_done(&share->ring);
     free(share->joined);
     free(share);
 }
@@ -86,17 +86,17 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
         return PL_MEMORY;
     }
     share->link_fd = share->cancel_fd = -1;
-    share->ring = (struct pl_ring){.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+    share->ring = (struct pl_share_ring){.memory_fd = -1, .rank_fd = -1, .distributor_fd = -1};
     share->over = true;
     if (full.local_rank == 0) {
-        status = pl_dealer_start(&full, feed, &share->dealer, reterr);
+        status = pl_share_distributor_start(&full, feed, &share->distributor, reterr);
     }
     if (status == PL_OK) {
         status = connect_ring(share, &full, reterr);
     }
     if (status != PL_OK) {
-        if (share->dealer) {
-            pl_dealer_stop(share->dealer, true, reterr);
+        if (share->distributor) {
+            pl_share_distributor_stop(share->distributor, true, reterr);
             status = reterr ? reterr->status : status;
         }
         release(share);
@@ -106,22 +106,22 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
     return PL_OK;
 }
 
-static void let_go(struct pl_share *share)
+static void release_frame(struct pl_share *share)
 {
     if (share->held) {
-        pl_ring_release(&share->ring, share->held);
+        pl_share_ring_release(&share->ring, share->held);
         share->held = NULL;
     }
 }
 
 void pl_share_start(struct pl_share *share, uint64_t epoch)
 {
-    let_go(share);
+    release_frame(share);
     share->epoch = epoch;
     share->over = false;
     share->joined_bytes = 0;
     atomic_store(&share->ring.head->wanted, epoch + 1);
-    pl_event_set(share->ring.dealer_fd);
+    pl_share_ring_event_set(share->ring.distributor_fd);
 }
 
 /* Wait until a frame may be there. */
@@ -134,7 +134,7 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     int ready;
 
     atomic_store(&share->ring.head->rank_waits, 1);
-    if (pl_ring_look(&share->ring, &status) || status != PL_OK) {
+    if (pl_share_ring_peek(&share->ring, &status) || status != PL_OK) {
         return PL_OK;
     }
     if (share->orphaned) {
@@ -149,7 +149,7 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     }
     /* What the distributor put into the ring before it ended is still read. */
     share->orphaned = ready > 0 && fds[1].revents;
-    pl_event_clear(share->ring.rank_fd);
+    pl_share_ring_event_clear(share->ring.rank_fd);
     if (ready == 0 && pl_deadline_passed(deadline_ns)) {
         return pl_error_set(reterr, PL_TIMEOUT, "no record of the shared channel came before the deadline");
     }
@@ -166,7 +166,7 @@ static enum pl_status take_error(struct pl_share *share, const struct pl_share_f
     } else {
         (void)pl_error_set(reterr, status, "%.*s", (int)frame->data_bytes, (const char *)(frame + 1));
     }
-    pl_ring_release(&share->ring, frame);
+    pl_share_ring_release(&share->ring, frame);
     return status;
 }
 
@@ -193,7 +193,7 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
                                      .index = frame->number,
                                      .offset_bytes = frame->offset_bytes};
     if (frame->epoch < share->epoch) {
-        pl_ring_release(&share->ring, frame);
+        pl_share_ring_release(&share->ring, frame);
         *ret_again = true;
         return PL_OK;
     }
@@ -203,7 +203,7 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
         return PL_OK;
     case PL_SHARE_FRAME_PART:
         PL_TRY(take_part(share, frame, &whole, reterr));
-        pl_ring_release(&share->ring, frame);
+        pl_share_ring_release(&share->ring, frame);
         ret_record->data = share->joined;
         ret_record->bytes = share->joined_bytes;
         if (whole) {
@@ -212,7 +212,7 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
         *ret_again = !whole;
         return PL_OK;
     case PL_SHARE_FRAME_END:
-        pl_ring_release(&share->ring, frame);
+        pl_share_ring_release(&share->ring, frame);
         share->over = true;
         return PL_END;
     case PL_SHARE_FRAME_ERROR:
@@ -225,7 +225,7 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
 enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record,
                              struct pl_error *reterr)
 {
-    let_go(share);
+    release_frame(share);
     if (share->over) {
         return PL_END;
     }
@@ -237,7 +237,7 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
         if (atomic_load(&share->cancelled)) {
             return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
         }
-        frame = pl_ring_look(&share->ring, &status);
+        frame = pl_share_ring_peek(&share->ring, &status);
         if (status != PL_OK) {
             return pl_error_set(reterr, status, "a ring of the shared channel is damaged");
         }
@@ -256,9 +256,9 @@ void pl_share_cancel(struct pl_share *share, bool cancelled)
 {
     atomic_store(&share->cancelled, cancelled);
     if (cancelled) {
-        pl_event_set(share->cancel_fd);
+        pl_share_ring_event_set(share->cancel_fd);
     } else {
-        pl_event_clear(share->cancel_fd);
+        pl_share_ring_event_clear(share->cancel_fd);
     }
 }
 
@@ -267,11 +267,11 @@ void pl_share_close(struct pl_share *share)
     if (!share) {
         return;
     }
-    let_go(share);
+    release_frame(share);
     atomic_store(&share->ring.head->wanted, UINT64_MAX);
-    pl_event_set(share->ring.dealer_fd);
-    if (share->dealer) {
-        pl_dealer_stop(share->dealer, false, NULL);
+    pl_share_ring_event_set(share->ring.distributor_fd);
+    if (share->distributor) {
+        pl_share_distributor_stop(share->distributor, false, NULL);
     }
     release(share);
 }

@@ -73,7 +73,7 @@ static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, co
 }
 
 enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd,
-                                    struct pl_hello *ret_hello, struct pl_error *reterr)
+                                    struct pl_share_hello *ret_hello, struct pl_error *reterr)
 {
     for (;;) {
         PL_AUTO_CLOSE int fd = -1;
@@ -92,7 +92,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             continue;
         }
         got = recv(fd, ret_hello, sizeof(*ret_hello), 0);
-        if (got == (ssize_t)sizeof(*ret_hello) && ret_hello->magic == PL_HELLO_MAGIC) {
+        if (got == (ssize_t)sizeof(*ret_hello) && ret_hello->magic == PL_SHARE_HELLO_MAGIC) {
             *ret_fd = fd;
             fd = -1;
             return PL_OK;
@@ -100,7 +100,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
     }
 }
 
-enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd,
+enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns, int *ret_fd,
                                      struct pl_error *reterr)
 {
     struct sockaddr_un address;

@@ -9,7 +9,7 @@
 #include "base/status.h"
 
 /** The first message of a rank. */
-struct pl_hello {
+struct pl_share_hello {
     uint32_t magic;
     uint32_t local_rank;
     uint32_t local_size;
@@ -17,17 +17,17 @@ struct pl_hello {
     uint32_t size;
 };
 
-enum { PL_HELLO_MAGIC = 0x504c5331, PL_SHARE_LINK_FDS = 3 };
+enum { PL_SHARE_HELLO_MAGIC = 0x504c5331, PL_SHARE_LINK_FDS = 3 };
 
 /** Listen at `path`, replacing what an earlier run left there. */
 enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Accept one process of the same user and read its hello. PL_TIMEOUT; PL_CANCELLED once `stop_fd` is readable. */
 enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline_ns, int *ret_fd,
-                                    struct pl_hello *ret_hello, struct pl_error *reterr) PL_MUST_CHECK;
+                                    struct pl_share_hello *ret_hello, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Connect to `path`, waiting until somebody listens there, and say `hello`. */
-enum pl_status pl_share_link_connect(const char *path, const struct pl_hello *hello, int64_t deadline_ns, int *ret_fd,
+enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns, int *ret_fd,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Hand three descriptors over. */

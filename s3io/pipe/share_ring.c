@@ -15,7 +15,7 @@
 
 enum { HEAD_BYTES = 4096 };
 
-void pl_event_set(int fd)
+void pl_share_ring_event_set(int fd)
 {
     uint64_t one = 1;
 
@@ -23,14 +23,14 @@ void pl_event_set(int fd)
     (void)!write(fd, &one, sizeof(one));
 }
 
-void pl_event_clear(int fd)
+void pl_share_ring_event_clear(int fd)
 {
     uint64_t count;
 
     (void)!read(fd, &count, sizeof(count));
 }
 
-static enum pl_status map_ring(struct pl_ring *ring, struct pl_error *reterr)
+static enum pl_status map_ring(struct pl_share_ring *ring, struct pl_error *reterr)
 {
     void *memory = mmap(NULL, HEAD_BYTES + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
 
@@ -42,15 +42,15 @@ static enum pl_status map_ring(struct pl_ring *ring, struct pl_error *reterr)
     return PL_OK;
 }
 
-static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *ring, struct pl_error *reterr)
+static enum pl_status create(size_t ring_bytes, int distributor_fd, struct pl_share_ring *ring, struct pl_error *reterr)
 {
     int code;
 
     ring->bytes = ring_bytes;
     ring->memory_fd = pl_fd_new_memory("paceline-ring", HEAD_BYTES + ring_bytes);
     ring->rank_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    ring->dealer_fd = fcntl(dealer_fd, F_DUPFD_CLOEXEC, 0);
-    if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->dealer_fd < 0) {
+    ring->distributor_fd = fcntl(distributor_fd, F_DUPFD_CLOEXEC, 0);
+    if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->distributor_fd < 0) {
         return pl_error_errno(reterr, "create the descriptors of a ring");
     }
     /* Without memory for it there would be a SIGBUS in the middle of a record. */
@@ -64,28 +64,28 @@ static enum pl_status create(size_t ring_bytes, int dealer_fd, struct pl_ring *r
     return map_ring(ring, reterr);
 }
 
-enum pl_status pl_ring_create(size_t ring_bytes, int dealer_fd, struct pl_ring *ret_ring, struct pl_error *reterr)
+enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struct pl_share_ring *ret_ring, struct pl_error *reterr)
 {
-    struct pl_ring ring = {.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+    struct pl_share_ring ring = {.memory_fd = -1, .rank_fd = -1, .distributor_fd = -1};
     enum pl_status status;
 
     if (ring_bytes < HEAD_BYTES || (ring_bytes & (ring_bytes - 1)) != 0 || ring_bytes > UINT32_MAX) {
         return pl_error_set(reterr, PL_INVALID, "a ring of %zu bytes: expected a power of two from 4096 to 2 GiB",
                             ring_bytes);
     }
-    status = create(ring_bytes, dealer_fd, &ring, reterr);
+    status = create(ring_bytes, distributor_fd, &ring, reterr);
     if (status != PL_OK) {
-        pl_ring_done(&ring);
+        pl_share_ring_done(&ring);
         return status;
     }
     *ret_ring = ring;
     return PL_OK;
 }
 
-enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct pl_ring *ret_ring,
+enum pl_status pl_share_ring_attach(int memory_fd, int rank_fd, int distributor_fd, struct pl_share_ring *ret_ring,
                               struct pl_error *reterr)
 {
-    struct pl_ring ring = {.memory_fd = memory_fd, .rank_fd = rank_fd, .dealer_fd = dealer_fd};
+    struct pl_share_ring ring = {.memory_fd = memory_fd, .rank_fd = rank_fd, .distributor_fd = distributor_fd};
     enum pl_status status = PL_OK;
     struct stat info;
 
@@ -99,25 +99,25 @@ enum pl_status pl_ring_attach(int memory_fd, int rank_fd, int dealer_fd, struct 
         status = map_ring(&ring, reterr);
     }
     if (status != PL_OK) {
-        pl_ring_done(&ring);
+        pl_share_ring_done(&ring);
         return status;
     }
     *ret_ring = ring;
     return PL_OK;
 }
 
-void pl_ring_done(struct pl_ring *ring)
+void pl_share_ring_done(struct pl_share_ring *ring)
 {
     if (ring->head) {
         (void)munmap(ring->head, HEAD_BYTES + ring->bytes);
     }
     pl_file_close_at(&ring->memory_fd);
     pl_file_close_at(&ring->rank_fd);
-    pl_file_close_at(&ring->dealer_fd);
-    *ring = (struct pl_ring){.memory_fd = -1, .rank_fd = -1, .dealer_fd = -1};
+    pl_file_close_at(&ring->distributor_fd);
+    *ring = (struct pl_share_ring){.memory_fd = -1, .rank_fd = -1, .distributor_fd = -1};
 }
 
-size_t pl_ring_most_data(const struct pl_ring *ring)
+size_t pl_share_ring_max_data(const struct pl_share_ring *ring)
 {
     /* With a quarter, a frame and the padding before it always fit into an empty ring, and the two sides work at the
      * same time. */
@@ -130,14 +130,14 @@ static size_t frame_size(size_t data_bytes)
            ~(size_t)(PL_SHARE_FRAME_ALIGN - 1);
 }
 
-struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
+struct pl_share_frame *pl_share_ring_reserve(struct pl_share_ring *ring, size_t data_bytes)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
     uint64_t used = written - atomic_load_explicit(&ring->head->read, memory_order_acquire);
     size_t at = (size_t)written & (ring->bytes - 1), bytes = frame_size(data_bytes), to_end = ring->bytes - at;
     struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
-    PL_BUG_IF(data_bytes > pl_ring_most_data(ring));
+    PL_BUG_IF(data_bytes > pl_share_ring_max_data(ring));
     /* The rank's counter is written by another process: an invalid value counts as a full ring. */
     if (used > ring->bytes || (bytes <= to_end ? bytes : bytes + to_end) > ring->bytes - used) {
         return NULL;
@@ -151,18 +151,18 @@ struct pl_share_frame *pl_ring_reserve(struct pl_ring *ring, size_t data_bytes)
     return frame;
 }
 
-void pl_ring_publish(struct pl_ring *ring, struct pl_share_frame *frame)
+void pl_share_ring_publish(struct pl_share_ring *ring, struct pl_share_frame *frame)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
 
     /* Sequentially consistent, as are the other side's flag and load: one of the two sees the other. */
     atomic_store(&ring->head->written, written + frame->frame_bytes);
     if (atomic_exchange(&ring->head->rank_waits, 0)) {
-        pl_event_set(ring->rank_fd);
+        pl_share_ring_event_set(ring->rank_fd);
     }
 }
 
-struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_status)
+struct pl_share_frame *pl_share_ring_peek(struct pl_share_ring *ring, enum pl_status *ret_status)
 {
     *ret_status = PL_OK;
     for (;;) {
@@ -183,16 +183,16 @@ struct pl_share_frame *pl_ring_look(struct pl_ring *ring, enum pl_status *ret_st
         if (frame->kind != PL_SHARE_FRAME_PAD) {
             return frame;
         }
-        pl_ring_release(ring, frame);
+        pl_share_ring_release(ring, frame);
     }
 }
 
-void pl_ring_release(struct pl_ring *ring, const struct pl_share_frame *frame)
+void pl_share_ring_release(struct pl_share_ring *ring, const struct pl_share_frame *frame)
 {
     uint64_t read = atomic_load_explicit(&ring->head->read, memory_order_relaxed);
 
     atomic_store(&ring->head->read, read + frame->frame_bytes);
-    if (atomic_exchange(&ring->head->dealer_waits, 0)) {
-        pl_event_set(ring->dealer_fd);
+    if (atomic_exchange(&ring->head->distributor_waits, 0)) {
+        pl_share_ring_event_set(ring->distributor_fd);
     }
 }

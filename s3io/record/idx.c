@@ -65,7 +65,7 @@ enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, s
         return corrupt(window, "the input ends inside the head of an IDX array", reterr);
     }
     for (unsigned dim = 0; dim < idx.dims; dim++) {
-        idx.shape[dim] = pl_load_be32(window->data + 4 + 4 * dim);
+        idx.shape[dim] = pl_record_load_be32(window->data + 4 + 4 * dim);
         if (dim > 0 && __builtin_mul_overflow(idx.item_bytes, (size_t)idx.shape[dim], &idx.item_bytes)) {
             return corrupt(window, "the dimensions of an IDX array are too large", reterr);
         }

@@ -76,13 +76,13 @@ static bool packed_scalar(struct pl_protobuf *packed, enum pl_wire wire, uint64_
         if (!take(packed, 8, &view)) {
             return false;
         }
-        *ret_value = pl_load_le64(view.data);
+        *ret_value = pl_record_load_le64(view.data);
         return true;
     case PL_WIRE_FIXED32:
         if (!take(packed, 4, &view)) {
             return false;
         }
-        *ret_value = pl_load_le32(view.data);
+        *ret_value = pl_record_load_le32(view.data);
         return true;
     case PL_WIRE_BYTES:
         break;
@@ -111,7 +111,7 @@ enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobu
             *ret_value = field.value;
             return PL_OK;
         } else {
-            *ret_value = wire == PL_WIRE_FIXED64 ? pl_load_le64(field.view.data) : pl_load_le32(field.view.data);
+            *ret_value = wire == PL_WIRE_FIXED64 ? pl_record_load_le64(field.view.data) : pl_record_load_le32(field.view.data);
             return PL_OK;
         }
     }

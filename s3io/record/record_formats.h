@@ -45,17 +45,17 @@ enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uin
 /** Count one stretch of `bytes` corrupt bytes and step over them; they must be available. */
 void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes);
 
-static inline uint32_t pl_load_le32(const unsigned char *at)
+static inline uint32_t pl_record_load_le32(const unsigned char *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static inline uint64_t pl_load_le64(const unsigned char *at)
+static inline uint64_t pl_record_load_le64(const unsigned char *at)
 {
-    return pl_load_le32(at) | (uint64_t)pl_load_le32(at + 4) << 32;
+    return pl_record_load_le32(at) | (uint64_t)pl_record_load_le32(at + 4) << 32;
 }
 
-static inline void pl_store_le32(unsigned char *at, uint32_t word)
+static inline void pl_record_store_le32(unsigned char *at, uint32_t word)
 {
     for (unsigned i = 0; i < 4; i++) {
         at[i] = (unsigned char)(word >> (8 * i));
@@ -70,13 +70,13 @@ enum { PL_RECORDIO_HEAD_BYTES = 8 };
 /**
  * The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one.
  */
-static inline void pl_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
+static inline void pl_record_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
 {
-    pl_store_le32(head, UINT32_C(0xced7230a));
-    pl_store_le32(head + 4, (uint32_t)flag << 29 | bytes);
+    pl_record_store_le32(head, UINT32_C(0xced7230a));
+    pl_record_store_le32(head + 4, (uint32_t)flag << 29 | bytes);
 }
 
-static inline uint32_t pl_load_be32(const unsigned char *at)
+static inline uint32_t pl_record_load_be32(const unsigned char *at)
 {
     return (uint32_t)at[3] | (uint32_t)at[2] << 8 | (uint32_t)at[1] << 16 | (uint32_t)at[0] << 24;
 }

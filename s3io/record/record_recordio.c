@@ -15,7 +15,7 @@ static const unsigned char magic[4] = {0x0a, 0x23, 0xd7, 0xce};
 
 static bool begins_record(const unsigned char *at)
 {
-    return memcmp(at, magic, sizeof(magic)) == 0 && pl_load_le32(at + 4) >> 29 <= FLAG_FIRST;
+    return memcmp(at, magic, sizeof(magic)) == 0 && pl_record_load_le32(at + 4) >> 29 <= FLAG_FIRST;
 }
 
 static size_t padded(size_t bytes)
@@ -25,7 +25,7 @@ static size_t padded(size_t bytes)
 
 /* Skip words until the window begins with the head of a first part or a whole record, or ends. At least `bytes` are
  * skipped. */
-static enum pl_status resynchronise(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
+static enum pl_status find_next_head(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
                                     struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
@@ -54,7 +54,7 @@ static enum pl_status resynchronise(struct pl_record_reader *reader, size_t byte
 
 /* One part, `at` bytes after the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag
  * that is not expected here. */
-static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
+static enum pl_status parse_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
                                    int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
@@ -64,7 +64,7 @@ static enum pl_status look_at_part(struct pl_record_reader *reader, size_t at, b
     if (window->available < at + HEAD_BYTES) {
         return PL_END;
     }
-    word = pl_load_le32(window->data + at + 4);
+    word = pl_record_load_le32(window->data + at + 4);
     *ret_flag = word >> 29;
     *ret_bytes = word & PL_RECORDIO_MOST_BYTES;
     if (memcmp(window->data + at, magic, sizeof(magic)) != 0 || *ret_flag > FLAG_LAST ||
@@ -105,7 +105,7 @@ static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadli
     unsigned flag = FLAG_FIRST;
 
     while (flag != FLAG_LAST) {
-        PL_TRY(look_at_part(reader, at, parts == 0, true, deadline_ns, &flag, &bytes, reterr));
+        PL_TRY(parse_part(reader, at, parts == 0, true, deadline_ns, &flag, &bytes, reterr));
         at += HEAD_BYTES + padded(bytes);
         parts++;
     }
@@ -113,7 +113,7 @@ static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadli
     for (size_t part = 0; part < parts; part++) {
         const unsigned char *head = reader->window.data + at;
 
-        bytes = pl_load_le32(head + 4) & PL_RECORDIO_MOST_BYTES;
+        bytes = pl_record_load_le32(head + 4) & PL_RECORDIO_MOST_BYTES;
         PL_TRY(join(reader, part == 0, &used, head + HEAD_BYTES, bytes, reterr));
         at += HEAD_BYTES + padded(bytes);
     }
@@ -129,7 +129,7 @@ static enum pl_status find_one(struct pl_record_reader *reader, bool check, int6
     size_t bytes = 0;
     unsigned flag = 0;
 
-    PL_TRY(look_at_part(reader, 0, true, false, deadline_ns, &flag, &bytes, reterr));
+    PL_TRY(parse_part(reader, 0, true, false, deadline_ns, &flag, &bytes, reterr));
     PL_TRY(pl_record_check_length(reader, bytes, reterr));
     if (flag != FLAG_WHOLE) {
         return find_parts(reader, deadline_ns, ret_record, ret_framed_bytes, reterr);
@@ -173,6 +173,6 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
                                      cut ? "the input ends inside a record" : "no RecordIO head where one is expected");
         }
         /* A record that the end cuts may hide whole ones after it when the damage is in its length. */
-        PL_TRY(resynchronise(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));
+        PL_TRY(find_next_head(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));
     }
 }

@@ -79,7 +79,7 @@ static bool begins_field(const unsigned char *data, size_t at, unsigned char del
  * The first line end in data[seen, end) that is not inside quotes, or `end`. A quote opens only where a field begins:
  * inside an unquoted one (5" disk) it is a character as any other.
  */
-static size_t look_for_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter,
+static size_t find_line_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter,
                            struct quotes *quotes)
 {
     while (seen < end) {
@@ -125,7 +125,7 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
             }
             return last_line(reader, ret_record, ret_framed_bytes);
         }
-        seen = look_for_end(window->data, seen, window->available, delimiter, &quotes);
+        seen = find_line_end(window->data, seen, window->available, delimiter, &quotes);
         PL_TRY(pl_record_check_length(reader, seen, reterr));
         if (seen == window->available) {
             continue;

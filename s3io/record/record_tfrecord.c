@@ -10,12 +10,12 @@ enum { HEAD_BYTES = 12, TAIL_BYTES = 4 };
 
 static bool head_is_good(const unsigned char *at)
 {
-    return pl_load_le32(at + 8) == pl_checksum_mask(pl_checksum_crc32c(0, at, 8));
+    return pl_record_load_le32(at + 8) == pl_checksum_mask(pl_checksum_crc32c(0, at, 8));
 }
 
 /* Skip bytes until the window begins with a length whose checksum is right, or ends. At least one byte is
  * skipped. */
-static enum pl_status resynchronise(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status find_next_head(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -30,7 +30,7 @@ static enum pl_status resynchronise(struct pl_record_reader *reader, int64_t dea
             pl_window_consume(window, window->available);
             return PL_OK;
         }
-        if (head_is_good(window->data) && pl_load_le64(window->data) <= reader->options.max_record_bytes) {
+        if (head_is_good(window->data) && pl_record_load_le64(window->data) <= reader->options.max_record_bytes) {
             return PL_OK;
         }
     }
@@ -68,10 +68,10 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
                 return pl_record_corrupt(reader, reterr,
                                          "the checksum of the length is wrong (not a TFRecord file, or damaged)");
             }
-            PL_TRY(resynchronise(reader, deadline_ns, reterr));
+            PL_TRY(find_next_head(reader, deadline_ns, reterr));
             continue;
         }
-        bytes = pl_load_le64(window->data);
+        bytes = pl_record_load_le64(window->data);
         PL_TRY(pl_record_check_length(reader, bytes, reterr));
         *ret_framed_bytes = HEAD_BYTES + bytes + TAIL_BYTES;
         ret_record->bytes = (size_t)bytes;
@@ -87,7 +87,7 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
             return cut(reader, "a record", reterr);
         }
         ret_record->data = window->data + HEAD_BYTES;
-        stored = pl_load_le32(ret_record->data + bytes);
+        stored = pl_record_load_le32(ret_record->data + bytes);
         computed = pl_checksum_mask(pl_checksum_crc32c(0, ret_record->data, (size_t)bytes));
         if (stored == computed) {
             return PL_OK;

@@ -47,15 +47,15 @@ static bool is_number_host(const char *host)
 }
 
 /* "s3.eu-west-1.amazonaws.com" and the like. */
-static enum pl_status append_aws_host(const struct pl_s3_place *place, const char *service, struct pl_text *text,
+static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoint_config, const char *service, struct pl_text *text,
                                       struct pl_error *reterr)
 {
-    if (strspn(place->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(place->region) || !*place->region) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", place->region);
+    if (strspn(endpoint_config->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(endpoint_config->region) || !*endpoint_config->region) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", endpoint_config->region);
     }
-    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, place->fips ? "-fips" : "",
-                   place->dual_stack ? "dualstack." : "", place->region,
-                   strncmp(place->region, "cn-", 3) == 0 ? ".cn" : "");
+    pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, endpoint_config->fips ? "-fips" : "",
+                   endpoint_config->dual_stack ? "dualstack." : "", endpoint_config->region,
+                   strncmp(endpoint_config->region, "cn-", 3) == 0 ? ".cn" : "");
     return PL_OK;
 }
 
@@ -101,7 +101,7 @@ static void drop_default_port(struct pl_text *host, bool plain)
     }
 }
 
-enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key,
+enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket, const char *key,
                                    struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text endpoint = PL_TEXT_NONE;
@@ -117,13 +117,13 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
     if (key && strlen(key) > MAX_KEY_BYTES) {
         return pl_error_set(reterr, PL_INVALID, "a key of %zu bytes: S3 allows %d", strlen(key), MAX_KEY_BYTES);
     }
-    if (place->endpoint_url) {
-        PL_TRY(split_endpoint(place->endpoint_url, &address.plain, &endpoint, &path, reterr));
+    if (endpoint_config->endpoint_url) {
+        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &address.plain, &endpoint, &path, reterr));
     } else {
-        PL_TRY(append_aws_host(place, "s3", &endpoint, reterr));
+        PL_TRY(append_aws_host(endpoint_config, "s3", &endpoint, reterr));
     }
     PL_TRY(pl_text_check(&endpoint, reterr));
-    virtual = place->style != PL_S3_STYLE_PATH && (place->style == PL_S3_STYLE_VIRTUAL || !place->endpoint_url) &&
+    virtual = endpoint_config->style != PL_S3_STYLE_PATH && (endpoint_config->style == PL_S3_STYLE_VIRTUAL || !endpoint_config->endpoint_url) &&
               fits_host(bucket, address.plain) && !is_number_host(endpoint.data);
     if (virtual) {
         pl_text_printf(&host, "%s.", bucket);
@@ -150,17 +150,17 @@ enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *
     return PL_OK;
 }
 
-enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url, struct pl_error *reterr)
+enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
     bool plain = false;
 
-    if (place->endpoint_url) {
-        PL_TRY(split_endpoint(place->endpoint_url, &plain, &host, &path, reterr));
+    if (endpoint_config->endpoint_url) {
+        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &plain, &host, &path, reterr));
     } else {
-        PL_TRY(append_aws_host(place, "sts", &host, reterr));
+        PL_TRY(append_aws_host(endpoint_config, "sts", &host, reterr));
     }
     PL_TRY(pl_text_check(&host, reterr));
     PL_TRY(pl_text_check(&path, reterr));

@@ -17,7 +17,7 @@ enum pl_s3_style {
     PL_S3_STYLE_VIRTUAL,
 };
 
-struct pl_s3_place {
+struct pl_s3_endpoint_config {
     const char *endpoint_url; /* NULL: AWS's own for the region */
     const char *region;
     enum pl_s3_style style;
@@ -40,7 +40,7 @@ struct pl_s3_address {
  *
  * Errors  PL_INVALID: an endpoint that is no http or https URL, or a bucket name that cannot be one.
  */
-enum pl_status pl_s3_address_build(const struct pl_s3_place *place, const char *bucket, const char *key,
+enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket, const char *key,
                                    struct pl_s3_address *ret_address, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_s3_address_done(struct pl_s3_address *address);
@@ -49,7 +49,7 @@ void pl_s3_address_done(struct pl_s3_address *address);
  * The URL of the Security Token Service: the place's endpoint as it is, or AWS's own for the region. The caller
  * frees it.
  */
-enum pl_status pl_s3_address_sts(const struct pl_s3_place *place, char **ret_url,
+enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Take "s3://BUCKET/KEY" apart; the key may be empty. The caller frees both. */

@@ -34,7 +34,7 @@ enum {
 };
 
 enum kind { ANONYMOUS, GIVEN, PROFILE, WEB_IDENTITY, CONTAINER, METADATA };
-enum step { STEP_TOKEN, STEP_ROLE, STEP_KEYS };
+enum step { STEP_TOKEN, STEP_ROLE, STEP_CREDENTIALS };
 
 struct pl_credentials {
     enum kind kind;
@@ -130,7 +130,7 @@ static enum pl_status set_container_url(struct pl_credentials *credentials, cons
         pl_text_append(&url, full);
     }
     PL_TRY(pl_text_take(&url, &credentials->url, reterr));
-    if (!pl_credentials_url_allowed(credentials->url)) {
+    if (!pl_credentials_reply_url_allowed(credentials->url)) {
         return pl_error_set(reterr, PL_INVALID,
                             "AWS_CONTAINER_CREDENTIALS_FULL_URI '%s' is neither https nor a local address",
                             credentials->url);
@@ -142,7 +142,7 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
 {
     const struct pl_environment *environment = credentials->environment;
     const char *everywhere = pl_environment_get_or(environment, "AWS_ENDPOINT_URL", NULL);
-    struct pl_s3_place place = {
+    struct pl_s3_endpoint_config endpoint_config = {
         .endpoint_url = pl_environment_get_or(environment, "AWS_ENDPOINT_URL_STS", everywhere),
         .region = region,
         .fips = strcasecmp(pl_environment_get_or(environment, "AWS_USE_FIPS_ENDPOINT", ""), "true") == 0};
@@ -151,7 +151,7 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
         return pl_error_set(reterr, PL_INVALID,
                             "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
     }
-    return pl_s3_address_sts(&place, &credentials->url, reterr);
+    return pl_s3_address_sts(&endpoint_config, &credentials->url, reterr);
 }
 
 /* The first source that is configured. */
@@ -260,7 +260,7 @@ static bool usable(const struct pl_credentials *credentials)
                                                 now_s() < credentials->current.expires_s - USABLE_BEFORE_S));
 }
 
-static void tell_waiters(struct pl_credentials *credentials, enum pl_status status, const struct pl_error *error)
+static void wake_waiters(struct pl_credentials *credentials, enum pl_status status, const struct pl_error *error)
 {
     struct pl_credentials_waiter *waiter = credentials->waiters;
 
@@ -281,7 +281,7 @@ static void end_fetch(struct pl_credentials *credentials, enum pl_status status,
         credentials->refresh_s = now_s() + RETRY_LATER_S;
         pl_log(PL_LOG_DEBUG, "s3: no new credentials from '%s': %s", credentials->url, error->cause);
     }
-    tell_waiters(credentials, usable(credentials) ? PL_OK : status, error);
+    wake_waiters(credentials, usable(credentials) ? PL_OK : status, error);
 }
 
 /* The token is read again for every fetch: the platform replaces the file while a job runs. */
@@ -358,7 +358,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
         pl_text_append(&headers[0], "X-aws-ec2-metadata-token-ttl-seconds: 21600");
     } else {
         pl_text_append(url, role_path);
-        pl_text_append(url, credentials->step == STEP_KEYS ? pl_text_string(&credentials->role) : "");
+        pl_text_append(url, credentials->step == STEP_CREDENTIALS ? pl_text_string(&credentials->role) : "");
         pl_text_printf(&headers[0], "X-aws-ec2-metadata-token: %s", pl_text_string(&credentials->metadata_token));
     }
     request->header_count = 0;
@@ -376,7 +376,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
 }
 
 /* True for the metadata service's first request; once that is answered the service exists. */
-static bool nobody_may_answer(const struct pl_credentials *credentials)
+static bool may_be_unanswered(const struct pl_credentials *credentials)
 {
     return credentials->kind == METADATA && credentials->step == STEP_TOKEN;
 }
@@ -384,7 +384,7 @@ static bool nobody_may_answer(const struct pl_credentials *credentials)
 /* How long one request may take. */
 static int64_t limit_ns(const struct pl_credentials *credentials)
 {
-    return (nobody_may_answer(credentials) ? credentials->first_s : FETCH_S) * PL_NS_PER_S;
+    return (may_be_unanswered(credentials) ? credentials->first_s : FETCH_S) * PL_NS_PER_S;
 }
 
 static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
@@ -410,19 +410,19 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
 
     PL_TRY(pl_text_check(body, reterr));
     *ret_more = false;
-    if (credentials->kind == METADATA && credentials->step != STEP_KEYS) {
+    if (credentials->kind == METADATA && credentials->step != STEP_CREDENTIALS) {
         struct pl_text *target = credentials->step == STEP_TOKEN ? &credentials->metadata_token : &credentials->role;
 
         pl_text_clear(target);
         pl_text_append_n(target, pl_text_string(body), strcspn(pl_text_string(body), "\r\n"));
-        credentials->step = credentials->step == STEP_TOKEN ? STEP_ROLE : STEP_KEYS;
+        credentials->step = credentials->step == STEP_TOKEN ? STEP_ROLE : STEP_CREDENTIALS;
         *ret_more = true;
         return pl_text_check(target, reterr);
     }
     if (credentials->kind == WEB_IDENTITY) {
-        PL_TRY(pl_credentials_parse_sts(pl_text_string(body), body->length, &reply, reterr));
+        PL_TRY(pl_credentials_reply_parse_sts(pl_text_string(body), body->length, &reply, reterr));
     } else {
-        PL_TRY(pl_credentials_parse(pl_text_string(body), body->length, &reply, reterr));
+        PL_TRY(pl_credentials_reply_parse(pl_text_string(body), body->length, &reply, reterr));
     }
     /* Their lifetime is measured by the server's clock, which set the expiration: ours may be hours off. */
     if (reply.expires_s != INT64_MAX && date_s >= 0) {
@@ -445,10 +445,10 @@ static enum pl_status fetch_body(struct pl_http_request *request, const void *da
 }
 
 /* The error of an answer other than 200. */
-static enum pl_status refused(const struct pl_credentials *credentials, int http_status, struct pl_error *reterr)
+static enum pl_status error_answer(const struct pl_credentials *credentials, int http_status, struct pl_error *reterr)
 {
     struct pl_s3_error_document document;
-    enum pl_s3_verdict verdict;
+    enum pl_s3_retry_action action;
     enum pl_status status;
 
     pl_s3_error_parse(pl_text_string(&credentials->body), credentials->body.length, &document);
@@ -459,20 +459,20 @@ static enum pl_status refused(const struct pl_credentials *credentials, int http
         status = pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, http_status, "HTTP %d: %.200s", http_status,
                                 pl_text_string(&credentials->body));
     }
-    verdict = pl_s3_retry_judge(http_status, document.code);
-    reterr->retryable = http_status >= 500 || verdict == PL_S3_RETRY || verdict == PL_S3_SLOWER;
+    action = pl_s3_retry_classify(http_status, document.code);
+    reterr->retryable = http_status >= 500 || action == PL_S3_RETRY || action == PL_S3_SLOWER;
     return status;
 }
 
 static void fetch_done(struct pl_http_request *request, enum pl_status status)
 {
     struct pl_credentials *credentials = PL_CONTAINER_OF(request, struct pl_credentials, request);
-    unsigned attempts = nobody_may_answer(credentials) ? MAX_FIRST_ATTEMPTS : MAX_ATTEMPTS;
+    unsigned attempts = may_be_unanswered(credentials) ? MAX_FIRST_ATTEMPTS : MAX_ATTEMPTS;
     struct pl_error error = request->error;
     bool more = false;
 
     if (status == PL_OK && request->head.status != 200) {
-        status = refused(credentials, request->head.status, &error);
+        status = error_answer(credentials, request->head.status, &error);
     } else if (status == PL_OK) {
         status = take_answer(credentials, &more, &error);
     } else {
@@ -493,7 +493,7 @@ static void start_fetch(struct pl_credentials *credentials)
 
     credentials->fetching = true;
     credentials->attempt = 0;
-    credentials->step = credentials->kind == METADATA ? STEP_TOKEN : STEP_KEYS;
+    credentials->step = credentials->kind == METADATA ? STEP_TOKEN : STEP_CREDENTIALS;
     credentials->request = (struct pl_http_request){.handler = &handler};
     send_fetch(credentials, 0);
 }

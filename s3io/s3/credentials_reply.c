@@ -74,12 +74,12 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
 }
 
 /* A service's answer; `token` and `expiration` may be NULL or "". */
-static enum pl_status take_keys(const char *access_key, const char *secret_key, const char *token,
+static enum pl_status take_credentials(const char *access_key, const char *secret_key, const char *token,
                                 const char *expiration, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
 {
     int64_t expires_s = INT64_MAX;
 
-    if (expiration && *expiration && !pl_http_iso_time(expiration, &expires_s)) {
+    if (expiration && *expiration && !pl_http_head_iso_time(expiration, &expires_s)) {
         return pl_error_set(reterr, PL_INVALID,
                             "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
     }
@@ -88,7 +88,7 @@ static enum pl_status take_keys(const char *access_key, const char *secret_key, 
     return PL_OK;
 }
 
-enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+enum pl_status pl_credentials_reply_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                     struct pl_error *reterr)
 {
     PL_AUTO_JSON struct pl_json *document = NULL;
@@ -106,10 +106,10 @@ enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_cr
         return pl_error_set(reterr, PL_INVALID, "the credentials service answered without credentials: %s: %s",
                             quoted(root, "code", "Code", "no code"), quoted(root, "message", "Message", "no message"));
     }
-    return take_keys(access_key, secret_key, token, expiration, ret_reply, reterr);
+    return take_credentials(access_key, secret_key, token, expiration, ret_reply, reterr);
 }
 
-struct sts_keys {
+struct sts_credentials {
     char *access_key, *secret_key, *token, *expiration;
 };
 
@@ -117,7 +117,7 @@ static enum pl_status on_sts_element(void *context, const char *path, const char
                                      struct pl_error *reterr)
 {
     static const char prefix[] = "AssumeRoleWithWebIdentityResponse/AssumeRoleWithWebIdentityResult/Credentials/";
-    struct sts_keys *keys = context;
+    struct sts_credentials *keys = context;
     const struct {
         const char *name;
         char **value;
@@ -139,10 +139,10 @@ static enum pl_status on_sts_element(void *context, const char *path, const char
     return PL_OK;
 }
 
-enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                         struct pl_error *reterr)
 {
-    struct sts_keys keys = {.access_key = NULL};
+    struct sts_credentials keys = {.access_key = NULL};
     struct pl_s3_xml_visitor visitor = {&keys, on_sts_element};
     enum pl_status status = pl_s3_xml_walk(text, bytes, &visitor, reterr);
 
@@ -150,7 +150,7 @@ enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct p
         status = pl_error_set(reterr, PL_INVALID, "STS answered without credentials");
     }
     if (status == PL_OK) {
-        status = take_keys(keys.access_key, keys.secret_key, keys.token, keys.expiration, ret_reply, reterr);
+        status = take_credentials(keys.access_key, keys.secret_key, keys.token, keys.expiration, ret_reply, reterr);
     }
     wipe(keys.access_key);
     wipe(keys.secret_key);
@@ -179,7 +179,7 @@ static bool is_loopback4(const char *host, size_t bytes)
            a < 256 && b < 256 && c < 256;
 }
 
-bool pl_credentials_url_allowed(const char *url)
+bool pl_credentials_reply_url_allowed(const char *url)
 {
     static const char *const services[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]", "[::1]", "localhost"};
     const char *host;

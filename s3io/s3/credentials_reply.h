@@ -33,11 +33,11 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
  * Parse a container endpoint's or the metadata service's answer. PL_INVALID when it is not one; an answer {"code",
  * "message"} is quoted.
  */
-enum pl_status pl_credentials_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+enum pl_status pl_credentials_reply_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_credentials_parse() for what STS answers to AssumeRoleWithWebIdentity. */
-enum pl_status pl_credentials_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
+/** As pl_credentials_reply_parse() for what STS answers to AssumeRoleWithWebIdentity. */
+enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
@@ -46,6 +46,6 @@ void pl_credentials_reply_done(struct pl_credentials_reply *reply);
  * Whether a token may be sent to `url`: any https host, otherwise only loopback and the container services' own
  * addresses.
  */
-bool pl_credentials_url_allowed(const char *url);
+bool pl_credentials_reply_url_allowed(const char *url);
 
 #endif

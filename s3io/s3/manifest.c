@@ -87,7 +87,7 @@ enum pl_status pl_manifest_parse(const char *text, size_t bytes, const char *nam
     return PL_OK;
 }
 
-void pl_augmented_done(struct pl_augmented *augmented)
+void pl_manifest_augmented_done(struct pl_augmented *augmented)
 {
     for (size_t i = 0; i < augmented->lines * augmented->attributes; i++) {
         free(augmented->values[i].text);
@@ -158,7 +158,7 @@ static bool is_blank(const char *text, size_t bytes)
     return true;
 }
 
-enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names,
+enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const char *name, const char *const *names,
                                   size_t name_count, struct pl_augmented *ret_augmented, struct pl_error *reterr)
 {
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.attributes = name_count};

@@ -36,7 +36,7 @@ struct pl_manifest_value {
     char *bucket; /* not NULL: the attribute is a reference ("...-ref"), to this object, and `text` is the key */
 };
 
-/** Zero-initialise, release with pl_augmented_done(). */
+/** Zero-initialise, release with pl_manifest_augmented_done(). */
 struct pl_augmented {
     struct pl_manifest_value *values; /* [lines][attributes], lines in the order of the file */
     size_t lines;
@@ -44,9 +44,9 @@ struct pl_augmented {
     size_t capacity;
 };
 
-#define PL_AUTO_AUGMENTED __attribute__((cleanup(pl_augmented_done)))
+#define PL_AUTO_AUGMENTED __attribute__((cleanup(pl_manifest_augmented_done)))
 
-void pl_augmented_done(struct pl_augmented *augmented);
+void pl_manifest_augmented_done(struct pl_augmented *augmented);
 
 /**
  * Parse an AugmentedManifestFile and keep of each line the attributes `names`, in their order. Empty lines are skipped.
@@ -55,7 +55,7 @@ void pl_augmented_done(struct pl_augmented *augmented);
  *         attribute, or refers to what is
  * no s3:// address.
  */
-enum pl_status pl_augmented_parse(const char *text, size_t bytes, const char *name, const char *const *names,
+enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const char *name, const char *const *names,
                                   size_t name_count, struct pl_augmented *ret_augmented,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

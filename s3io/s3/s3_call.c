@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "s3io/http/completion.h"
 
-#define ASK_NS (100 * PL_NS_PER_MS) /* how often a waiting thread calls go_on() */
+#define CANCEL_CHECK_NS (100 * PL_NS_PER_MS) /* how often a waiting thread calls go_on() */
 
 struct call {
     struct pl_completion ended;
@@ -32,14 +32,14 @@ void pl_s3_operation_post(struct pl_s3_operation *operation)
     pl_http_post(operation->client->http, &operation->start_task);
 }
 
-struct giving_up {
+struct cancelling {
     struct pl_http_task task;
     struct pl_s3_operation *operation;
 };
 
-static void give_up(struct pl_http_task *task)
+static void cancel_posted(struct pl_http_task *task)
 {
-    struct pl_s3_operation *operation = ((struct giving_up *)task)->operation;
+    struct pl_s3_operation *operation = ((struct cancelling *)task)->operation;
 
     if (operation->state != PL_S3_IDLE) {
         pl_s3_operation_cancel(operation);
@@ -49,26 +49,26 @@ static void give_up(struct pl_http_task *task)
     }
 }
 
-void pl_s3_operation_give_up(struct pl_s3_operation *operation)
+void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation)
 {
-    struct giving_up giving_up = {.task = {.run = give_up}, .operation = operation};
+    struct cancelling cancelling = {.task = {.run = cancel_posted}, .operation = operation};
 
-    pl_http_run(operation->client->http, &giving_up.task);
+    pl_http_run(operation->client->http, &cancelling.task);
 }
 
 /* Never: the engine ends every operation at its deadline. */
-static int64_t next_asking_ns(const struct pl_s3_patience *patience)
+static int64_t next_asking_ns(const struct pl_s3_cancel_check *cancel_check)
 {
-    return patience && patience->go_on ? pl_deadline_after_ns(ASK_NS) : PL_DEADLINE_NEVER;
+    return cancel_check && cancel_check->go_on ? pl_deadline_after_ns(CANCEL_CHECK_NS) : PL_DEADLINE_NEVER;
 }
 
-void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock)
+void pl_s3_cancel_wait(const struct pl_s3_cancel_check *cancel_check, pthread_cond_t *cond, pthread_mutex_t *lock)
 {
-    pl_deadline_wait(next_asking_ns(patience), cond, lock);
+    pl_deadline_wait(next_asking_ns(cancel_check), cond, lock);
 }
 
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
-                          const struct pl_s3_patience *patience, struct pl_error *reterr)
+                          const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
     static const struct pl_s3_operation_handler handler = {.done = call_done};
     struct call call = {.ended = PL_COMPLETION_NONE};
@@ -79,10 +79,10 @@ enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *o
     operation->context = &call;
     pl_s3_operation_post(operation);
     while (!pl_completion_wait(&call.ended, asking_ns)) {
-        if (pl_s3_patience_ends(patience)) {
-            pl_s3_operation_give_up(operation);
+        if (pl_s3_is_cancelled(cancel_check)) {
+            pl_s3_operation_cancel_wait(operation);
         }
-        asking_ns = next_asking_ns(patience);
+        asking_ns = next_asking_ns(cancel_check);
     }
     if (call.status != PL_OK && reterr) {
         *reterr = operation->error;

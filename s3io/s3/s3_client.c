@@ -36,7 +36,7 @@ static bool is_true(const struct pl_environment *environment, const char *name)
 }
 
 /* Endpoint, region and certificates, from the most to the least specific source. */
-static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_s3_options *options,
+static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct pl_s3_options *options,
                                    struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
     static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
@@ -58,18 +58,18 @@ static enum pl_status settle_place(struct pl_s3_client *client, const struct pl_
     if (!(client->region = pl_memory_string(region, reterr))) {
         return PL_MEMORY;
     }
-    client->place = (struct pl_s3_place){.endpoint_url = client->endpoint_url,
+    client->endpoint_config = (struct pl_s3_endpoint_config){.endpoint_url = client->endpoint_url,
                                          .region = client->region,
                                          .style = options->style,
                                          .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
                                          .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
     /* Invalid settings should fail here and not in the first request. */
-    PL_TRY(pl_s3_address_build(&client->place, "bucket", NULL, &probe, reterr));
+    PL_TRY(pl_s3_address_build(&client->endpoint_config, "bucket", NULL, &probe, reterr));
     client->plain = probe.plain;
     return PL_OK;
 }
 
-static unsigned settle_number(unsigned given, unsigned fallback, unsigned most)
+static unsigned choose_number(unsigned given, unsigned fallback, unsigned most)
 {
     return given == 0 ? fallback : given < most ? given : most;
 }
@@ -81,7 +81,7 @@ static enum pl_status open_parts(struct pl_s3_client *client, const struct pl_s3
     struct pl_credentials_options credentials = options->credentials;
     struct pl_http_options http = {.idle_connections = client->connections, .stall_ns = options->stall_ns};
 
-    PL_TRY(settle_place(client, options, &http, &profile, reterr));
+    PL_TRY(choose_endpoint(client, options, &http, &profile, reterr));
     PL_TRY(pl_http_new(&http, &client->http, reterr));
     credentials.region = client->region;
     return pl_credentials_new(client->environment, &credentials, client->http, &client->credentials, reterr);
@@ -96,14 +96,14 @@ enum pl_status pl_s3_client_new(const struct pl_environment *environment, const 
         return PL_MEMORY;
     }
     PL_TRY(pl_environment_new_copy(environment, &client->environment, reterr));
-    client->connections = settle_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
+    client->connections = choose_number(options->connections, DEFAULT_CONNECTIONS, MAX_CONNECTIONS);
     PL_TRY(pl_environment_get_number_or(environment, "AWS_MAX_ATTEMPTS", DEFAULT_ATTEMPTS, MAX_ATTEMPTS,
                                         &client->attempts, reterr));
-    client->attempts = settle_number(options->attempts, client->attempts, MAX_ATTEMPTS);
+    client->attempts = choose_number(options->attempts, client->attempts, MAX_ATTEMPTS);
     client->requester_pays = options->requester_pays;
     client->window = client->connections;
     client->pending_last = &client->pending;
-    client->allowance = pl_s3_allowance_full(pl_clock_now_ns());
+    client->retry_quota = pl_s3_retry_quota_full(pl_clock_now_ns());
     client->random = (uint64_t)pl_clock_now_ns() ^ (uint64_t)(uintptr_t)client;
     PL_TRY(open_parts(client, options, reterr));
     *ret_client = PL_TAKE(client);

@@ -111,14 +111,14 @@ enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error 
     const struct pl_sigv4_key *key = pl_credentials_key(client->credentials);
     struct composer composer = {.operation = operation};
     struct pl_http_request *request = &operation->request;
-    struct pl_s3_place place = client->place;
+    struct pl_s3_endpoint_config endpoint_config = client->endpoint_config;
     int64_t time_s = (int64_t)time(NULL) + client->clock_offset_s;
     char date[PL_SIGV4_DATE_BYTES], hash[PL_SIGV4_HEX_BYTES];
 
-    place.region = pl_s3_client_region(client, operation->bucket);
-    (void)snprintf(operation->used_region, sizeof(operation->used_region), "%s", place.region);
+    endpoint_config.region = pl_s3_client_region(client, operation->bucket);
+    (void)snprintf(operation->used_region, sizeof(operation->used_region), "%s", endpoint_config.region);
     pl_s3_address_done(&operation->address);
-    PL_TRY(pl_s3_address_build(&place, operation->bucket, operation->key, &operation->address, reterr));
+    PL_TRY(pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
     pl_text_clear(&operation->url);
     pl_text_append(&operation->url, operation->address.url);
     if (operation->query && *operation->query) {
@@ -151,7 +151,7 @@ enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error 
     request->body = operation->body;
     request->body_bytes = operation->body_bytes;
     request->plain_allowed = client->plain;
-    request->patient = operation->patient;
+    request->long_timeout = operation->long_timeout;
     request->deadline_ns = operation->deadline_ns;
     return PL_OK;
 }

@@ -37,14 +37,14 @@ struct part {
     atomic_size_t filled;   /* bytes that are there; only grows while the reader may use them */
     struct {
         size_t room; /* blocks that are reserved for it */
-        bool held;   /* unverified: not to be read before its checksum is verified */
+        bool unverified;   /* unverified: not to be read before its checksum is verified */
         bool ended;  /* the operation is over */
         enum pl_status status;
     } synced; /* under the stream's lock */
 };
 
 /* What the answers say about an object while it is read. */
-struct known {
+struct object_info {
     bool found;
     uint64_t size_bytes;
     char etag[PL_HTTP_ETAG_BYTES];
@@ -70,12 +70,12 @@ struct pl_s3_stream {
     bool plan_any;      /* and has a part */
     bool plan_waits;    /* for its size */
     unsigned fetching;  /* parts in flight */
-    struct known known; /* of plan_object */
+    struct object_info object_info; /* of plan_object */
 
     /* The reader's. */
     struct pl_s3_chunk chunk;    /* the one handed out */
     uint64_t consumed;           /* of the part at `oldest` */
-    bool given_empty;            /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
+    bool empty_returned;            /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
     struct pl_checksum checksum; /* of the object so far */
     struct pl_checksum wanted;   /* the expected one */
 
@@ -83,7 +83,7 @@ struct pl_s3_stream {
     pthread_cond_t changed_cond;
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
-        size_t promised;          /* blocks reserved for these parts; never more than there are */
+        size_t reserved;          /* blocks reserved for these parts; never more than there are */
         /* free blocks; the one read last is on top, as it is still in the caches */
         unsigned char **free;
         size_t free_count;
@@ -135,7 +135,7 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         bool wake;
 
         pthread_mutex_lock(&stream->lock);
-        wake = stream->synced.waiting && !part->synced.held && part == part_at(stream, stream->synced.oldest);
+        wake = stream->synced.waiting && !part->synced.unverified && part == part_at(stream, stream->synced.oldest);
         pthread_mutex_unlock(&stream->lock);
         if (wake) {
             pthread_cond_signal(&stream->changed_cond); /* without the lock, which the reader will take next */
@@ -153,12 +153,12 @@ static void on_found(struct pl_s3_operation *operation)
 
     pthread_mutex_lock(&stream->lock);
     part->bytes = operation->expected_bytes;
-    part->synced.held = operation->crc_checked;
+    part->synced.unverified = operation->crc_checked;
     pthread_mutex_unlock(&stream->lock);
     if (stream->plan_waits && part->object == stream->plan_object) {
-        stream->known.found = true;
-        stream->known.size_bytes = operation->object_bytes;
-        memcpy(stream->known.etag, operation->etag, sizeof(stream->known.etag));
+        stream->object_info.found = true;
+        stream->object_info.size_bytes = operation->object_bytes;
+        memcpy(stream->object_info.etag, operation->etag, sizeof(stream->object_info.etag));
         stream->plan_waits = false;
         stream->plan_offset = part->offset + part->bytes;
         plan(stream);
@@ -180,7 +180,7 @@ static void on_part_done(struct pl_s3_operation *operation, enum pl_status statu
     stream->fetching--;
     pthread_mutex_lock(&stream->lock);
     part->synced.ended = true;
-    part->synced.held = false;
+    part->synced.unverified = false;
     part->synced.status = status;
     pthread_cond_signal(&stream->changed_cond);
     pthread_mutex_unlock(&stream->lock);
@@ -205,7 +205,7 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
                                           .range_first = stream->plan_offset,
                                           .range_bytes = bytes};
     operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
-    memcpy(operation->etag, stream->known.etag, sizeof(operation->etag));
+    memcpy(operation->etag, stream->object_info.etag, sizeof(operation->etag));
     part->object = stream->plan_object;
     part->offset = stream->plan_offset;
     part->bytes = bytes;
@@ -219,9 +219,9 @@ static void begin_object(struct pl_s3_stream *stream)
     stream->plan_offset = object->first_byte;
     stream->plan_begun = true;
     stream->plan_any = false;
-    stream->known = (struct known){.found = object->etag != NULL, .size_bytes = object->size_bytes};
+    stream->object_info = (struct object_info){.found = object->etag != NULL, .size_bytes = object->size_bytes};
     if (object->etag) {
-        (void)snprintf(stream->known.etag, sizeof(stream->known.etag), "%s", object->etag);
+        (void)snprintf(stream->object_info.etag, sizeof(stream->object_info.etag), "%s", object->etag);
     }
 }
 
@@ -233,9 +233,9 @@ static bool plan_part(struct pl_s3_stream *stream)
     size_t blocks;
     bool room;
 
-    if (stream->known.found) {
+    if (stream->object_info.found) {
         uint64_t left =
-            stream->known.size_bytes > stream->plan_offset ? stream->known.size_bytes - stream->plan_offset : 0;
+            stream->object_info.size_bytes > stream->plan_offset ? stream->object_info.size_bytes - stream->plan_offset : 0;
 
         bytes = pl_number_min(left, bytes);
     }
@@ -244,24 +244,24 @@ static bool plan_part(struct pl_s3_stream *stream)
     part = part_at(stream, stream->synced.planned);
     /* Room for all of it, so that no transfer ever waits for the reader. */
     room = stream->synced.planned - stream->synced.oldest < stream->part_slots &&
-           blocks <= stream->block_count - stream->synced.promised && !stream->synced.closed;
+           blocks <= stream->block_count - stream->synced.reserved && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);
     /* More parts than can be sent at once would only reserve room that stays empty. */
     if (!room || stream->fetching >= stream->client->connections) {
         return false;
     }
     start_part(stream, part, bytes);
-    part->operation.object_bytes = stream->known.size_bytes;
-    part->operation.total_known = stream->known.found;
+    part->operation.object_bytes = stream->object_info.size_bytes;
+    part->operation.total_known = stream->object_info.found;
     stream->plan_any = true;
-    stream->plan_waits = !stream->known.found;
-    stream->plan_offset += stream->known.found ? bytes : 0;
+    stream->plan_waits = !stream->object_info.found;
+    stream->plan_offset += stream->object_info.found ? bytes : 0;
     pthread_mutex_lock(&stream->lock);
     atomic_store_explicit(&part->filled, 0, memory_order_relaxed);
     memset(part->blocks, 0, blocks * sizeof(*part->blocks));
     part->synced.room = blocks;
-    stream->synced.promised += blocks;
-    part->synced.held = false;
+    stream->synced.reserved += blocks;
+    part->synced.unverified = false;
     part->synced.ended = bytes == 0; /* nothing to request */
     part->synced.status = PL_OK;
     stream->synced.planned++;
@@ -284,7 +284,7 @@ static void plan(struct pl_s3_stream *stream)
             return;
         }
         /* Every object has at least one part, an empty one a part without bytes. */
-        if (stream->plan_any && stream->plan_offset >= stream->known.size_bytes) {
+        if (stream->plan_any && stream->plan_offset >= stream->object_info.size_bytes) {
             stream->plan_object++;
             stream->plan_begun = false;
         } else if (!plan_part(stream)) {
@@ -318,7 +318,7 @@ static void close_task(struct pl_http_task *task)
 
 /* The reader's thread from here. */
 
-static enum pl_status settle_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
+static enum pl_status check_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
                                      struct pl_s3_stream_options *options, struct pl_error *reterr)
 {
     static const struct pl_s3_stream_options none = {.budget_bytes = 0};
@@ -415,7 +415,7 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
     stream->object_count = count;
     stream->plan_task.run = plan_task;
     stream->close_task.run = close_task;
-    status = settle_options(client, options, &stream->options, reterr);
+    status = check_options(client, options, &stream->options, reterr);
     if (status == PL_OK) {
         status = allocate(stream, reterr);
     }
@@ -470,9 +470,9 @@ static void drop_part(struct pl_s3_stream *stream)
     if (stream->consumed % stream->block_bytes) {
         release_block(stream, stream->consumed / stream->block_bytes);
     }
-    stream->synced.promised -= part_at(stream, stream->synced.oldest)->synced.room;
+    stream->synced.reserved -= part_at(stream, stream->synced.oldest)->synced.room;
     stream->consumed = 0;
-    stream->given_empty = false;
+    stream->empty_returned = false;
     stream->synced.oldest++;
     if (!stream->synced.plan_posted && !stream->synced.all_planned) {
         stream->synced.plan_posted = true;
@@ -483,16 +483,16 @@ static void drop_part(struct pl_s3_stream *stream)
 /* Take the next chunk of `part`, if there is one. Under the lock. */
 static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
 {
-    size_t visible = part->synced.held ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
+    size_t visible = part->synced.unverified ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
     size_t in_block = stream->consumed % stream->block_bytes;
     uint64_t block_end = stream->consumed - in_block + stream->block_bytes;
-    bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->given_empty;
+    bool empty = part->synced.ended && part->synced.status == PL_OK && part->bytes == 0 && !stream->empty_returned;
 
     if (visible <= stream->consumed && !empty) {
         return false;
     }
     visible = pl_number_min(visible, block_end);
-    stream->given_empty = empty;
+    stream->empty_returned = empty;
     *ret_chunk = (struct pl_s3_chunk){.data = empty ? stream->buffer
                                                     : part->blocks[stream->consumed / stream->block_bytes] + in_block,
                                       .bytes = visible - stream->consumed,
@@ -507,7 +507,7 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
  * The checksum of a whole object of several ranges, from the answer for its first bytes. None for one that was uploaded
  * in parts, which its ETag shows ("...-N"): a range that happens to be a part comes with that part's checksum.
  */
-static struct pl_checksum told_checksum(const struct part *part)
+static struct pl_checksum answer_checksum(const struct part *part)
 {
     return strchr(part->operation.etag, '-') ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE} : part->operation.wanted;
 }
@@ -522,7 +522,7 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
         return PL_OK;
     }
     if (chunk->offset == 0) {
-        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : told_checksum(part);
+        stream->wanted = object->checksum.kind != PL_CHECKSUM_NONE ? object->checksum : answer_checksum(part);
         stream->checksum = (struct pl_checksum){.kind = stream->wanted.kind};
     }
     pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);

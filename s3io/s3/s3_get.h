@@ -70,12 +70,12 @@ void pl_s3_stream_close(struct pl_s3_stream *stream);
 /**
  * The object "s3://BUCKET/KEY" as a byte source. The client must outlive it. No request is sent before the first read.
  */
-enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
+enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
                                  const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The same for an object whose size or ETag may be known, as a byte source named `name`; strings are copied. */
-enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name,
+enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
                                         const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
                                         struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 

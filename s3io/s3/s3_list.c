@@ -111,7 +111,7 @@ static enum pl_status on_element(void *context, const char *path, const char *te
         return copy_text(&page->next, text, bytes, reterr);
     }
     if (strcmp(path, "/Contents/LastModified") == 0) {
-        if (!pl_http_iso_time(text, &page->entry.modified_s)) {
+        if (!pl_http_head_iso_time(text, &page->entry.modified_s)) {
             page->entry.modified_s = -1;
         }
     } else if (strcmp(path, "/IsTruncated") == 0) {
@@ -184,7 +184,7 @@ static enum pl_status ask(struct pl_s3_client *client, const char *bucket, const
                           struct pl_s3_listing *listing, char **ret_next, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {
-        .method = "GET", .bucket = bucket, .query = query, .judge_reply = true, .deadline_ns = deadline_ns};
+        .method = "GET", .bucket = bucket, .query = query, .check_reply = true, .deadline_ns = deadline_ns};
     enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
 
     if (status == PL_OK) {
@@ -263,10 +263,10 @@ enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_en
         return PL_OK;
     }
     PL_TRY(keep_page(pages, digest(entries, count), reterr));
-    if (pages->patience_ns && now_ns - pages->grown_ns > pages->patience_ns) {
+    if (pages->timeout_ns && now_ns - pages->grown_ns > pages->timeout_ns) {
         return pl_error_set(reterr, PL_TIMEOUT,
                             "the last %zu pages of a list brought no new key in %lld s, and there are more",
-                            pages->count - pages->grown_count, (long long)(pages->patience_ns / PL_NS_PER_S));
+                            pages->count - pages->grown_count, (long long)(pages->timeout_ns / PL_NS_PER_S));
     }
     return PL_OK;
 }

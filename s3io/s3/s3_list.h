@@ -42,7 +42,7 @@ enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_lis
 
 /** The position in a list. Zero-initialise, set the long timeout, release with pl_s3_pages_done(). */
 struct pl_s3_pages {
-    int64_t patience_ns; /* the longest time of pages without a new key; 0: no limit */
+    int64_t timeout_ns; /* the longest time of pages without a new key; 0: no limit */
 
     char *token; /* of the next page; NULL: the first, and afterwards none */
     size_t count;

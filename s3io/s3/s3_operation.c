@@ -20,7 +20,7 @@ enum {
     SKEW_S = 300,
 };
 
-static void proceed(struct pl_s3_operation *operation);
+static void get_credentials(struct pl_s3_operation *operation);
 static void start_pending(struct pl_s3_client *client);
 
 static struct pl_s3_operation *of_request(struct pl_http_request *request)
@@ -29,9 +29,9 @@ static struct pl_s3_operation *of_request(struct pl_http_request *request)
 }
 
 /* On success: what retries took from the quota is put back. */
-static void went_well(struct pl_s3_operation *operation)
+static void on_success(struct pl_s3_operation *operation)
 {
-    pl_s3_allowance_put(&operation->client->allowance, operation->taken + 1);
+    pl_s3_retry_quota_put(&operation->client->retry_quota, operation->taken + 1);
     operation->taken = 0;
 }
 
@@ -40,7 +40,7 @@ static void finish(struct pl_s3_operation *operation, enum pl_status status)
     struct pl_s3_client *client = operation->client;
 
     if (status == PL_OK) {
-        went_well(operation);
+        on_success(operation);
     }
     operation->state = PL_S3_IDLE;
     client->active--;
@@ -69,7 +69,7 @@ static void fail(struct pl_s3_operation *operation, enum pl_status status, const
 }
 
 /* Send the next attempt after `delay_ns`. */
-static void send(struct pl_s3_operation *operation, int64_t delay_ns)
+static void send_attempt(struct pl_s3_operation *operation, int64_t delay_ns)
 {
     struct pl_s3_client *client = operation->client;
     enum pl_status status = pl_s3_compose(operation, &operation->error);
@@ -87,24 +87,24 @@ static void send(struct pl_s3_operation *operation, int64_t delay_ns)
     pl_http_send(client->http, &operation->request);
 }
 
-static void keys_ready(struct pl_credentials_waiter *waiter, enum pl_status status, const struct pl_error *error)
+static void credentials_ready(struct pl_credentials_waiter *waiter, enum pl_status status, const struct pl_error *error)
 {
     struct pl_s3_operation *operation = PL_CONTAINER_OF(waiter, struct pl_s3_operation, waiter);
 
     if (status == PL_OK) {
-        send(operation, 0);
+        send_attempt(operation, 0);
     } else {
         fail(operation, status, error);
     }
 }
 
 /* Get credentials, then send. */
-static void proceed(struct pl_s3_operation *operation)
+static void get_credentials(struct pl_s3_operation *operation)
 {
-    operation->state = PL_S3_KEYS;
-    operation->waiter.ready = keys_ready;
+    operation->state = PL_S3_CREDENTIALS;
+    operation->waiter.ready = credentials_ready;
     if (pl_credentials_ask(operation->client->credentials, &operation->waiter)) {
-        send(operation, 0);
+        send_attempt(operation, 0);
     }
 }
 
@@ -127,7 +127,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
 
     if (operation->received_bytes >= operation->resumed_bytes + PROGRESS_BYTES) {
         operation->attempt = 0;
-        went_well(operation);
+        on_success(operation);
     }
     operation->error = *error;
     if (++operation->attempt >= client->attempts) {
@@ -136,7 +136,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
         return;
     }
     delay_ns = pl_s3_retry_delay_ns(operation->attempt, retry_after_s, pl_random_next(&client->random));
-    turn_ns = pl_s3_allowance_take(&client->allowance, now_ns);
+    turn_ns = pl_s3_retry_quota_take(&client->retry_quota, now_ns);
     operation->taken++;
     delay_ns = delay_ns > turn_ns ? delay_ns : turn_ns;
     if (now_ns >= operation->deadline_ns - delay_ns) {
@@ -148,7 +148,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
            operation->key ? operation->key : "", operation->attempt + 1, (long long)(delay_ns / PL_NS_PER_MS),
            error->cause);
     operation->error = PL_ERROR_NONE;
-    send(operation, delay_ns);
+    send_attempt(operation, delay_ns);
 }
 
 static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_http_head *head, uint64_t first,
@@ -313,7 +313,7 @@ static bool learn_clock(struct pl_s3_operation *operation)
 }
 
 /* Classify an error answer to HEAD, which has no document: these two errors can be recognised by the circumstances. */
-static enum pl_s3_verdict judge_silent(const struct pl_s3_operation *operation, enum pl_s3_verdict verdict)
+static enum pl_s3_retry_action classify_head(const struct pl_s3_operation *operation, enum pl_s3_retry_action action)
 {
     const struct pl_sigv4_key *key = pl_credentials_key(operation->client->credentials);
     int64_t skew_s = operation->head.date_s - (int64_t)time(NULL) - operation->client->clock_offset_s;
@@ -323,19 +323,19 @@ static enum pl_s3_verdict judge_silent(const struct pl_s3_operation *operation, 
         return PL_S3_REGION;
     }
     if (operation->head.status == 400 && key && key->session_token) {
-        return PL_S3_NEW_KEYS;
+        return PL_S3_NEW_CREDENTIALS;
     }
     if (operation->head.status == 403 && operation->head.date_s >= 0 && (skew_s > SKEW_S || skew_s < -SKEW_S)) {
         return PL_S3_CLOCK;
     }
-    return verdict;
+    return action;
 }
 
-static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_document *document)
+static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error_document *document)
 {
     struct pl_s3_client *client = operation->client;
     const struct pl_http_head *head = &operation->head;
-    enum pl_s3_verdict verdict = pl_s3_retry_judge(head->status, document->code);
+    enum pl_s3_retry_action action = pl_s3_retry_classify(head->status, document->code);
     const char *region = head->region[0] ? head->region : document->region;
     enum pl_status status = pl_s3_retry_status(head->status, document->code);
     struct pl_error error = PL_ERROR_NONE;
@@ -349,10 +349,10 @@ static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_
                        document->message, head->request_id[0] ? head->request_id : "none");
     }
     if (!document->code[0] && operation->reply.length == 0) {
-        verdict = judge_silent(operation, verdict);
+        action = classify_head(operation, action);
     }
-    error.retryable = verdict == PL_S3_RETRY || verdict == PL_S3_SLOWER;
-    switch (verdict) {
+    error.retryable = action == PL_S3_RETRY || action == PL_S3_SLOWER;
+    switch (action) {
     case PL_S3_FINAL:
         break;
     case PL_S3_SLOWER:
@@ -362,17 +362,17 @@ static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_
     case PL_S3_RETRY:
         retry_later(operation, status, &error, head->retry_after_s);
         return;
-    case PL_S3_NEW_KEYS:
+    case PL_S3_NEW_CREDENTIALS:
         if (!operation->refreshed && pl_credentials_expired(client->credentials, operation->generation)) {
             operation->refreshed = true;
-            proceed(operation);
+            get_credentials(operation);
             return;
         }
         break;
     case PL_S3_REGION:
         if (operation->redirects < MAX_REDIRECTS && learn_region(operation, region)) {
             operation->redirects++;
-            proceed(operation);
+            get_credentials(operation);
             return;
         }
         if (head->status == 307) {
@@ -383,7 +383,7 @@ static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_
         break;
     case PL_S3_CLOCK:
         if (learn_clock(operation)) {
-            proceed(operation);
+            get_credentials(operation);
             return;
         }
         break;
@@ -391,7 +391,7 @@ static void refused(struct pl_s3_operation *operation, const struct pl_s3_error_
     fail(operation, status, &error);
 }
 
-static void answered(struct pl_s3_operation *operation)
+static void on_response(struct pl_s3_operation *operation)
 {
     const struct pl_http_head *head = &operation->head;
     struct pl_s3_error_document document = {.code = ""};
@@ -414,11 +414,11 @@ static void answered(struct pl_s3_operation *operation)
         finish(operation, PL_OK);
         return;
     }
-    if (head->status >= 300 || operation->judge_reply) {
+    if (head->status >= 300 || operation->check_reply) {
         pl_s3_error_parse(pl_text_string(&operation->reply), operation->reply.length, &document);
     }
     if (head->status >= 300 || document.code[0]) {
-        refused(operation, &document);
+        on_error(operation, &document);
         return;
     }
     finish(operation, PL_OK);
@@ -432,8 +432,8 @@ static void on_done(struct pl_http_request *request, enum pl_status status)
 
     operation->head = request->head;
     if (status == PL_OK) {
-        answered(operation);
-    } else if (request->error.retryable && all_came && request->refused == PL_OK) {
+        on_response(operation);
+    } else if (request->error.retryable && all_came && request->callback_status == PL_OK) {
         range_ended(operation); /* only the end of the answer is missing */
     } else if (request->error.retryable && !all_came) {
         retry_later(operation, status, &request->error, -1);
@@ -452,7 +452,7 @@ static void start_pending(struct pl_s3_client *client)
             client->pending_last = &client->pending;
         }
         client->active++;
-        proceed(operation);
+        get_credentials(operation);
     }
 }
 
@@ -493,7 +493,7 @@ void pl_s3_operation_cancel(struct pl_s3_operation *operation)
         forget_pending(client, operation);
         operation->state = PL_S3_IDLE;
         return;
-    case PL_S3_KEYS:
+    case PL_S3_CREDENTIALS:
         pl_credentials_forget(client->credentials, &operation->waiter);
         break;
     case PL_S3_SENT:

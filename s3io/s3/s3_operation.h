@@ -49,8 +49,8 @@ struct pl_s3_operation {
     const void *body;
     size_t body_bytes;
     const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
-    bool patient;          /* use the long timeout */
-    bool judge_reply;      /* a 200 may carry an error document */
+    bool long_timeout;          /* use the long timeout */
+    bool check_reply;      /* a 200 may carry an error document */
     int64_t deadline_ns;
     bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */
     uint64_t range_first, range_bytes;
@@ -71,7 +71,7 @@ struct pl_s3_operation {
     struct pl_credentials_waiter waiter;
     struct pl_http_task start_task;
     struct pl_s3_operation *next_pending;
-    enum { PL_S3_IDLE, PL_S3_PENDING, PL_S3_KEYS, PL_S3_SENT } state;
+    enum { PL_S3_IDLE, PL_S3_PENDING, PL_S3_CREDENTIALS, PL_S3_SENT } state;
     struct pl_s3_address address;
     struct pl_text url;
     struct pl_text lines[PL_S3_MAX_HEADERS];
@@ -104,7 +104,7 @@ void pl_s3_operation_cancel(struct pl_s3_operation *operation);
 /**
  * Cancel from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before.
  */
-void pl_s3_operation_give_up(struct pl_s3_operation *operation);
+void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation);
 
 /** Release texts; not while it runs. */
 void pl_s3_operation_done(struct pl_s3_operation *operation);
@@ -113,24 +113,24 @@ void pl_s3_operation_done(struct pl_s3_operation *operation);
  * A cancel callback, called several times a second by a waiting thread; false cancels what it waits for: PL_CANCELLED.
  * NULL: never.
  */
-struct pl_s3_patience {
+struct pl_s3_cancel_check {
     bool (*go_on)(void *context);
     void *context;
 };
 
-static inline bool pl_s3_patience_ends(const struct pl_s3_patience *patience)
+static inline bool pl_s3_is_cancelled(const struct pl_s3_cancel_check *cancel_check)
 {
-    return patience && patience->go_on && !patience->go_on(patience->context);
+    return cancel_check && cancel_check->go_on && !cancel_check->go_on(cancel_check->context);
 }
 
 /**
- * Wait for `cond`, under `lock`, at most until the next call of `patience`, which may be NULL.
+ * Wait for `cond`, under `lock`, at most until the next call of `cancel_check`, which may be NULL.
  */
-void pl_s3_patience_wait(const struct pl_s3_patience *patience, pthread_cond_t *cond, pthread_mutex_t *lock);
+void pl_s3_cancel_wait(const struct pl_s3_cancel_check *cancel_check, pthread_cond_t *cond, pthread_mutex_t *lock);
 
-/** Run `operation` (without handler) from another thread and wait for its end; `patience` may be NULL. */
+/** Run `operation` (without handler) from another thread and wait for its end; `cancel_check` may be NULL. */
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
-                          const struct pl_s3_patience *patience, struct pl_error *reterr) PL_MUST_CHECK;
+                          const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_s3_region {
     struct pl_s3_region *next;
@@ -142,7 +142,7 @@ struct pl_s3_client {
     struct pl_environment *environment;
     struct pl_http *http;
     struct pl_credentials *credentials;
-    struct pl_s3_place place;
+    struct pl_s3_endpoint_config endpoint_config;
     char *endpoint_url, *region;
     bool plain; /* http:// */
     bool requester_pays;
@@ -157,7 +157,7 @@ struct pl_s3_client {
     int64_t halved_ns;
     struct pl_s3_operation *pending, **pending_last;
     uint64_t random;
-    struct pl_s3_allowance allowance; /* the retry quota */
+    struct pl_s3_retry_quota retry_quota; /* the retry quota */
 };
 
 #endif

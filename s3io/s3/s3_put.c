@@ -19,7 +19,7 @@ enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 #define LOOK_NS (100 * PL_NS_PER_MS) /* how often to check for a stop request while the source delivers nothing */
 #define NAME_NS (10 * PL_NS_PER_S)   /* how long a stop request during the start of an upload waits for its id */
 #define ABORT_NS (30 * PL_NS_PER_S)
-#define TELL_NS PL_NS_PER_S /* a wait after the cancellation that is longer is logged */
+#define LOG_NS PL_NS_PER_S /* a wait after the cancellation that is longer is logged */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
@@ -30,7 +30,7 @@ struct sent_part {
 };
 
 /* An upload buffer and the request that sends it. */
-struct lane {
+struct part_buffer {
     struct pl_s3_operation operation;
     struct upload *upload;
     unsigned char *memory;
@@ -50,12 +50,12 @@ struct upload {
     struct pl_source *source;
     uint64_t size_bytes, given_bytes, part_bytes;
     struct pl_s3_upload_options options;
-    struct pl_s3_patience patience; /* the options' cancel callback */
+    struct pl_s3_cancel_check cancel_check; /* the options' cancel callback */
     int64_t deadline_ns;
     char *id;        /* encoded for a query */
     int64_t begun_s; /* no later than when the server began it, by its own clock; -1: unknown */
-    struct lane lanes[MAX_PARALLEL];
-    size_t lane_count;
+    struct part_buffer part_buffers[MAX_PARALLEL];
+    size_t part_buffer_count;
     size_t part_count, part_capacity;
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
@@ -67,29 +67,29 @@ struct upload {
     } synced; /* under `lock` */
 };
 
-static void lane_done(struct pl_s3_operation *operation, enum pl_status status)
+static void part_buffer_done(struct pl_s3_operation *operation, enum pl_status status)
 {
-    struct lane *lane = operation->context;
-    struct upload *upload = lane->upload;
+    struct part_buffer *part_buffer = operation->context;
+    struct upload *upload = part_buffer->upload;
 
     pthread_mutex_lock(&upload->lock);
     if (status == PL_OK && !operation->head.etag[0]) {
-        status = pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", lane->part + 1);
+        status = pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", part_buffer->part + 1);
     }
     if (status == PL_OK) {
-        memcpy(upload->synced.parts[lane->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
-        memcpy(upload->synced.parts[lane->part].checksum, lane->checksum, sizeof(lane->checksum));
-        upload->synced.arrived_bytes += lane->bytes;
+        memcpy(upload->synced.parts[part_buffer->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
+        memcpy(upload->synced.parts[part_buffer->part].checksum, part_buffer->checksum, sizeof(part_buffer->checksum));
+        upload->synced.arrived_bytes += part_buffer->bytes;
     } else if (upload->synced.status == PL_OK) {
         upload->synced.status = status;
         upload->synced.error = operation->error;
     }
-    lane->synced.busy = false;
+    part_buffer->synced.busy = false;
     pthread_cond_signal(&upload->changed_cond);
     pthread_mutex_unlock(&upload->lock);
 }
 
-static enum pl_status given_up(struct pl_error *reterr)
+static enum pl_status upload_cancelled(struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_CANCELLED, "the upload was given up");
 }
@@ -101,10 +101,10 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
     enum pl_status status;
 
     do {
-        int64_t look_ns = upload->patience.go_on ? pl_deadline_after_ns(LOOK_NS) : PL_DEADLINE_NEVER;
+        int64_t look_ns = upload->cancel_check.go_on ? pl_deadline_after_ns(LOOK_NS) : PL_DEADLINE_NEVER;
 
-        if (pl_s3_patience_ends(&upload->patience)) {
-            return given_up(reterr);
+        if (pl_s3_is_cancelled(&upload->cancel_check)) {
+            return upload_cancelled(reterr);
         }
         status = pl_source_read(upload->source, data, bytes,
                                 look_ns < upload->deadline_ns ? look_ns : upload->deadline_ns, ret_bytes, reterr);
@@ -113,16 +113,16 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
 }
 
 /* Fill an upload buffer; `*ret_end` when the source has no more. */
-static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_end, struct pl_error *reterr)
+static enum pl_status fill(struct upload *upload, struct part_buffer *part_buffer, bool *ret_end, struct pl_error *reterr)
 {
     size_t got = 1, more_bytes = 0;
     char more;
 
-    for (lane->bytes = 0; got && lane->bytes < upload->part_bytes; lane->bytes += got) {
-        PL_TRY(read_some(upload, lane->memory + lane->bytes, upload->part_bytes - lane->bytes, &got, reterr));
+    for (part_buffer->bytes = 0; got && part_buffer->bytes < upload->part_bytes; part_buffer->bytes += got) {
+        PL_TRY(read_some(upload, part_buffer->memory + part_buffer->bytes, upload->part_bytes - part_buffer->bytes, &got, reterr));
     }
-    upload->given_bytes += lane->bytes;
-    *ret_end = lane->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
+    upload->given_bytes += part_buffer->bytes;
+    *ret_end = part_buffer->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
     if (upload->given_bytes == upload->size_bytes) {
         PL_TRY(read_some(upload, &more, 1, &more_bytes, reterr));
     }
@@ -136,10 +136,10 @@ static enum pl_status fill(struct upload *upload, struct lane *lane, bool *ret_e
     return PL_OK;
 }
 
-static enum pl_status send_part(struct upload *upload, struct lane *lane, struct pl_error *reterr)
+static enum pl_status send_part(struct upload *upload, struct part_buffer *part_buffer, struct pl_error *reterr)
 {
-    static const struct pl_s3_operation_handler handler = {.done = lane_done};
-    struct pl_s3_operation *operation = &lane->operation;
+    static const struct pl_s3_operation_handler handler = {.done = part_buffer_done};
+    struct pl_s3_operation *operation = &part_buffer->operation;
     struct sent_part *grown;
     enum pl_status status;
 
@@ -151,38 +151,38 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
     grown = upload->synced.parts;
     status = pl_memory_grow(&grown, &upload->part_capacity, upload->part_count + 1, sizeof(*grown), reterr);
     upload->synced.parts = grown;
-    lane->synced.busy = status == PL_OK;
+    part_buffer->synced.busy = status == PL_OK;
     pthread_mutex_unlock(&upload->lock);
     PL_TRY(status);
-    lane->part = upload->part_count++;
-    if (snprintf(lane->query, sizeof(lane->query), "partNumber=%zu&uploadId=%s", lane->part + 1, upload->id) >=
-        (int)sizeof(lane->query)) {
-        lane->synced.busy = false;
+    part_buffer->part = upload->part_count++;
+    if (snprintf(part_buffer->query, sizeof(part_buffer->query), "partNumber=%zu&uploadId=%s", part_buffer->part + 1, upload->id) >=
+        (int)sizeof(part_buffer->query)) {
+        part_buffer->synced.busy = false;
         return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
     }
     pl_s3_operation_done(operation);
     *operation = (struct pl_s3_operation){.client = upload->client,
                                           .handler = &handler,
-                                          .context = lane,
+                                          .context = part_buffer,
                                           .method = "PUT",
                                           .bucket = upload->bucket,
                                           .key = upload->key,
-                                          .query = lane->query,
-                                          .body = lane->memory,
-                                          .body_bytes = lane->bytes,
+                                          .query = part_buffer->query,
+                                          .body = part_buffer->memory,
+                                          .body_bytes = part_buffer->bytes,
                                           .deadline_ns = upload->deadline_ns};
     if (!upload->options.no_checksums) {
-        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), lane->checksum);
-        operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", lane->checksum};
+        pl_http_head_word_base64(pl_checksum_crc32c(0, part_buffer->memory, part_buffer->bytes), part_buffer->checksum);
+        operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", part_buffer->checksum};
     }
     if (upload->client->plain) {
         /* Here rather than on the engine's thread, which has all transfers to move. */
-        status = pl_sigv4_hash(lane->memory, lane->bytes, lane->hash, reterr);
+        status = pl_sigv4_hash(part_buffer->memory, part_buffer->bytes, part_buffer->hash, reterr);
         if (status != PL_OK) {
-            lane->synced.busy = false;
+            part_buffer->synced.busy = false;
             return status;
         }
-        operation->body_hash = lane->hash;
+        operation->body_hash = part_buffer->hash;
     }
     pl_s3_operation_post(operation);
     return PL_OK;
@@ -190,7 +190,7 @@ static enum pl_status send_part(struct upload *upload, struct lane *lane, struct
 
 /* Wait until an upload buffer is free (`all`: until all are), reporting progress, or until a part fails: a stop request
  * is a failure. */
-static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **ret_lane, struct pl_error *reterr)
+static enum pl_status wait_part_buffer(struct upload *upload, bool all, struct part_buffer **ret_lane, struct pl_error *reterr)
 {
     uint64_t told_bytes = UINT64_MAX;
     enum pl_status status;
@@ -200,9 +200,9 @@ static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **r
         size_t busy = 0;
 
         *ret_lane = NULL;
-        for (size_t i = 0; i < upload->lane_count; i++) {
-            busy += upload->lanes[i].synced.busy;
-            *ret_lane = upload->lanes[i].synced.busy ? *ret_lane : &upload->lanes[i];
+        for (size_t i = 0; i < upload->part_buffer_count; i++) {
+            busy += upload->part_buffers[i].synced.busy;
+            *ret_lane = upload->part_buffers[i].synced.busy ? *ret_lane : &upload->part_buffers[i];
         }
         if (upload->options.progress && told_bytes != upload->synced.arrived_bytes) {
             told_bytes = upload->synced.arrived_bytes;
@@ -211,13 +211,13 @@ static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **r
             pthread_mutex_lock(&upload->lock);
             continue;
         }
-        if (upload->synced.status == PL_OK && pl_s3_patience_ends(&upload->patience)) {
-            upload->synced.status = given_up(&upload->synced.error);
+        if (upload->synced.status == PL_OK && pl_s3_is_cancelled(&upload->cancel_check)) {
+            upload->synced.status = upload_cancelled(&upload->synced.error);
         }
         if (upload->synced.status != PL_OK || (all ? busy == 0 : *ret_lane != NULL)) {
             break;
         }
-        pl_s3_patience_wait(&upload->patience, &upload->changed_cond, &upload->lock);
+        pl_s3_cancel_wait(&upload->cancel_check, &upload->changed_cond, &upload->lock);
     }
     status = upload->synced.status;
     if (status != PL_OK && reterr) {
@@ -227,25 +227,25 @@ static enum pl_status wait_lane(struct upload *upload, bool all, struct lane **r
     return status;
 }
 
-static enum pl_status send_parts(struct upload *upload, struct lane *lane, struct pl_error *reterr)
+static enum pl_status send_parts(struct upload *upload, struct part_buffer *part_buffer, struct pl_error *reterr)
 {
-    enum pl_status status = send_part(upload, lane, reterr);
+    enum pl_status status = send_part(upload, part_buffer, reterr);
     bool end = false;
 
     while (status == PL_OK && !end) {
-        status = wait_lane(upload, false, &lane, reterr);
+        status = wait_part_buffer(upload, false, &part_buffer, reterr);
         if (status == PL_OK) {
-            status = fill(upload, lane, &end, reterr);
+            status = fill(upload, part_buffer, &end, reterr);
         }
-        if (status == PL_OK && lane->bytes) {
-            status = send_part(upload, lane, reterr);
+        if (status == PL_OK && part_buffer->bytes) {
+            status = send_part(upload, part_buffer, reterr);
         }
     }
     if (status == PL_OK) {
-        status = wait_lane(upload, true, &lane, reterr);
+        status = wait_part_buffer(upload, true, &part_buffer, reterr);
     }
-    for (size_t i = 0; i < upload->lane_count && status != PL_OK; i++) {
-        pl_s3_operation_give_up(&upload->lanes[i].operation);
+    for (size_t i = 0; i < upload->part_buffer_count && status != PL_OK; i++) {
+        pl_s3_operation_cancel_wait(&upload->part_buffers[i].operation);
     }
     return status;
 }
@@ -284,33 +284,33 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
 
 /* One request about the object, without a part. */
 static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
-                           const struct pl_s3_patience *patience, struct pl_error *reterr)
+                           const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
     operation->bucket = upload->bucket;
     operation->key = upload->key;
     operation->deadline_ns = upload->deadline_ns;
-    return pl_s3_call(upload->client, operation, patience, reterr);
+    return pl_s3_call(upload->client, operation, cancel_check, reterr);
 }
 
 /* The wait for an answer without which an unfinished upload would stay on the server. */
 struct last_wait {
     const struct upload *upload;
-    const struct pl_s3_patience *usual; /* NULL: it has cancelled */
+    const struct pl_s3_cancel_check *usual; /* NULL: it has cancelled */
     const char *what;
     int64_t limit_ns;
-    int64_t until_ns, tell_ns; /* PL_DEADLINE_NEVER, and set once the usual one cancels */
+    int64_t until_ns, log_ns; /* PL_DEADLINE_NEVER, and set once the usual one cancels */
 };
 
 static bool waits_on(void *context)
 {
     struct last_wait *wait = context;
 
-    if (wait->until_ns == PL_DEADLINE_NEVER && (!wait->usual || pl_s3_patience_ends(wait->usual))) {
+    if (wait->until_ns == PL_DEADLINE_NEVER && (!wait->usual || pl_s3_is_cancelled(wait->usual))) {
         wait->until_ns = pl_deadline_after_ns(wait->limit_ns);
-        wait->tell_ns = pl_deadline_after_ns(TELL_NS);
+        wait->log_ns = pl_deadline_after_ns(LOG_NS);
     }
-    if (pl_deadline_passed(wait->tell_ns)) {
-        wait->tell_ns = PL_DEADLINE_NEVER;
+    if (pl_deadline_passed(wait->log_ns)) {
+        wait->log_ns = PL_DEADLINE_NEVER;
         pl_log(PL_LOG_WARNING,
                "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left over",
                (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
@@ -320,26 +320,26 @@ static bool waits_on(void *context)
 
 static enum pl_status create(struct upload *upload, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .judge_reply = true};
+    struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .check_reply = true};
     struct last_wait wait = {.upload = upload,
-                             .usual = &upload->patience,
+                             .usual = &upload->cancel_check,
                              .what = "name",
                              .limit_ns = NAME_NS,
                              .until_ns = PL_DEADLINE_NEVER,
-                             .tell_ns = PL_DEADLINE_NEVER};
-    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
+                             .log_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_cancel_check cancel_check = {.go_on = waits_on, .context = &wait};
     PL_AUTO_TEXT struct pl_text id = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text encoded = PL_TEXT_NONE;
     int64_t asked_ns = pl_clock_now_ns();
     enum pl_status status;
 
-    if (pl_s3_patience_ends(&upload->patience)) {
-        return given_up(reterr);
+    if (pl_s3_is_cancelled(&upload->cancel_check)) {
+        return upload_cancelled(reterr);
     }
     if (!upload->options.no_checksums) {
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-algorithm", "CRC32C"};
     }
-    status = call(upload, &operation, &patience, reterr);
+    status = call(upload, &operation, &cancel_check, reterr);
     upload->begun_s =
         operation.head.date_s < 0 ? -1 : operation.head.date_s - (pl_clock_now_ns() - asked_ns) / PL_NS_PER_S - 2;
     if (status == PL_OK) {
@@ -372,7 +372,7 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
 {
     struct pl_s3_operation operation = {.method = "HEAD"};
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = call(upload, &operation, &upload->patience, &error);
+    enum pl_status status = call(upload, &operation, &upload->cancel_check, &error);
 
     *ret_head = operation.head;
     pl_s3_operation_done(&operation);
@@ -413,8 +413,8 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text ignored = PL_TEXT_NONE;
     struct pl_s3_operation operation = {.method = "POST",
-                                        .patient = true, /* the server may need minutes to join the parts */
-                                        .judge_reply = true};
+                                        .long_timeout = true, /* the server may need minutes to join the parts */
+                                        .check_reply = true};
     enum pl_status status;
 
     pl_text_append(&xml, "<CompleteMultipartUpload>");
@@ -434,7 +434,7 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     operation.query = query.data;
     operation.body = xml.data;
     operation.body_bytes = xml.length;
-    status = call(upload, &operation, &upload->patience, reterr);
+    status = call(upload, &operation, &upload->cancel_check, reterr);
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
@@ -458,8 +458,8 @@ static void abort_upload(struct upload *upload)
                              .what = "abort",
                              .limit_ns = ABORT_NS,
                              .until_ns = PL_DEADLINE_NEVER,
-                             .tell_ns = PL_DEADLINE_NEVER};
-    struct pl_s3_patience patience = {.go_on = waits_on, .context = &wait};
+                             .log_ns = PL_DEADLINE_NEVER};
+    struct pl_s3_cancel_check cancel_check = {.go_on = waits_on, .context = &wait};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
@@ -467,7 +467,7 @@ static void abort_upload(struct upload *upload)
     status = pl_text_check(&query, &error);
     if (status == PL_OK) {
         operation.query = query.data;
-        status = pl_s3_call(upload->client, &operation, &patience, &error);
+        status = pl_s3_call(upload->client, &operation, &cancel_check, &error);
     }
     if (status != PL_OK && status != PL_NOT_FOUND) {
         char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
@@ -480,11 +480,11 @@ static void abort_upload(struct upload *upload)
     pl_s3_operation_done(&operation);
 }
 
-static enum pl_status settle_parts(struct upload *upload, struct pl_error *reterr)
+static enum pl_status choose_part_size(struct upload *upload, struct pl_error *reterr)
 {
     uint64_t budget = upload->options.budget_bytes ? upload->options.budget_bytes : default_budget_bytes;
     uint64_t part = upload->options.part_bytes ? upload->options.part_bytes : default_part_bytes;
-    uint64_t lanes;
+    uint64_t part_buffers;
 
     part = part < budget / 4 ? part : budget / 4;
     part = part < PL_S3_LEAST_PART_BYTES ? PL_S3_LEAST_PART_BYTES : part;
@@ -495,17 +495,17 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
     if (upload->size_bytes < part) {
         part = upload->size_bytes ? upload->size_bytes : 1;
     }
-    lanes = budget / part;
+    part_buffers = budget / part;
     upload->part_bytes = part;
-    upload->lane_count = upload->size_bytes <= part ? 1
-                         : lanes < 1                ? 1
-                         : lanes < MAX_PARALLEL     ? (size_t)lanes
+    upload->part_buffer_count = upload->size_bytes <= part ? 1
+                         : part_buffers < 1                ? 1
+                         : part_buffers < MAX_PARALLEL     ? (size_t)part_buffers
                                                     : MAX_PARALLEL;
-    for (size_t i = 0; i < upload->lane_count; i++) {
-        upload->lanes[i].upload = upload;
-        upload->lanes[i].operation.client = upload->client;
-        upload->lanes[i].memory = malloc(part);
-        if (!upload->lanes[i].memory) {
+    for (size_t i = 0; i < upload->part_buffer_count; i++) {
+        upload->part_buffers[i].upload = upload;
+        upload->part_buffers[i].operation.client = upload->client;
+        upload->part_buffers[i].memory = malloc(part);
+        if (!upload->part_buffers[i].memory) {
             return pl_error_set(reterr, PL_MEMORY, "no memory for a part of %llu bytes", (unsigned long long)part);
         }
     }
@@ -513,32 +513,32 @@ static enum pl_status settle_parts(struct upload *upload, struct pl_error *reter
 }
 
 /* A small object with one request. */
-static enum pl_status put_whole(struct upload *upload, const struct lane *lane, struct pl_error *reterr)
+static enum pl_status put_whole(struct upload *upload, const struct part_buffer *part_buffer, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "PUT", .body = lane->memory, .body_bytes = lane->bytes};
+    struct pl_s3_operation operation = {.method = "PUT", .body = part_buffer->memory, .body_bytes = part_buffer->bytes};
     char checksum[9];
     enum pl_status status;
 
     if (!upload->options.no_checksums) {
-        pl_http_word_base64(pl_checksum_crc32c(0, lane->memory, lane->bytes), checksum);
+        pl_http_head_word_base64(pl_checksum_crc32c(0, part_buffer->memory, part_buffer->bytes), checksum);
         operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", checksum};
     }
-    status = call(upload, &operation, &upload->patience, reterr);
+    status = call(upload, &operation, &upload->cancel_check, reterr);
     pl_s3_operation_done(&operation);
     if (status == PL_OK && upload->options.progress) {
-        upload->options.progress(upload->options.context, lane->bytes);
+        upload->options.progress(upload->options.context, part_buffer->bytes);
     }
     return status;
 }
 
 static enum pl_status run(struct upload *upload, struct pl_error *reterr)
 {
-    struct lane *first = &upload->lanes[0];
+    struct part_buffer *first = &upload->part_buffers[0];
     struct pl_http_head head;
     bool end = false;
     enum pl_status status;
 
-    PL_TRY(settle_parts(upload, reterr));
+    PL_TRY(choose_part_size(upload, reterr));
     PL_TRY(fill(upload, first, &end, reterr));
     if (end) {
         PL_TRY(put_whole(upload, first, reterr));
@@ -575,13 +575,13 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
     if (options) {
         upload->options = *options;
     }
-    upload->patience = (struct pl_s3_patience){.go_on = upload->options.go_on, .context = upload->options.context};
+    upload->cancel_check = (struct pl_s3_cancel_check){.go_on = upload->options.go_on, .context = upload->options.context};
     pthread_mutex_init(&upload->lock, NULL);
     pthread_cond_init(&upload->changed_cond, NULL);
     status = run(upload, reterr);
-    for (size_t i = 0; i < upload->lane_count; i++) {
-        pl_s3_operation_done(&upload->lanes[i].operation);
-        free(upload->lanes[i].memory);
+    for (size_t i = 0; i < upload->part_buffer_count; i++) {
+        pl_s3_operation_done(&upload->part_buffers[i].operation);
+        free(upload->part_buffers[i].memory);
     }
     pthread_cond_destroy(&upload->changed_cond);
     pthread_mutex_destroy(&upload->lock);

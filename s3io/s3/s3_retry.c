@@ -17,7 +17,7 @@ static bool is_any(const char *code, const char *const *codes, size_t count)
     return false;
 }
 
-enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code)
+enum pl_s3_retry_action pl_s3_retry_classify(int http_status, const char *code)
 {
     static const char *const slower[] = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded",
                                          "TooManyRequests"};
@@ -35,7 +35,7 @@ enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code)
         return PL_S3_RETRY;
     }
     if (is_any(code, keys, PL_ARRAY_ITEMS(keys))) {
-        return PL_S3_NEW_KEYS;
+        return PL_S3_NEW_CREDENTIALS;
     }
     if (is_any(code, region, PL_ARRAY_ITEMS(region)) || http_status == 301) {
         return PL_S3_REGION;
@@ -89,21 +89,21 @@ int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t r
 
 static const double full_allowance = 100;
 
-struct pl_s3_allowance pl_s3_allowance_full(int64_t now_ns)
+struct pl_s3_retry_quota pl_s3_retry_quota_full(int64_t now_ns)
 {
-    return (struct pl_s3_allowance){.left = full_allowance, .counted_ns = now_ns};
+    return (struct pl_s3_retry_quota){.left = full_allowance, .counted_ns = now_ns};
 }
 
-int64_t pl_s3_allowance_take(struct pl_s3_allowance *allowance, int64_t now_ns)
+int64_t pl_s3_retry_quota_take(struct pl_s3_retry_quota *retry_quota, int64_t now_ns)
 {
-    double left = allowance->left + (double)(now_ns - allowance->counted_ns) / PL_NS_PER_S;
+    double left = retry_quota->left + (double)(now_ns - retry_quota->counted_ns) / PL_NS_PER_S;
 
-    allowance->left = (left < full_allowance ? left : full_allowance) - 1;
-    allowance->counted_ns = now_ns;
-    return allowance->left >= 0 ? 0 : (int64_t)(-allowance->left * PL_NS_PER_S);
+    retry_quota->left = (left < full_allowance ? left : full_allowance) - 1;
+    retry_quota->counted_ns = now_ns;
+    return retry_quota->left >= 0 ? 0 : (int64_t)(-retry_quota->left * PL_NS_PER_S);
 }
 
-void pl_s3_allowance_put(struct pl_s3_allowance *allowance, unsigned count)
+void pl_s3_retry_quota_put(struct pl_s3_retry_quota *retry_quota, unsigned count)
 {
-    allowance->left = allowance->left + count < full_allowance ? allowance->left + count : full_allowance;
+    retry_quota->left = retry_quota->left + count < full_allowance ? retry_quota->left + count : full_allowance;
 }

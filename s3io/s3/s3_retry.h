@@ -12,17 +12,17 @@
 
 #include "base/status.h"
 
-enum pl_s3_verdict {
+enum pl_s3_retry_action {
     PL_S3_FINAL,    /* the answer stands */
     PL_S3_RETRY,    /* the same again, later */
     PL_S3_SLOWER,   /* the same again, later, and fewer at a time */
-    PL_S3_NEW_KEYS, /* the keys have expired */
+    PL_S3_NEW_CREDENTIALS, /* the keys have expired */
     PL_S3_REGION,   /* the bucket is elsewhere */
     PL_S3_CLOCK,    /* our clock is wrong */
 };
 
 /** Classify an HTTP status with the code of its error document ("" when there was none). */
-enum pl_s3_verdict pl_s3_retry_judge(int http_status, const char *code);
+enum pl_s3_retry_action pl_s3_retry_classify(int http_status, const char *code);
 
 /** Our status for such an answer when it is final. */
 enum pl_status pl_s3_retry_status(int http_status, const char *code);
@@ -40,18 +40,18 @@ int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t r
  * second, however many transfers wait. Unlike in the SDKs, a retry without a token waits for its second instead of
  * failing: the number of attempts and the deadline decide when to give up.
  */
-struct pl_s3_allowance {
+struct pl_s3_retry_quota {
     double left; /* below 0: so many are owed */
     int64_t counted_ns;
 };
 
 /** A full quota. */
-struct pl_s3_allowance pl_s3_allowance_full(int64_t now_ns);
+struct pl_s3_retry_quota pl_s3_retry_quota_full(int64_t now_ns);
 
 /** Take one; how long the retry has to wait for it. */
-int64_t pl_s3_allowance_take(struct pl_s3_allowance *allowance, int64_t now_ns);
+int64_t pl_s3_retry_quota_take(struct pl_s3_retry_quota *retry_quota, int64_t now_ns);
 
 /** Put `count` back, up to the full quota. */
-void pl_s3_allowance_put(struct pl_s3_allowance *allowance, unsigned count);
+void pl_s3_retry_quota_put(struct pl_s3_retry_quota *retry_quota, unsigned count);
 
 #endif

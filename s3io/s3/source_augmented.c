@@ -39,7 +39,7 @@ static enum pl_status frame_record(struct augmented_source *source, uint64_t byt
         return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record",
                             source->head.name, (unsigned long long)bytes);
     }
-    pl_recordio_head(0, (uint32_t)bytes, source->frame);
+    pl_record_recordio_head(0, (uint32_t)bytes, source->frame);
     source->frame_left = sizeof(source->frame);
     source->padding_left = (size_t)(-bytes & 3);
     return PL_OK;
@@ -176,7 +176,7 @@ static enum pl_status open_objects(struct augmented_source *source, struct pl_s3
     return count ? pl_s3_stream_open(client, source->objects, count, options, &source->stream, reterr) : PL_OK;
 }
 
-enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented,
+enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struct pl_augmented *augmented,
                                         const struct pl_augmented_options *options, struct pl_source **ret_source,
                                         struct pl_error *reterr)
 {
@@ -209,7 +209,7 @@ enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struc
     return PL_OK;
 }
 
-enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
+enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
                                   size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
                                   struct pl_error *reterr)
 {
@@ -217,5 +217,5 @@ enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, 
     size_t bytes = 0;
 
     PL_TRY(pl_s3_fetch_text(client, uri, MAX_MANIFEST_BYTES, deadline_ns, &text, &bytes, reterr));
-    return pl_augmented_parse(text, bytes, uri, names, name_count, ret_augmented, reterr);
+    return pl_manifest_parse_augmented(text, bytes, uri, names, name_count, ret_augmented, reterr);
 }

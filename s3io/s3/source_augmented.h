@@ -15,7 +15,7 @@
 
 /** Zero-initialise, then set what differs. `deal` must be set. */
 struct pl_augmented_options {
-    struct pl_deal deal; /* line i of the epoch's order belongs to rank i mod size */
+    struct pl_shard deal; /* line i of the epoch's order belongs to rank i mod size */
     bool shuffle;        /* another order in every epoch */
     uint64_t seed;
     uint64_t epoch;
@@ -28,12 +28,12 @@ struct pl_augmented_options {
  * Errors  while reading: PL_LIMIT for an object of 512 MiB or more, which no RecordIO record holds; else as
  *         pl_s3_stream_next().
  */
-enum pl_status pl_source_open_augmented(struct pl_s3_client *client, const struct pl_augmented *augmented,
+enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struct pl_augmented *augmented,
                                         const struct pl_augmented_options *options, struct pl_source **ret_source,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fetch the manifest at `uri` itself and parse it, as pl_augmented_parse(). At most 1 GiB. */
-enum pl_status pl_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
+/** Fetch the manifest at `uri` itself and parse it, as pl_manifest_parse_augmented(). At most 1 GiB. */
+enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
                                   size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

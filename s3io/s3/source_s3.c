@@ -62,7 +62,7 @@ static void s3_close(struct pl_source *source)
     free(s3);
 }
 
-enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char *name,
+enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
                                         const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
                                         struct pl_source **ret_source, struct pl_error *reterr)
 {
@@ -92,7 +92,7 @@ enum pl_status pl_source_open_s3_object(struct pl_s3_client *client, const char 
     return PL_OK;
 }
 
-enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
+enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
                                  const struct pl_s3_stream_options *options, struct pl_source **ret_source,
                                  struct pl_error *reterr)
 {
@@ -106,7 +106,7 @@ enum pl_status pl_source_open_s3(struct pl_s3_client *client, const char *uri,
     }
     object.bucket = bucket;
     object.key = key;
-    return pl_source_open_s3_object(client, uri, &object, options, ret_source, reterr);
+    return pl_source_s3_open_object(client, uri, &object, options, ret_source, reterr);
 }
 
 enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,
@@ -120,7 +120,7 @@ enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, si
     if (!piece) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_source_open_s3(client, uri, &options, &source, reterr));
+    PL_TRY(pl_source_s3_open(client, uri, &options, &source, reterr));
     for (;;) {
         size_t got;
 

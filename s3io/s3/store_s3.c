@@ -97,7 +97,7 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }
-    return pl_source_open_s3_object(s3->client, pl_text_string(&name),
+    return pl_source_s3_open_object(s3->client, pl_text_string(&name),
                                     &(struct pl_s3_object){.bucket = s3->bucket,
                                                            .key = key.data,
                                                            .etag = entry ? entry->etag : NULL,
@@ -118,7 +118,7 @@ static void s3_close(struct pl_store *store)
 
 static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
 
-enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
                                 struct pl_error *reterr)
 {
     struct s3_store *s3 = pl_memory_new(1, sizeof(*s3), reterr);
@@ -163,7 +163,7 @@ static enum pl_status common_prefix(const struct pl_manifest *manifest, char **r
     return pl_text_take(&text, ret_prefix, reterr);
 }
 
-enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
                                          struct pl_store **ret_store, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;

@@ -15,16 +15,16 @@
  * Errors  PL_INVALID for another kind of URL; the rest comes from listing and reading.
  * Test    tests/integration/cifar10.py
  */
-enum pl_status pl_store_open_s3(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
+enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The objects that the ManifestFile at `uri` names, each as often as it is named; a key is what follows the manifest's
  * prefix. Sizes and versions come from listing what the keys have in common.
  *
- * Errors  as pl_store_open_s3(), pl_manifest_parse(); listing is PL_NOT_FOUND for a named object that is not there.
+ * Errors  as pl_store_s3_open(), pl_manifest_parse(); listing is PL_NOT_FOUND for a named object that is not there.
  */
-enum pl_status pl_store_open_s3_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
+enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
                                          struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -95,7 +95,7 @@ static const struct option long_options[] = {{"epochs", required_argument, NULL,
                                              {"help", no_argument, NULL, OPTION_HELP},
                                              {NULL, 0, NULL, 0}};
 
-static enum pl_status take_shard(const char *text, struct pl_deal *ret_shard, struct pl_error *reterr)
+static enum pl_status take_shard(const char *text, struct pl_shard *ret_shard, struct pl_error *reterr)
 {
     unsigned rank, size;
     char more;
@@ -103,7 +103,7 @@ static enum pl_status take_shard(const char *text, struct pl_deal *ret_shard, st
     if (sscanf(text, "%u/%u%c", &rank, &size, &more) != 2 || rank >= size) {
         return pl_error_set(reterr, PL_INVALID, "--shard is '%s', expected R/N with R below N", text);
     }
-    *ret_shard = (struct pl_deal){.rank = rank, .size = size};
+    *ret_shard = (struct pl_shard){.rank = rank, .size = size};
     return PL_OK;
 }
 
@@ -155,7 +155,7 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
 }
 
 /* Parse and check the arguments. */
-static enum pl_status take_words(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
+static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -191,7 +191,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
         }
         PL_TRY(take_option(tool, option, optarg, reterr));
     }
-    return status == PL_END ? take_words(tool, argc - optind, argv + optind, reterr) : status;
+    return status == PL_END ? parse_arguments(tool, argc - optind, argv + optind, reterr) : status;
 }
 
 static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_feeder_counts *counts, int64_t ns)
@@ -228,7 +228,7 @@ static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct
     struct augmented *augmented = context;
 
     augmented->options.epoch = epoch;
-    return pl_source_open_augmented(augmented->client, &augmented->lines, &augmented->options, ret_source, reterr);
+    return pl_source_augmented_open(augmented->client, &augmented->lines, &augmented->options, ret_source, reterr);
 }
 
 static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_client *client, struct pl_error *reterr)
@@ -256,13 +256,13 @@ static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_clien
     if (augmented.options.deal.size == 0) {
         augmented.options.deal.size = 1;
     }
-    PL_TRY(pl_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS), &augmented.lines,
+    PL_TRY(pl_source_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS), &augmented.lines,
                               reterr));
     status = pl_feeder_open_epochs(&epochs, tool->path, &tool->options, &feeder, reterr);
     if (status == PL_OK) {
         status = feed(tool, feeder, reterr);
     }
-    pl_augmented_done(&augmented.lines);
+    pl_manifest_augmented_done(&augmented.lines);
     return status;
 }
 
@@ -284,9 +284,9 @@ static enum pl_status run(struct tool *tool, struct pl_error *reterr)
     if (!client) {
         PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
     } else if (tool->manifest) {
-        PL_TRY(pl_store_open_s3_manifest(client, tool->from, deadline_ns, &store, reterr));
+        PL_TRY(pl_store_s3_open_manifest(client, tool->from, deadline_ns, &store, reterr));
     } else {
-        PL_TRY(pl_store_open_s3(client, tool->from, &store, reterr));
+        PL_TRY(pl_store_s3_open(client, tool->from, &store, reterr));
     }
     PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
     return feed(tool, feeder, reterr);

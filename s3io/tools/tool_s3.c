@@ -154,7 +154,7 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
 static const struct {
     const char *name;
     enum pl_status (*run)(struct tool *tool, struct pl_error *reterr);
-} verbs[] = {{"ls", tool_ls}, {"cat", tool_cat}, {"cp", tool_cp}, {"rm", tool_rm}};
+} subcommands[] = {{"ls", tool_ls}, {"cat", tool_cat}, {"cp", tool_cp}, {"rm", tool_rm}};
 
 static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
 {
@@ -174,13 +174,13 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
 /* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
 static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(verbs); i++) {
-        if (strcmp(argv[0], verbs[i].name) == 0) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
+        if (strcmp(argv[0], subcommands[i].name) == 0) {
             enum pl_status status;
 
-            tool->words = argv + 1;
-            tool->word_count = argc - 1;
-            status = verbs[i].run(tool, reterr);
+            tool->args = argv + 1;
+            tool->arg_count = argc - 1;
+            status = subcommands[i].run(tool, reterr);
             if (status != PL_OK) {
                 pl_log_error(reterr, "%s", argv[0]);
             }

@@ -10,7 +10,7 @@
 
 enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new((size_t)tool->word_count, sizeof(*objects), reterr);
+    PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new((size_t)tool->arg_count, sizeof(*objects), reterr);
     struct pl_s3_stream *stream = NULL;
     enum pl_status status = PL_OK;
     int parsed = 0;
@@ -18,17 +18,17 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
     if (!objects) {
         return PL_MEMORY;
     }
-    if (tool->word_count == 0) {
+    if (tool->arg_count == 0) {
         return pl_error_set(reterr, PL_INVALID, "expected s3://BUCKET/KEY...");
     }
-    for (; parsed < tool->word_count && status == PL_OK; parsed++) {
+    for (; parsed < tool->arg_count && status == PL_OK; parsed++) {
         char *bucket = NULL, *key = NULL;
 
-        status = pl_s3_uri_parse(tool->words[parsed], &bucket, &key, reterr);
+        status = pl_s3_uri_parse(tool->args[parsed], &bucket, &key, reterr);
         objects[parsed].bucket = bucket;
         objects[parsed].key = key;
         if (status == PL_OK && !*key) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", tool->words[parsed]);
+            status = pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", tool->args[parsed]);
         }
     }
     if (status == PL_OK) {
@@ -36,7 +36,7 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
     }
     if (status == PL_OK) {
         status =
-            pl_s3_stream_open(tool->client, objects, (size_t)tool->word_count, &tool->stream_options, &stream, reterr);
+            pl_s3_stream_open(tool->client, objects, (size_t)tool->arg_count, &tool->stream_options, &stream, reterr);
     }
     while (status == PL_OK) {
         struct pl_s3_chunk chunk;

@@ -148,7 +148,7 @@ struct upload_progress {
     struct tool_progress *progress;
     pthread_mutex_t *lock;
     const char *name;
-    uint64_t told_bytes;
+    uint64_t reported_bytes;
 };
 
 static void uploaded(void *context, uint64_t bytes)
@@ -156,9 +156,9 @@ static void uploaded(void *context, uint64_t bytes)
     struct upload_progress *upload = context;
 
     pthread_mutex_lock(upload->lock);
-    tool_progress_move(upload->progress, upload->name, bytes - upload->told_bytes);
+    tool_progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
     pthread_mutex_unlock(upload->lock);
-    upload->told_bytes = bytes;
+    upload->reported_bytes = bytes;
 }
 
 static bool goes_on(void *context)
@@ -214,7 +214,7 @@ static enum pl_status open_object(struct tool *tool, const char *uri, const stru
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     object = object_of(bucket, key, info);
     options.budget_bytes = budget_bytes;
-    return pl_source_open_s3_object(tool->client, uri, &object, &options, ret_source, reterr);
+    return pl_source_s3_open_object(tool->client, uri, &object, &options, ret_source, reterr);
 }
 
 /* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
@@ -396,11 +396,11 @@ enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
     const char *from, *to;
     bool is_upload, is_download;
 
-    if (tool->word_count != 2 || !*tool->words[0] || !*tool->words[1]) {
+    if (tool->arg_count != 2 || !*tool->args[0] || !*tool->args[1]) {
         return pl_error_set(reterr, PL_INVALID, "expected FROM and TO");
     }
-    from = tool->words[0];
-    to = tool->words[1];
+    from = tool->args[0];
+    to = tool->args[1];
     is_upload = pl_s3_uri_is(to);
     is_download = pl_s3_uri_is(from);
     if (!is_upload && !is_download) {
@@ -412,7 +412,7 @@ enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
                             is_upload ? from : to);
     }
     if (is_download && strcmp(to, "-") == 0) {
-        tool->word_count = 1;
+        tool->arg_count = 1;
         return tool_cat(tool, reterr);
     }
     if (is_upload) {

@@ -10,7 +10,7 @@
 
 /* A list may take so many times the longest wait for one page to bring a new key: where many objects were deleted,
  * pages without keys are many. */
-enum { LIST_PATIENCE = 10 };
+enum { LIST_TIMEOUT_FACTOR = 10 };
 
 static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,
                                 struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
@@ -20,7 +20,7 @@ static enum pl_status next_page(struct tool *tool, const char *bucket, const cha
                                             pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
 
     if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
-        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_PATIENCE);
+        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_TIMEOUT_FACTOR);
     }
     return status;
 }
@@ -28,7 +28,7 @@ static enum pl_status next_page(struct tool *tool, const char *bucket, const cha
 enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
                          struct pl_error *reterr)
 {
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = LIST_TIMEOUT_FACTOR * tool->timeout_ns};
 
     do {
         PL_TRY(next_page(tool, bucket, prefix, NULL, &pages, listing, reterr));
@@ -56,13 +56,13 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = LIST_PATIENCE * tool->timeout_ns};
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = LIST_TIMEOUT_FACTOR * tool->timeout_ns};
     size_t count = 0;
 
-    if (tool->word_count != 1) {
+    if (tool->arg_count != 1) {
         return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
     }
-    PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &prefix, reterr));
+    PL_TRY(pl_s3_uri_parse(tool->args[0], &bucket, &prefix, reterr));
     PL_TRY(tool_connect(tool, reterr));
     do {
         PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
@@ -76,5 +76,5 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
         }
         count += page.count;
     } while (pages.token);
-    return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->words[0]);
+    return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->args[0]);
 }

@@ -43,17 +43,17 @@ enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr)
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
 
-    if (tool->word_count != 1) {
+    if (tool->arg_count != 1) {
         return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/KEY");
     }
-    PL_TRY(pl_s3_uri_parse(tool->words[0], &bucket, &key, reterr));
+    PL_TRY(pl_s3_uri_parse(tool->args[0], &bucket, &key, reterr));
     if (!tool->recursive && (!*key || key[strlen(key) - 1] == '/')) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it",
-                            tool->words[0]);
+                            tool->args[0]);
     }
     PL_TRY(tool_connect(tool, reterr));
     if (tool->recursive) {
-        return remove_tree(tool, tool->words[0], bucket, key, reterr);
+        return remove_tree(tool, tool->args[0], bucket, key, reterr);
     }
     return pl_s3_delete(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), reterr);
 }

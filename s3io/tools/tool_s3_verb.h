@@ -14,8 +14,8 @@ struct tool {
     bool recursive, again, quiet, no_checksums;
     int stop_fd;        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
     int64_t timeout_ns; /* longest wait for a byte, and for one small request */
-    char **words;       /* the arguments after the options */
-    int word_count;
+    char **args;       /* the arguments after the options */
+    int arg_count;
 };
 
 /** Read keys and settings and make the client. */

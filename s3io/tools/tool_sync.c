@@ -70,7 +70,7 @@ struct sync {
     char *bucket, *prefix;
     int events_fd; /* -1: no inotify here */
     int signals_fd;
-    bool looks;             /* inotify does not report everything: scan every LOOK_S too */
+    bool scans;             /* inotify does not report everything: scan every LOOK_S too */
     size_t unread_count;    /* directories that the last walk could not read */
     struct pl_error unread; /* the first of them */
     int64_t finish_ns;      /* how long */
@@ -160,12 +160,12 @@ static enum pl_status mark_settled(struct sync *sync, const char *name, const st
 }
 
 /* inotify or a directory fails: warn once, then scan for changes. */
-static void look_instead(struct sync *sync, const struct pl_error *error)
+static void fall_back_to_scan(struct sync *sync, const struct pl_error *error)
 {
-    if (!sync->looks) {
+    if (!sync->scans) {
         pl_log_error(error, "not all changes are reported, files are scanned every %d s", (int)LOOK_S);
     }
-    sync->looks = true;
+    sync->scans = true;
 }
 
 static bool is_gone(int code)
@@ -188,7 +188,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
     if (id < 0) {
         if (!is_gone(errno)) {
             (void)pl_error_errno(&error, "watch '%s'", path);
-            look_instead(sync, &error);
+            fall_back_to_scan(sync, &error);
         }
         return PL_OK;
     }
@@ -250,7 +250,7 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
         if (!is_gone(item->fts_errno)) {
             errno = item->fts_errno;
             (void)pl_error_errno(&error, "read '%s'", item->fts_path);
-            look_instead(sync, &error);
+            fall_back_to_scan(sync, &error);
             if (sync->unread_count++ == 0) {
                 sync->unread = error;
             }
@@ -295,7 +295,7 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
         if (event->mask & IN_IGNORED) {
             if (!*sync->watched[i].name) { /* one of its name may be created again, without an event */
                 (void)pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
-                look_instead(sync, &error);
+                fall_back_to_scan(sync, &error);
             }
             free(sync->watched[i].name);
             sync->watched[i] = sync->watched[--sync->watched_count];
@@ -334,7 +334,7 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
 
 /* A stop request sets the time at which everything ends; another one, unless it repeats the first, sets it to now.
  * */
-static void look_for_stop(struct sync *sync)
+static void check_stop(struct sync *sync)
 {
     struct signalfd_siginfo info;
 
@@ -357,7 +357,7 @@ static bool has_time(void *context)
 {
     struct sync *sync = context;
 
-    look_for_stop(sync);
+    check_stop(sync);
     return !pl_deadline_passed(sync->finish_by_ns);
 }
 
@@ -432,7 +432,7 @@ static int64_t send_due(struct sync *sync, bool all)
         struct entry *entry = &sync->entries[i];
         struct pl_error error = PL_ERROR_NONE;
 
-        look_for_stop(sync);
+        check_stop(sync);
         if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
             break; /* the last round sends the rest */
         }
@@ -463,18 +463,18 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
         if (sync->finish_by_ns != PL_DEADLINE_NEVER) {
             break; /* an upload has read the signal, and nothing would wake us */
         }
-        next_ns = sync->looks && look_ns < next_ns ? look_ns : next_ns;
+        next_ns = sync->scans && look_ns < next_ns ? look_ns : next_ns;
         if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
             return pl_error_errno(reterr, "wait for changes in '%s'", sync->directory);
         }
         if (sync->events_fd >= 0) {
             PL_TRY(take_events(sync, reterr));
         }
-        if (sync->looks && pl_deadline_passed(look_ns)) {
+        if (sync->scans && pl_deadline_passed(look_ns)) {
             PL_TRY(scan(sync, "", SETTLED, reterr));
             look_ns = pl_deadline_after_ns(LOOK_S * PL_NS_PER_S);
         }
-        look_for_stop(sync);
+        check_stop(sync);
     }
     return PL_OK;
 }
@@ -550,7 +550,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (sync->events_fd < 0) {
         (void)pl_error_errno(&error, "set up inotify");
-        look_instead(sync, &error);
+        fall_back_to_scan(sync, &error);
     }
     PL_TRY(pl_s3_uri_parse(uri, &sync->bucket, &sync->prefix, reterr));
     PL_TRY(pl_environment_new(&environment, reterr));

@@ -115,17 +115,17 @@ static pid_t first_child(pid_t pid)
 static void measure_memory(char *const *argv)
 {
     char text[16];
-    pid_t pid, watcher;
+    pid_t pid, shim;
     int input, output = start(argv, &pid, &input);
 
     if (read(output, text, sizeof(text)) <= 0) {
         fprintf(stderr, "the program did not start\n");
         exit(1);
     }
-    watcher = first_child(pid);
+    shim = first_child(pid);
     printf("{\"bench\": \"startup\", \"case\": \"resident_while_waiting\", \"process_1_kib\": %ld, \"watcher_kib\": "
            "%ld, \"goal_kib\": %d}\n",
-           resident_kib(pid), watcher > 0 ? resident_kib(watcher) : 0, GOAL_KIB);
+           resident_kib(pid), shim > 0 ? resident_kib(shim) : 0, GOAL_KIB);
     close(input);
     close(output);
     waitpid(pid, NULL, 0);

@@ -17,7 +17,7 @@ static bool is_daemon(const char *word)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char *text = malloc(bytes + 1);
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
     if (text == NULL) {
         return 0;

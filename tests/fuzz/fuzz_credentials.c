@@ -16,8 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     /* strndup() of bytes without an end is refused by strict sanitizers */
     char *url = pl_memory_string_n((const char *)data, bytes, NULL);
 
-    if (pl_credentials_parse((const char *)data, bytes, &reply, &error) == PL_OK ||
-        pl_credentials_parse_sts((const char *)data, bytes, &reply, &error) == PL_OK) {
+    if (pl_credentials_reply_parse((const char *)data, bytes, &reply, &error) == PL_OK ||
+        pl_credentials_reply_parse_sts((const char *)data, bytes, &reply, &error) == PL_OK) {
         PL_BUG_IF(!reply.access_key || !reply.secret_key || strpbrk(reply.access_key, "\r\n"));
         PL_BUG_IF(reply.session_token && strpbrk(reply.session_token, "\r\n"));
         pl_credentials_reply_done(&reply);
@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         PL_BUG_IF(strchr(profile.access_key, '\n'));
     }
     if (url) {
-        (void)pl_credentials_url_allowed(url);
+        (void)pl_credentials_reply_url_allowed(url);
     }
     free(url);
     return 0;

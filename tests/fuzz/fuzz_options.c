@@ -23,17 +23,17 @@ static void quote(const char *word, struct pl_text *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     PL_AUTO_FREE char *text = pl_memory_string_n((const char *)data, bytes, NULL);
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
-    PL_AUTO_WORDS struct pl_words again = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv again = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
-    struct pl_mpi_custom custom = {.nccl_debug = NULL};
+    struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
-    if (text != NULL && pl_words_split(text, "options", &words, &error) == PL_OK) {
+    if (text != NULL && pl_strv_split(text, "options", &words, &error) == PL_OK) {
         for (size_t i = 0; i < words.count; i++) {
             quote(words.items[i], &quoted);
         }
-        PL_BUG_IF(pl_words_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK ||
+        PL_BUG_IF(pl_strv_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK ||
                   again.count != words.count);
         for (size_t i = 0; i < words.count; i++) {
             PL_BUG_IF(strcmp(words.items[i], again.items[i]) != 0);
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         if (pl_mpi_options_split(text, &custom, &error) == PL_OK) {
             PL_BUG_IF(custom.words.count > words.count);
         }
-        pl_mpi_custom_done(&custom);
+        pl_mpi_options_custom_done(&custom);
     }
     return 0;
 }

@@ -72,9 +72,9 @@ static enum pl_status show_augmented(struct pl_s3_client *client, char **words, 
     options.deal.size = (uint32_t)atoi(words[2]);
     options.shuffle = atoi(words[3]) >= 0;
     options.epoch = options.shuffle ? (uint64_t)atoi(words[3]) : 0;
-    PL_TRY(pl_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
+    PL_TRY(pl_source_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
                               pl_deadline_after_ns(limit_ns), &augmented, reterr));
-    PL_TRY(pl_source_open_augmented(client, &augmented, &options, &source, reterr));
+    PL_TRY(pl_source_augmented_open(client, &augmented, &options, &source, reterr));
     return drain(source, stdout, &bytes, &crc32c, reterr);
 }
 
@@ -101,11 +101,11 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
     PL_AUTO_SOURCE struct pl_source *source = NULL;
 
     if (strcmp(verb, "prefix") == 0 && count == 1) {
-        PL_TRY(pl_store_open_s3(client, words[0], &store, reterr));
+        PL_TRY(pl_store_s3_open(client, words[0], &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "manifest") == 0 && count == 1) {
-        PL_TRY(pl_store_open_s3_manifest(client, words[0], pl_deadline_after_ns(limit_ns), &store, reterr));
+        PL_TRY(pl_store_s3_open_manifest(client, words[0], pl_deadline_after_ns(limit_ns), &store, reterr));
         return show_store(store, reterr);
     }
     if (strcmp(verb, "augmented") == 0 && count >= 5) {
@@ -116,7 +116,7 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
         uint64_t bytes;
         uint32_t crc32c;
 
-        PL_TRY(pl_source_open_s3(client, words[1], &options, &source, reterr));
+        PL_TRY(pl_source_s3_open(client, words[1], &options, &source, reterr));
         PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
         printf("%llu\t%08x\t%ld\n", (unsigned long long)bytes, crc32c, peak_kib());
         return PL_OK;

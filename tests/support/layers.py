@@ -60,10 +60,10 @@ ARROWS = {
     "entrypoint/supervise": {"entrypoint/ssh"},
     "entrypoint/unpack": set(),
     "entrypoint/verb.c": {"entrypoint/job"},
-    "entrypoint/verb_plan.c": {"entrypoint/launch", "entrypoint/verb.c"},
+    "entrypoint/subcommand_plan.c": {"entrypoint/launch", "entrypoint/verb.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/verb.c"},
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/verb.c"},
-    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/verb_plan.c"},
+    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests

@@ -93,7 +93,7 @@ static inline enum pl_status tree_plan(struct tree *tree)
 }
 
 /* The words of a list joined by '|'; valid until the next call. */
-static inline const char *joined(const struct pl_words *words)
+static inline const char *joined(const struct pl_strv *words)
 {
     static char text[65536];
     size_t used = 0;

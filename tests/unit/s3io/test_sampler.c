@@ -17,7 +17,7 @@ static struct pl_sampler make(uint64_t count, uint64_t seed, enum pl_sampler_tai
     struct pl_sampler sampler;
 
     ck_assert_ok(
-        pl_sampler_init(&sampler, count, seed, true, tail, (struct pl_deal){.rank = rank, .size = size}, &error),
+        pl_sampler_init(&sampler, count, seed, true, tail, (struct pl_shard){.rank = rank, .size = size}, &error),
         &error);
     return sampler;
 }
@@ -213,7 +213,7 @@ START_TEST(state_that_does_not_fit_is_refused)
     ck_assert_ok(pl_sampler_restore(&sampler, &state, &error), &error);
     ck_assert(!pl_sampler_next(&sampler, &state.position));
     ck_assert_int_eq(
-        pl_sampler_init(&sampler, 1, 1, true, PL_SAMPLER_JOIN, (struct pl_deal){.rank = 2, .size = 2}, &error),
+        pl_sampler_init(&sampler, 1, 1, true, PL_SAMPLER_JOIN, (struct pl_shard){.rank = 2, .size = 2}, &error),
         PL_INVALID);
 }
 END_TEST

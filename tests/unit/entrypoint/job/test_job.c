@@ -114,7 +114,7 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(tree.job->hyperparameters, "deep")), "\"42\"");
     ck_assert_uint_eq(pl_python_json_count(tree.job->framework), 1);
     ck_assert_str_eq(tree.job->program, "x.py");
-    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
+    ck_assert_str_eq(joined(&tree.job->setting_values), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
     ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "no");
     ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_TRACE", "x"), "x");
     tree_env(&tree, "PACELINE_INSTALL", "0");

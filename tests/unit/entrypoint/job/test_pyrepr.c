@@ -76,7 +76,7 @@ START_TEST(argument_names_get_dashes_by_their_length_in_characters)
     struct pl_error error = PL_ERROR_NONE;
     const char *json = "{\"k\": 1, \"\xC3\xBC\": 2, \"long\": 3, \"\": 4, \"K\": 5}";
     PL_AUTO_PYTHON_JSON struct pl_python_json *node = NULL;
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     static const char *const expected[] = {"", "4", "-K", "5", "-k", "1", "--long", "3", "-\xC3\xBC", "2"};
 
     ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);

@@ -48,7 +48,7 @@ START_TEST(arguments_hide_values_of_every_kind_at_every_depth)
     ck_assert_str_eq(
         joined(&tree.job->user_args),
         "--api_key|***|--cfg|a=[{'password': '***', 'n': 2}]|--hf-token|***|--keys|***|--monkey|chimp|--token|");
-    ck_assert_str_eq(joined(&tree.job->knobs), "PACELINE_SECRET=***");
+    ck_assert_str_eq(joined(&tree.job->setting_values), "PACELINE_SECRET=***");
     tree_done(&tree);
 }
 END_TEST

@@ -5,9 +5,9 @@
 #include "tests/unit/entrypoint/tree.h"
 
 /* Without `warnings` there must be none. */
-static void add(struct tree *tree, struct pl_environment **ret_environment, struct pl_words *warnings)
+static void add(struct tree *tree, struct pl_environment **ret_environment, struct pl_strv *warnings)
 {
-    PL_AUTO_WORDS struct pl_words none = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
 
     ck_assert_ok(tree_job(tree), &tree->error);
     ck_assert_ok(pl_environment_new_empty(ret_environment, &tree->error), &tree->error);
@@ -41,7 +41,7 @@ START_TEST(values_beyond_linuxs_limit_are_left_out_with_a_warning)
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_ENVIRONMENT struct pl_environment *inherited = NULL;
-    PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv warnings = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     tree_setup(&tree);
@@ -73,7 +73,7 @@ START_TEST(names_with_equals_and_values_with_nul_are_skipped_with_a_warning)
 {
     struct tree tree;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv warnings = PL_STRV_NONE;
 
     tree_setup(&tree);
     tree_write(&tree, "input/config/hyperparameters.json",

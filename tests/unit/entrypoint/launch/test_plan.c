@@ -22,7 +22,7 @@ static void two_hosts(struct tree *tree, const char *current)
 }
 
 /* The part of the argument vector after `word`. */
-static const char *behind(const struct tree *tree, const char *word)
+static const char *argv_after(const struct tree *tree, const char *word)
 {
     const char *text = joined(&tree->plan->argv);
     const char *at = strstr(text, word);
@@ -42,7 +42,7 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
     write_hps(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(behind(&tree, "/paceline/mnist"), "|--epochs|2");
+    ck_assert_str_eq(argv_after(&tree, "/paceline/mnist"), "|--epochs|2");
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_SINGLE);
     ck_assert(!tree.plan->needs_names && !tree.plan->needs_link);
     tree_done(&tree);
@@ -203,9 +203,9 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     ck_assert(tree.plan->needs_link && tree.plan->needs_names && tree.plan->spawns_ranks);
     ck_assert_ptr_eq(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1:2,algo-2:2|-np|3|--allow-run-as-root|"),
                      joined(&tree.plan->argv));
-    (void)behind(&tree, "|NCCL_DEBUG=WARN|");
-    (void)behind(&tree, "|-verbose|-x|A=b c|");
-    ck_assert_str_eq(behind(&tree, "|rank|"), "/bin/true|--");
+    (void)argv_after(&tree, "|NCCL_DEBUG=WARN|");
+    (void)argv_after(&tree, "|-verbose|-x|A=b c|");
+    ck_assert_str_eq(argv_after(&tree, "|rank|"), "/bin/true|--");
     ck_assert_uint_eq(tree.plan->program_words, 1);
     two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -226,9 +226,9 @@ START_TEST(what_the_user_exports_stands_behind_our_own_and_keeps_our_library)
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"epochs\": \"2\", \"sagemaker_mpi_custom_mpi_options\": "
                      "\"-x LD_LIBRARY_PATH=/opt/foo/lib -x LD_PRELOAD=/opt/mine.so -x SM_MINE=a -x SM_HP_EPOCHS=9\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    at = behind(&tree, "|-x|LD_LIBRARY_PATH|");
+    at = argv_after(&tree, "|-x|LD_LIBRARY_PATH|");
     ck_assert_ptr_nonnull(strstr(at, "|-x|LD_LIBRARY_PATH=/opt/foo/lib|-x|LD_PRELOAD=/"));
-    (void)behind(&tree, "/libpaceline-hostname.so:/opt/mine.so|-x|SM_MINE=a|");
+    (void)argv_after(&tree, "/libpaceline-hostname.so:/opt/mine.so|-x|SM_MINE=a|");
     two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_MINE"), "a");
@@ -370,7 +370,7 @@ START_TEST(instances_with_the_fast_adapter_use_it)
                        types[i].type);
         tree_write(&tree, "input/config/resourceconfig.json", text);
         ck_assert_ok(tree_plan(&tree), &tree.error);
-        (void)behind(&tree, types[i].options != NULL ? types[i].options : "libpaceline-hostname.so|-x|SM_HOSTS|");
+        (void)argv_after(&tree, types[i].options != NULL ? types[i].options : "libpaceline-hostname.so|-x|SM_HOSTS|");
     }
     tree_done(&tree);
 }
@@ -385,7 +385,7 @@ START_TEST(open_mpi_5_gets_its_own_names)
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    (void)behind(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
+    (void)argv_after(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
     tree_env(&tree, "PACELINE_MPI_VERSION", "6");
@@ -437,12 +437,12 @@ START_TEST(custom_options_take_the_nccl_level_out_in_every_form)
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(forms); i++) {
-        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+        struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
 
         ck_assert_ok(pl_mpi_options_split(forms[i].text, &custom, &error), &error);
         ck_assert_str_eq(custom.nccl_debug, forms[i].level);
         ck_assert_str_eq(joined(&custom.words), forms[i].words);
-        pl_mpi_custom_done(&custom);
+        pl_mpi_options_custom_done(&custom);
     }
 }
 END_TEST
@@ -454,10 +454,10 @@ START_TEST(a_level_or_a_variable_that_is_missing_is_an_error)
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        struct pl_mpi_custom custom = {.nccl_debug = NULL};
+        struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
 
         ck_assert_int_eq(pl_mpi_options_split(wrong[i], &custom, &error), PL_INVALID);
-        pl_mpi_custom_done(&custom);
+        pl_mpi_options_custom_done(&custom);
     }
 }
 END_TEST
@@ -531,11 +531,11 @@ END_TEST
 START_TEST(words_behind_two_dashes_are_run_as_they_are)
 {
     struct tree tree;
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
     tree_setup(&tree);
     write_hps(&tree, "{\"epochs\": \"2\"}");
-    ck_assert_ok(pl_words_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
+    ck_assert_ok(pl_strv_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
     ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
                  &tree.error);
     ck_assert_ok(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), &tree.error);

@@ -6,7 +6,7 @@
 
 static void expect(const char *text, const char *const *words)
 {
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
     size_t count = 0;
 
@@ -21,7 +21,7 @@ static void expect(const char *text, const char *const *words)
 
 static void refuse(const char *text)
 {
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_msg(pl_command_split_daemon(text, &command, &error) == PL_INVALID, "accepted: %s", text);

@@ -68,12 +68,12 @@ START_TEST(a_frame_in_pieces_waits_for_its_rest)
     struct pl_frame frame;
     size_t used;
 
-    ck_assert_ok(pl_frame_encode(&text, PL_FRAME_STOP, (const char *const[]){"15"}, 1, &error), &error);
+    ck_assert_ok(pl_link_frame_encode(&text, PL_FRAME_STOP, (const char *const[]){"15"}, 1, &error), &error);
     for (size_t bytes = 0; bytes < text.length; bytes++) {
-        ck_assert_ok(pl_frame_decode(text.data, bytes, &frame, &used, &error), &error);
+        ck_assert_ok(pl_link_frame_decode(text.data, bytes, &frame, &used, &error), &error);
         ck_assert_uint_eq(used, 0);
     }
-    ck_assert_ok(pl_frame_decode(text.data, text.length, &frame, &used, &error), &error);
+    ck_assert_ok(pl_link_frame_decode(text.data, text.length, &frame, &used, &error), &error);
     ck_assert_uint_eq(used, text.length);
 }
 END_TEST
@@ -93,7 +93,7 @@ START_TEST(what_is_no_frame_is_refused)
     size_t used;
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        ck_assert_int_eq(pl_frame_decode(bad[i], sizes[i], &frame, &used, &error), PL_CORRUPT);
+        ck_assert_int_eq(pl_link_frame_decode(bad[i], sizes[i], &frame, &used, &error), PL_CORRUPT);
     }
 }
 END_TEST
@@ -104,12 +104,12 @@ START_TEST(numbers_are_checked)
     struct pl_error error = PL_ERROR_NONE;
     int64_t number;
 
-    ck_assert_ok(pl_frame_number(&frame, 0, 1, 64, &number, &error), &error);
+    ck_assert_ok(pl_link_frame_number(&frame, 0, 1, 64, &number, &error), &error);
     ck_assert_int_eq(number, 15);
-    ck_assert_int_eq(pl_frame_number(&frame, 0, 1, 14, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_frame_number(&frame, 1, 1, 64, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_frame_number(&frame, 2, 1, 64, &number, &error), PL_CORRUPT);
-    ck_assert_int_eq(pl_frame_number(&frame, 3, 1, 64, &number, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_link_frame_number(&frame, 0, 1, 14, &number, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_link_frame_number(&frame, 1, 1, 64, &number, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_link_frame_number(&frame, 2, 1, 64, &number, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_link_frame_number(&frame, 3, 1, 64, &number, &error), PL_CORRUPT);
 }
 END_TEST
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/failure.c, entrypoint/supervise/ending.c. */
-#include "entrypoint/supervise/ending.h"
+/* Covers entrypoint/supervise/failure.c, entrypoint/supervise/exit_report.c. */
+#include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 
 #include "base/file.h"
@@ -188,34 +188,34 @@ START_TEST(without_a_directory_both_files_say_so)
 }
 END_TEST
 
-static void fill(struct pl_ending *ending)
+static void fill(struct pl_exit_report *exit_report)
 {
-    *ending = PL_ENDING_NONE;
-    ending->of = PL_ENDING_RANK;
-    ending->rank = 1;
-    ending->code = 3;
-    strcpy(ending->host, "algo-2");
-    strcpy(ending->program, "/opt/ml/code/train");
+    *exit_report = PL_EXIT_REPORT_NONE;
+    exit_report->source = PL_EXIT_SOURCE_RANK;
+    exit_report->rank = 1;
+    exit_report->code = 3;
+    strcpy(exit_report->host, "algo-2");
+    strcpy(exit_report->program, "/opt/ml/code/train");
 }
 
 START_TEST(the_sentence_names_rank_host_and_cause)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    fill(&ending);
-    pl_ending_sentence(&ending, &text);
+    fill(&exit_report);
+    pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 exited with code 3");
     pl_text_clear(&text);
-    ending.out_of_memory = true;
-    pl_ending_sentence(&ending, &text);
+    exit_report.out_of_memory = true;
+    pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(
         pl_text_string(&text),
         "rank 1 on host algo-2 exited with code 3: the container's memory limit was reached, and a process was killed");
     pl_text_clear(&text);
-    ending.signalled = true;
-    ending.code = 9;
-    pl_ending_sentence(&ending, &text);
+    exit_report.signalled = true;
+    exit_report.code = 9;
+    pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, "
                                             "the container's memory limit was reached");
 }
@@ -223,14 +223,14 @@ END_TEST
 
 START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    fill(&ending);
+    fill(&exit_report);
     for (int i = 0; i < 90; i++) {
-        snprintf(ending.tail + strlen(ending.tail), sizeof(ending.tail) - strlen(ending.tail), "stderr line %d\n", i);
+        snprintf(exit_report.tail + strlen(exit_report.tail), sizeof(exit_report.tail) - strlen(exit_report.tail), "stderr line %d\n", i);
     }
-    pl_ending_report(&ending, PL_FAILURE_SHOWN_BYTES, &text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
     ck_assert_uint_gt(text.length, PL_FAILURE_SHOWN_BYTES - 40);
     ck_assert_ptr_eq(strstr(text.data, "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"),
@@ -241,22 +241,22 @@ END_TEST
 
 START_TEST(an_ending_travels_unchanged)
 {
-    struct pl_ending ending, back;
+    struct pl_exit_report exit_report, back;
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = {.type = PL_FRAME_ENDED,
                              .count = 10,
                              .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
 
-    fill(&ending);
-    ck_assert_ok(pl_ending_receive(&frame, &back, &error), &error);
+    fill(&exit_report);
+    ck_assert_ok(pl_exit_report_receive(&frame, &back, &error), &error);
     ck_assert(back.signalled && back.out_of_memory && !back.not_started);
     ck_assert_int_eq(back.code, 9);
     ck_assert_str_eq(back.note, "note");
     ck_assert_str_eq(back.tail, "tail\n");
     frame.fields[4] = "900";
-    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
     frame.count = 9;
-    ck_assert_int_eq(pl_ending_receive(&frame, &back, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
 }
 END_TEST
 

@@ -15,7 +15,7 @@ struct rig {
     struct pl_signals signals;
     struct pl_failure failure;
     struct pl_launch_plan plan;
-    struct pl_launch_plan_side side;
+    struct pl_sidecar side;
     struct pl_supervisor supervisor;
 };
 
@@ -45,12 +45,12 @@ static void rig_setup(struct rig *rig, const char *hosts)
 
 static void take_plan(struct rig *rig)
 {
-    ck_assert_ok(pl_supervise_take_plan(&rig->supervisor, &rig->plan, &rig->tree.error), &rig->tree.error);
+    ck_assert_ok(pl_supervise_set_plan(&rig->supervisor, &rig->plan, &rig->tree.error), &rig->tree.error);
 }
 
-static void add_script(struct rig *rig, struct pl_words *argv, const char *script)
+static void add_script(struct rig *rig, struct pl_strv *argv, const char *script)
 {
-    ck_assert_ok(pl_words_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error),
+    ck_assert_ok(pl_strv_add_list(argv, (const char *const[]){"sh", "-c", script, NULL}, &rig->tree.error),
                  &rig->tree.error);
 }
 
@@ -68,14 +68,14 @@ static int run_with_server(struct rig *rig, const char *server, const char *prog
 
 static void rig_done(struct rig *rig)
 {
-    pl_supervise_sweep(&rig->supervisor, false);
+    pl_supervise_kill_all(&rig->supervisor, false);
     pl_supervise_close(&rig->supervisor);
     pl_failure_close(&rig->failure);
     pl_signals_restore(&rig->signals);
     close(rig->signals.fd);
-    pl_words_done(&rig->plan.argv);
-    pl_words_done(&rig->plan.sync);
-    pl_words_done(&rig->side.argv);
+    pl_strv_done(&rig->plan.argv);
+    pl_strv_done(&rig->plan.sync);
+    pl_strv_done(&rig->side.argv);
     tree_done(&rig->tree);
 }
 
@@ -159,7 +159,7 @@ START_TEST(an_upload_that_dies_while_names_are_resolved_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
-    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
+    ck_assert(!pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
     expect_file(&rig, "output/failure", "host name 'a.name");
     rig_done(&rig);
 }
@@ -168,7 +168,7 @@ END_TEST
 START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
 {
     struct rig rig;
-    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
     char script[64];
 
     rig_setup(&rig, "\"localhost\"");
@@ -176,13 +176,13 @@ START_TEST(an_upload_that_dies_during_a_step_fails_nothing)
     take_plan(&rig);
     pl_supervise_start_sync(&rig.supervisor);
     snprintf(script, sizeof(script), "while kill -0 %d 2>/dev/null; do sleep 0.02; done",
-             (int)rig.supervisor.parties[0]->pid); /* until its shim is reaped */
+             (int)rig.supervisor.connections[0]->pid); /* until its shim is reaped */
     add_script(&rig, &step.argv, script);
     ck_assert_ok(
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
-    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_ENDING_SYNC));
-    pl_words_done(&step.argv);
+    ck_assert(!rig.supervisor.failed && !pl_supervise_runs(&rig.supervisor, PL_EXIT_SOURCE_SYNC));
+    pl_strv_done(&step.argv);
     rig_done(&rig);
 }
 END_TEST
@@ -267,12 +267,12 @@ static void await_ranks(struct rig *rig, size_t count, bool begun)
     size_t known = 0;
 
     while (known < count) {
-        ck_assert_ok(pl_supervise_turn(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error),
+        ck_assert_ok(pl_supervise_poll(&rig->supervisor, pl_deadline_after_ns(10 * PL_NS_PER_S), &rig->tree.error),
                      &rig->tree.error);
         known = 0;
-        for (size_t i = 0; i < rig->supervisor.parties_count; i++) {
+        for (size_t i = 0; i < rig->supervisor.connections_count; i++) {
             known +=
-                rig->supervisor.parties[i]->kind == PL_PARTY_WATCH && (rig->supervisor.parties[i]->begun || !begun);
+                rig->supervisor.connections[i]->kind == PL_CONNECTION_SHIM && (rig->supervisor.connections[i]->begun || !begun);
         }
     }
 }
@@ -318,10 +318,10 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
     static const char *const failures[] = {
         "mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
         "mpirun on host localhost exited with code 1\n"};
-    struct pl_ending ending = PL_ENDING_NONE;
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
 
-    ending.of = PL_ENDING_RANK;
-    ending.rank = 0;
+    exit_report.source = PL_EXIT_SOURCE_RANK;
+    exit_report.rank = 0;
     for (int missing = 0; missing < 2; missing++) {
         struct pl_link rank;
         struct rig rig;
@@ -334,7 +334,7 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
         rank = connect_rank(&rig, "0");
         ck_assert_ok(PL_LINK_SEND(&rank, PL_FRAME_BEGUN, &rig.tree.error, "1"), &rig.tree.error);
         await_ranks(&rig, 1, true);
-        ck_assert_ok(pl_ending_send(&ending, &rank, &rig.tree.error), &rig.tree.error);
+        ck_assert_ok(pl_exit_report_send(&exit_report, &rank, &rig.tree.error), &rig.tree.error);
         ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
         expect_file(&rig, "output/failure", failures[missing]);
         pl_link_close(&rank);
@@ -364,32 +364,32 @@ END_TEST
 
 START_TEST(who_ended_because_of_another_does_not_hide_it)
 {
-    const struct pl_ending killed_first[] = {
-        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
-        {.of = PL_ENDING_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its shim, too */
+    const struct pl_exit_report killed_first[] = {
+        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGTERM, .program = "train"},
+        {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL}, /* its shim, too */
     };
     /* by Open MPI 5, whose peer is gone */
-    const struct pl_ending aborted = {.of = PL_ENDING_RANK, .rank = 2, .code = 14, .program = "train"};
-    const struct pl_ending cause = {.of = PL_ENDING_RANK, .rank = 3, .code = 3, .program = "train"};
-    const struct pl_ending killed_alone = {
-        .of = PL_ENDING_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
+    const struct pl_exit_report aborted = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 14, .program = "train"};
+    const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 3, .code = 3, .program = "train"};
+    const struct pl_exit_report killed_alone = {
+        .source = PL_EXIT_SOURCE_RANK, .rank = 1, .signalled = true, .code = SIGKILL, .program = "train"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(killed_first); i++) {
         struct rig rig;
 
         rig_setup(&rig, "\"localhost\"");
-        pl_supervise_fail_by(&rig.supervisor, &killed_first[i]);
+        pl_supervise_fail_exit(&rig.supervisor, &killed_first[i]);
         /* however slow the machine, what follows is not too late */
         rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
-        pl_supervise_fail_by(&rig.supervisor, &killed_first[1 - i]);
-        ck_assert_int_eq(rig.supervisor.ending.code, killed_first[i].code);
-        pl_supervise_fail_by(&rig.supervisor, &aborted);
-        ck_assert_int_eq(rig.supervisor.ending.rank, 2);
-        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &cause : &killed_alone);
-        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
-        pl_supervise_fail_by(&rig.supervisor, i == 0 ? &killed_alone : &cause);
-        pl_supervise_fail_by(&rig.supervisor, &aborted);
-        ck_assert_int_eq(rig.supervisor.ending.rank, i == 0 ? 3 : 1);
+        pl_supervise_fail_exit(&rig.supervisor, &killed_first[1 - i]);
+        ck_assert_int_eq(rig.supervisor.exit_report.code, killed_first[i].code);
+        pl_supervise_fail_exit(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.exit_report.rank, 2);
+        pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &cause : &killed_alone);
+        ck_assert_int_eq(rig.supervisor.exit_report.rank, i == 0 ? 3 : 1);
+        pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &killed_alone : &cause);
+        pl_supervise_fail_exit(&rig.supervisor, &aborted);
+        ck_assert_int_eq(rig.supervisor.exit_report.rank, i == 0 ? 3 : 1);
         rig_done(&rig);
     }
 }
@@ -398,29 +398,29 @@ END_TEST
 START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
 {
     static const struct {
-        struct pl_ending ending;
+        struct pl_exit_report exit_report;
         bool stopped;
         const char *failure;
     } cases[] = {
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
          false,
          "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
          false,
          "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"},
+        {{.source = PL_EXIT_SOURCE_LAUNCHER, .host = "algo-1", .code = 1, .program = "mpirun"},
          false,
          "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .code = 14, .program = "train"},
          false,
          "host algo-2 went away: late\n"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
          false,
          "rank 0 on host algo-1 exited with code 3"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
          false,
          "rank 0 on host algo-1 was killed"},
-        {{.of = PL_ENDING_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
          true,
          "the job was stopped by SIGTERM; rank 0"},
     };
@@ -430,10 +430,10 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
 
         rig_setup(&rig, "\"localhost\"");
         rig.supervisor.stop_number = cases[i].stopped ? SIGTERM : 0;
-        pl_supervise_fail_by(&rig.supervisor, &cases[i].ending);
+        pl_supervise_fail_exit(&rig.supervisor, &cases[i].exit_report);
         rig.supervisor.failed_ns -= 3 * PL_NS_PER_S;
         pl_supervise_fail_lost(&rig.supervisor, "host", "algo-2", "late");
-        ck_assert_int_eq(pl_supervise_conclude(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
+        ck_assert_int_eq(pl_supervise_finish(&rig.supervisor), cases[i].stopped ? 128 + SIGTERM : 1);
         expect_file(&rig, "output/failure", cases[i].failure);
         rig_done(&rig);
     }
@@ -474,7 +474,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
     rig.supervisor.job = rig.tree.job;
     rig.plan.needs_link = true;
-    ck_assert_ok(pl_words_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
+    ck_assert_ok(pl_strv_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
                  &rig.tree.error);
     take_plan(&rig);
     /* a host that was stopped before the others connected has a twelfth of it to notify them */
@@ -485,7 +485,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
                  &rig.tree.error);
     ck_assert_uint_eq(bytes, HEARD_BYTES);
     ck_assert_mem_eq(heard + HELLO_BYTES, frame, sizeof(frame));
-    pl_words_done(&rig.plan.hosts);
+    pl_strv_done(&rig.plan.hosts);
     rig_done(&rig);
 }
 END_TEST
@@ -495,7 +495,7 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
     static const char *const kinds[] = {"watch", "agent", "master", "nobody"};
     struct rig rig;
     struct pl_link links[PL_ARRAY_ITEMS(kinds)];
-    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_WORDS_NONE};
+    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
 
     rig_setup(&rig, "\"localhost\"");
     add_script(&rig, &step.argv, "sleep 0.5");
@@ -514,7 +514,7 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
         pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
         &rig.tree.error);
     ck_assert(!rig.supervisor.failed);
-    pl_words_done(&step.argv);
+    pl_strv_done(&step.argv);
     rig_done(&rig);
 }
 END_TEST

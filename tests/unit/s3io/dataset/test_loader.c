@@ -29,7 +29,7 @@ static void set_up(struct fixture *fixture)
         fixture->bytes[i] = (unsigned char)i;
     }
     ck_assert_ok(pl_sampler_init(&fixture->sampler, COUNT, 3, true, PL_SAMPLER_JOIN,
-                                 (struct pl_deal){.rank = 0, .size = 1}, &fixture->error),
+                                 (struct pl_shard){.rank = 0, .size = 1}, &fixture->error),
                  &fixture->error);
     fixture->memory = (struct pl_loader_memory){
         .sampler = &fixture->sampler,

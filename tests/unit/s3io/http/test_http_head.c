@@ -151,8 +151,8 @@ START_TEST(words_survive_base64)
         char text[9];
         uint64_t word = 7;
 
-        pl_http_word_base64(words[i], text);
-        ck_assert(pl_http_base64_number(text, 4, &word));
+        pl_http_head_word_base64(words[i], text);
+        ck_assert(pl_http_head_base64_number(text, 4, &word));
         ck_assert_uint_eq(word, words[i]);
     }
 }
@@ -162,12 +162,12 @@ START_TEST(iso_times)
 {
     int64_t time_s = 0;
 
-    ck_assert(pl_http_iso_time("2013-05-24T00:00:00Z", &time_s));
+    ck_assert(pl_http_head_iso_time("2013-05-24T00:00:00Z", &time_s));
     ck_assert_int_eq(time_s, 1369353600);
-    ck_assert(pl_http_iso_time("2013-05-24T00:00:01.123456Z", &time_s));
+    ck_assert(pl_http_head_iso_time("2013-05-24T00:00:01.123456Z", &time_s));
     ck_assert_int_eq(time_s, 1369353601);
-    ck_assert(!pl_http_iso_time("2013-05-24", &time_s));
-    ck_assert(!pl_http_iso_time("2013-05-24T00:00:00+02:00", &time_s));
+    ck_assert(!pl_http_head_iso_time("2013-05-24", &time_s));
+    ck_assert(!pl_http_head_iso_time("2013-05-24T00:00:00+02:00", &time_s));
 }
 END_TEST
 

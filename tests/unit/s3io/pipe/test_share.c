@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers s3io/pipe/share.c, s3io/pipe/share_dealer.c, s3io/pipe/share_link.c, s3io/pipe/share_ring.c. */
+/* Covers s3io/pipe/share.c, s3io/pipe/share_distributor.c, s3io/pipe/share_link.c, s3io/pipe/share_ring.c. */
 #include "base/clock.h"
 #include "s3io/share.h"
 #include "tests/support/scratch.h"
@@ -43,13 +43,13 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return PL_OK;
 }
 
-static enum pl_status feed_next(void *context, const bool *mine, int64_t deadline_ns, struct pl_record *ret_record,
+static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns, struct pl_record *ret_record,
                                 struct pl_error *reterr)
 {
     struct feed *feed = context;
     unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size there */
 
-    while (feed->next < feed->count && !mine[feed->next % size]) {
+    while (feed->next < feed->count && !shard_mask[feed->next % size]) {
         feed->next++;
     }
     if (feed->next == feed->fail_at) {

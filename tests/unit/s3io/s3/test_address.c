@@ -3,52 +3,52 @@
 #include "s3io/s3/address.h"
 #include "tests/support/unit.h"
 
-static void check(struct pl_s3_place place, const char *bucket, const char *key, const char *url, const char *host,
+static void check(struct pl_s3_endpoint_config endpoint_config, const char *bucket, const char *key, const char *url, const char *host,
                   const char *path)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_s3_address_build(&place, bucket, key, &address, &error), &error);
+    ck_assert_ok(pl_s3_address_build(&endpoint_config, bucket, key, &address, &error), &error);
     ck_assert_str_eq(address.url, url);
     ck_assert_str_eq(address.host, host);
     ck_assert_str_eq(address.path, path);
 }
 
-static enum pl_status status_of(struct pl_s3_place place, const char *bucket)
+static enum pl_status status_of(struct pl_s3_endpoint_config endpoint_config, const char *bucket)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
 
-    return pl_s3_address_build(&place, bucket, "k", &address, NULL);
+    return pl_s3_address_build(&endpoint_config, bucket, "k", &address, NULL);
 }
 
 START_TEST(aws_endpoints)
 {
-    check((struct pl_s3_place){.region = "eu-west-1"}, "bkt", "a b", "https://bkt.s3.eu-west-1.amazonaws.com/a%20b",
+    check((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "bkt", "a b", "https://bkt.s3.eu-west-1.amazonaws.com/a%20b",
           "bkt.s3.eu-west-1.amazonaws.com", "/a b");
-    check((struct pl_s3_place){.region = "cn-north-1"}, "bkt", "k", "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
+    check((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "bkt", "k", "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
           "bkt.s3.cn-north-1.amazonaws.com.cn", "/k");
-    check((struct pl_s3_place){.region = "us-east-1", .fips = true, .dual_stack = true}, "bkt", NULL,
+    check((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true, .dual_stack = true}, "bkt", NULL,
           "https://bkt.s3-fips.dualstack.us-east-1.amazonaws.com/", "bkt.s3-fips.dualstack.us-east-1.amazonaws.com",
           "/");
     /* No certificate fits a bucket with dots, and host names have no capitals. */
-    check((struct pl_s3_place){.region = "us-east-1"}, "my.bkt", "k", "https://s3.us-east-1.amazonaws.com/my.bkt/k",
+    check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "my.bkt", "k", "https://s3.us-east-1.amazonaws.com/my.bkt/k",
           "s3.us-east-1.amazonaws.com", "/my.bkt/k");
-    check((struct pl_s3_place){.region = "us-east-1"}, "OldBucket", "k",
+    check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "OldBucket", "k",
           "https://s3.us-east-1.amazonaws.com/OldBucket/k", "s3.us-east-1.amazonaws.com", "/OldBucket/k");
 }
 END_TEST
 
 START_TEST(own_endpoints)
 {
-    check((struct pl_s3_place){.endpoint_url = "http://127.0.0.1:9000", .region = "r"}, "bkt", NULL,
+    check((struct pl_s3_endpoint_config){.endpoint_url = "http://127.0.0.1:9000", .region = "r"}, "bkt", NULL,
           "http://127.0.0.1:9000/bkt", "127.0.0.1:9000", "/bkt");
-    check((struct pl_s3_place){.endpoint_url = "https://s3.example:443/base/", .region = "r"}, "bkt", "k",
+    check((struct pl_s3_endpoint_config){.endpoint_url = "https://s3.example:443/base/", .region = "r"}, "bkt", "k",
           "https://s3.example:443/base/bkt/k", "s3.example", "/base/bkt/k");
-    check((struct pl_s3_place){.endpoint_url = "http://s3.localhost:80", .region = "r", .style = PL_S3_STYLE_VIRTUAL},
+    check((struct pl_s3_endpoint_config){.endpoint_url = "http://s3.localhost:80", .region = "r", .style = PL_S3_STYLE_VIRTUAL},
           "my.bkt", "k", "http://my.bkt.s3.localhost:80/k", "my.bkt.s3.localhost", "/k");
     /* An address cannot carry a bucket, whatever was asked for. */
-    check((struct pl_s3_place){.endpoint_url = "http://[::1]:9000", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "bkt",
+    check((struct pl_s3_endpoint_config){.endpoint_url = "http://[::1]:9000", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "bkt",
           "k", "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
 }
 END_TEST
@@ -56,33 +56,33 @@ END_TEST
 START_TEST(keys_stay_as_they_are)
 {
     /* Dots, double slashes and every other byte belong to the key. */
-    check((struct pl_s3_place){.region = "us-east-1"}, "bkt", "a/../b//c?d#e%f+\xe1\x88\xb4",
+    check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "bkt", "a/../b//c?d#e%f+\xe1\x88\xb4",
           "https://bkt.s3.us-east-1.amazonaws.com/a/../b//c%3Fd%23e%25f%2B%E1%88%B4", "bkt.s3.us-east-1.amazonaws.com",
           "/a/../b//c?d#e%f+\xe1\x88\xb4");
 }
 END_TEST
 
-static void check_sts(struct pl_s3_place place, const char *wanted)
+static void check_sts(struct pl_s3_endpoint_config endpoint_config, const char *wanted)
 {
     struct pl_error error = PL_ERROR_NONE;
     char *url = NULL;
 
-    ck_assert_ok(pl_s3_address_sts(&place, &url, &error), &error);
+    ck_assert_ok(pl_s3_address_sts(&endpoint_config, &url, &error), &error);
     ck_assert_str_eq(url, wanted);
     free(url);
 }
 
 START_TEST(the_token_service_has_its_own_address)
 {
-    struct pl_s3_place nonsense = {.region = "evil.example/"};
+    struct pl_s3_endpoint_config nonsense = {.region = "evil.example/"};
     struct pl_error error = PL_ERROR_NONE;
     char *url = NULL;
 
-    check_sts((struct pl_s3_place){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
-    check_sts((struct pl_s3_place){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
-    check_sts((struct pl_s3_place){.region = "us-east-1", .fips = true}, "https://sts-fips.us-east-1.amazonaws.com/");
-    check_sts((struct pl_s3_place){.region = "r", .endpoint_url = "http://127.0.0.1:9000"}, "http://127.0.0.1:9000/");
-    check_sts((struct pl_s3_place){.region = "r", .endpoint_url = "https://host/base//"}, "https://host/base/");
+    check_sts((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
+    check_sts((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
+    check_sts((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true}, "https://sts-fips.us-east-1.amazonaws.com/");
+    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "http://127.0.0.1:9000"}, "http://127.0.0.1:9000/");
+    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"}, "https://host/base/");
     ck_assert_int_eq(pl_s3_address_sts(&nonsense, &url, &error), PL_INVALID);
 }
 END_TEST
@@ -94,14 +94,14 @@ START_TEST(nonsense_is_refused)
                                             "http://user@host", "http://host/?q=1", "http://host\r\nX: y"};
 
     for (size_t i = 0; i < sizeof(buckets) / sizeof(buckets[0]); i++) {
-        ck_assert_msg(status_of((struct pl_s3_place){.region = "us-east-1"}, buckets[i]) == PL_INVALID, "%s",
+        ck_assert_msg(status_of((struct pl_s3_endpoint_config){.region = "us-east-1"}, buckets[i]) == PL_INVALID, "%s",
                       buckets[i]);
     }
     for (size_t i = 0; i < sizeof(endpoints) / sizeof(endpoints[0]); i++) {
-        ck_assert_msg(status_of((struct pl_s3_place){.endpoint_url = endpoints[i], .region = "r"}, "bkt") == PL_INVALID,
+        ck_assert_msg(status_of((struct pl_s3_endpoint_config){.endpoint_url = endpoints[i], .region = "r"}, "bkt") == PL_INVALID,
                       "%s", endpoints[i]);
     }
-    ck_assert_int_eq(status_of((struct pl_s3_place){.region = "evil.example/"}, "bkt"), PL_INVALID);
+    ck_assert_int_eq(status_of((struct pl_s3_endpoint_config){.region = "evil.example/"}, "bkt"), PL_INVALID);
 }
 END_TEST
 

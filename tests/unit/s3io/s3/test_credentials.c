@@ -25,17 +25,17 @@ START_TEST(tokens_go_only_where_they_may)
                                       "http://[::1].evil.example"};
 
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        ck_assert_msg(pl_credentials_url_allowed(good[i]), "%s", good[i]);
+        ck_assert_msg(pl_credentials_reply_url_allowed(good[i]), "%s", good[i]);
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        ck_assert_msg(!pl_credentials_url_allowed(bad[i]), "%s", bad[i]);
+        ck_assert_msg(!pl_credentials_reply_url_allowed(bad[i]), "%s", bad[i]);
     }
 }
 END_TEST
 
 static enum pl_status parse(const char *text, struct pl_credentials_reply *reply, struct pl_error *error)
 {
-    return pl_credentials_parse(text, strlen(text), reply, error);
+    return pl_credentials_reply_parse(text, strlen(text), reply, error);
 }
 
 START_TEST(an_answer_is_read)
@@ -216,14 +216,14 @@ START_TEST(an_answer_of_sts_is_read)
     struct pl_credentials_reply reply;
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_credentials_parse_sts(text, strlen(text), &reply, &error), &error);
+    ck_assert_ok(pl_credentials_reply_parse_sts(text, strlen(text), &reply, &error), &error);
     ck_assert_str_eq(reply.access_key, "A");
     ck_assert_str_eq(reply.secret_key, "S");
     ck_assert_str_eq(reply.session_token, "T");
     ck_assert_int_eq(reply.expires_s, 1369353600);
     pl_credentials_reply_done(&reply);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
-        ck_assert_msg(pl_credentials_parse_sts(bad[i], strlen(bad[i]), &reply, &error) != PL_OK, "%s", bad[i]);
+        ck_assert_msg(pl_credentials_reply_parse_sts(bad[i], strlen(bad[i]), &reply, &error) != PL_OK, "%s", bad[i]);
     }
 }
 END_TEST

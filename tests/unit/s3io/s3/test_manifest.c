@@ -61,7 +61,7 @@ START_TEST(an_augmented_manifest_keeps_the_attributes_in_their_order)
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_augmented_parse(text, strlen(text), "m", names, 2, &augmented, &error), &error);
+    ck_assert_ok(pl_manifest_parse_augmented(text, strlen(text), "m", names, 2, &augmented, &error), &error);
     ck_assert_uint_eq(augmented.lines, 3);
     ck_assert_str_eq(augmented.values[0].bucket, "bkt");
     ck_assert_str_eq(augmented.values[0].text, "a b.jpg");
@@ -83,7 +83,7 @@ START_TEST(broken_lines_are_refused_with_their_number)
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_msg(pl_augmented_parse(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s",
+        ck_assert_msg(pl_manifest_parse_augmented(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s",
                       bad[i]);
         ck_assert_msg(strstr(error.cause, "line 2") != NULL, "%s: %s", bad[i], error.cause);
     }
@@ -98,7 +98,7 @@ START_TEST(no_lines_are_no_manifest)
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_int_eq(pl_augmented_parse(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error),
+        ck_assert_int_eq(pl_manifest_parse_augmented(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error),
                          PL_NOT_FOUND);
         ck_assert_ptr_nonnull(strstr(error.cause, "without lines"));
     }

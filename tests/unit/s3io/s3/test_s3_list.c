@@ -200,7 +200,7 @@ END_TEST
 
 START_TEST(pages_are_waited_for_while_keys_come)
 {
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(take_page(&pages, NULL, "1", 1000, &error), &error); /* which may have taken long */
@@ -217,7 +217,7 @@ END_TEST
 
 START_TEST(the_end_of_a_list_is_never_too_late)
 {
-    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.patience_ns = 10 * PL_NS_PER_S};
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = 10 * PL_NS_PER_S};
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(take_page(&pages, "a", "1", 1000, &error), &error);

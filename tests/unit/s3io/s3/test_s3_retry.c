@@ -9,7 +9,7 @@ START_TEST(answers_are_judged)
     static const struct {
         int status;
         const char *code;
-        enum pl_s3_verdict verdict;
+        enum pl_s3_retry_action action;
     } rows[] = {{503, "SlowDown", PL_S3_SLOWER},
                 {503, "", PL_S3_SLOWER},
                 {500, "InternalError", PL_S3_RETRY},
@@ -20,7 +20,7 @@ START_TEST(answers_are_judged)
                 {502, "", PL_S3_RETRY},
                 {504, "", PL_S3_RETRY},
                 {429, "", PL_S3_SLOWER},
-                {400, "ExpiredToken", PL_S3_NEW_KEYS},
+                {400, "ExpiredToken", PL_S3_NEW_CREDENTIALS},
                 {301, "PermanentRedirect", PL_S3_REGION},
                 {301, "", PL_S3_REGION},
                 {400, "AuthorizationHeaderMalformed", PL_S3_REGION},
@@ -32,7 +32,7 @@ START_TEST(answers_are_judged)
                 {501, "NotImplemented", PL_S3_FINAL}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        ck_assert_msg(pl_s3_retry_judge(rows[i].status, rows[i].code) == rows[i].verdict, "%d %s", rows[i].status,
+        ck_assert_msg(pl_s3_retry_classify(rows[i].status, rows[i].code) == rows[i].action, "%d %s", rows[i].status,
                       rows[i].code);
     }
 }
@@ -75,32 +75,32 @@ END_TEST
 START_TEST(repetitions_share_an_allowance)
 {
     const int64_t begin_ns = 5 * PL_NS_PER_S;
-    struct pl_s3_allowance allowance = pl_s3_allowance_full(begin_ns);
+    struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(begin_ns);
 
     for (int i = 0; i < 100; i++) {
-        ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), 0);
+        ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns), 0);
     }
     for (int i = 1; i <= 1000; i++) { /* a second for each, one after the other */
-        ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns), i * PL_NS_PER_S);
+        ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns), i * PL_NS_PER_S);
     }
-    ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns + 1001 * PL_NS_PER_S), 0);
-    ck_assert_int_eq(pl_s3_allowance_take(&allowance, begin_ns + 1001 * PL_NS_PER_S), PL_NS_PER_S);
+    ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns + 1001 * PL_NS_PER_S), 0);
+    ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, begin_ns + 1001 * PL_NS_PER_S), PL_NS_PER_S);
 }
 END_TEST
 
 START_TEST(successes_fill_the_allowance_and_no_more)
 {
-    struct pl_s3_allowance allowance = pl_s3_allowance_full(0);
+    struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(0);
 
-    pl_s3_allowance_put(&allowance, 7);
+    pl_s3_retry_quota_put(&retry_quota, 7);
     for (int i = 0; i < 102; i++) {
-        ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), i < 100 ? 0 : (i - 99) * PL_NS_PER_S);
+        ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 0), i < 100 ? 0 : (i - 99) * PL_NS_PER_S);
     }
-    pl_s3_allowance_put(&allowance, 3);
-    ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), 0);
-    ck_assert_int_eq(pl_s3_allowance_take(&allowance, 0), PL_NS_PER_S);
+    pl_s3_retry_quota_put(&retry_quota, 3);
+    ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 0), 0);
+    ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 0), PL_NS_PER_S);
     for (int i = 0; i < 101; i++) { /* time fills it no further either */
-        ck_assert_int_eq(pl_s3_allowance_take(&allowance, 9000 * PL_NS_PER_S), i < 100 ? 0 : PL_NS_PER_S);
+        ck_assert_int_eq(pl_s3_retry_quota_take(&retry_quota, 9000 * PL_NS_PER_S), i < 100 ? 0 : PL_NS_PER_S);
     }
 }
 END_TEST

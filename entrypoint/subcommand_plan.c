@@ -8,22 +8,22 @@
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
-#include "entrypoint/verb.h"
+#include "entrypoint/subcommand.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static enum pl_status print_plan(const struct pl_call *call, struct pl_error *reterr)
+static enum pl_status print_plan(const struct pl_invocation *call, struct pl_error *reterr)
 {
-    PL_AUTO_WORDS struct pl_words command = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     for (size_t i = 1; i < call->words.count; i++) {
-        PL_TRY(pl_words_add(&command, call->words.items[i], reterr));
+        PL_TRY(pl_strv_add(&command, call->words.items[i], reterr));
     }
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
@@ -33,7 +33,7 @@ static enum pl_status print_plan(const struct pl_call *call, struct pl_error *re
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
-int pl_plan_main(const struct pl_call *call)
+int pl_subcommand_plan_main(const struct pl_invocation *call)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -48,11 +48,11 @@ int pl_plan_main(const struct pl_call *call)
     return EXIT_SUCCESS;
 }
 
-static enum pl_status print_env(const struct pl_call *call, struct pl_error *reterr)
+static enum pl_status print_env(const struct pl_invocation *call, struct pl_error *reterr)
 {
     PL_AUTO_JOB struct pl_job *job = NULL;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    PL_AUTO_WORDS struct pl_words warnings = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv warnings = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     PL_TRY(pl_job_new(call->environment, call->self_path, NULL, &job, reterr));
@@ -65,7 +65,7 @@ static enum pl_status print_env(const struct pl_call *call, struct pl_error *ret
     return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
-int pl_env_main(const struct pl_call *call)
+int pl_subcommand_plan_env_main(const struct pl_invocation *call)
 {
     struct pl_error error = PL_ERROR_NONE;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/words.c. */
-#include "entrypoint/job/words.h"
+/* Covers entrypoint/job/strv.c. */
+#include "entrypoint/job/strv.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
@@ -10,10 +10,10 @@ static const char *split(const char *text)
 {
     static char result[1024];
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
 
     result[0] = '\0';
-    if (pl_words_split(text, "options", &words, &error) != PL_OK) {
+    if (pl_strv_split(text, "options", &words, &error) != PL_OK) {
         (void)strcat(strcpy(result, "!"), error.cause);
         return result;
     }
@@ -52,17 +52,17 @@ END_TEST
 START_TEST(a_list_ends_in_null_and_finds_its_words)
 {
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_WORDS struct pl_words words = PL_WORDS_NONE;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
 
     for (int i = 0; i < 20; i++) {
-        ck_assert_ok(pl_words_printf(&words, &error, "w%d", i), &error);
+        ck_assert_ok(pl_strv_printf(&words, &error, "w%d", i), &error);
     }
     ck_assert_uint_eq(words.count, 20);
     ck_assert_ptr_null(words.items[20]);
-    ck_assert_int_eq(pl_words_find(&words, "w19"), 19);
-    ck_assert_int_eq(pl_words_find(&words, "w20"), -1);
+    ck_assert_int_eq(pl_strv_find(&words, "w19"), 19);
+    ck_assert_int_eq(pl_strv_find(&words, "w20"), -1);
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/words", words_split_as_in_a_shell, nothing_is_expanded,
+UNIT_MAIN("entrypoint/strv", words_split_as_in_a_shell, nothing_is_expanded,
           open_quotes_and_a_last_backslash_are_errors, a_list_ends_in_null_and_finds_its_words)

@@ -3,23 +3,23 @@
  * The subcommands of the front binary: main.c looks up the first argument and calls one of these; the result is the
  * exit code.
  */
-#ifndef PL_ENTRYPOINT_VERB_H
-#define PL_ENTRYPOINT_VERB_H
+#ifndef PL_ENTRYPOINT_SUBCOMMAND_H
+#define PL_ENTRYPOINT_SUBCOMMAND_H
 
 #include "base/environment.h"
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
-struct pl_call {
-    struct pl_words words;                    /* the arguments after the subcommand */
+struct pl_invocation {
+    struct pl_strv words;                    /* the arguments after the subcommand */
     const struct pl_environment *environment; /* of this process at its start */
     const char *self_path;                    /* absolute path of this binary */
 };
 
 /** `paceline train`, and `paceline -- CMD` with the command as its arguments. */
-int pl_train_main(const struct pl_call *call);
-int pl_rank_main(const struct pl_call *call);
+int pl_train_main(const struct pl_invocation *call);
+int pl_rank_main(const struct pl_invocation *call);
 
-int pl_plan_main(const struct pl_call *call);
-int pl_env_main(const struct pl_call *call);
+int pl_subcommand_plan_main(const struct pl_invocation *call);
+int pl_subcommand_plan_env_main(const struct pl_invocation *call);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A growing list of strings (an argv), and splitting a command line as a shell would. */
-#include "entrypoint/job/words.h"
+#include "entrypoint/job/strv.h"
 
 #include "base/memory.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Takes ownership of `word` in any case, also after an error. */
-static enum pl_status add_owned(struct pl_words *words, char *word, struct pl_error *reterr)
+static enum pl_status add_owned(struct pl_strv *words, char *word, struct pl_error *reterr)
 {
     if (word == NULL) {
         return PL_MEMORY;
@@ -22,12 +22,12 @@ static enum pl_status add_owned(struct pl_words *words, char *word, struct pl_er
     return PL_OK;
 }
 
-enum pl_status pl_words_add(struct pl_words *words, const char *word, struct pl_error *reterr)
+enum pl_status pl_strv_add(struct pl_strv *words, const char *word, struct pl_error *reterr)
 {
     return add_owned(words, pl_memory_string(word, reterr), reterr);
 }
 
-enum pl_status pl_words_printf(struct pl_words *words, struct pl_error *reterr, const char *format, ...)
+enum pl_status pl_strv_printf(struct pl_strv *words, struct pl_error *reterr, const char *format, ...)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char *word = NULL;
@@ -40,23 +40,23 @@ enum pl_status pl_words_printf(struct pl_words *words, struct pl_error *reterr, 
     return add_owned(words, word, reterr);
 }
 
-enum pl_status pl_words_add_all(struct pl_words *words, const struct pl_words *more, struct pl_error *reterr)
+enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more, struct pl_error *reterr)
 {
     for (size_t i = 0; i < more->count; i++) {
-        PL_TRY(pl_words_add(words, more->items[i], reterr));
+        PL_TRY(pl_strv_add(words, more->items[i], reterr));
     }
     return PL_OK;
 }
 
-enum pl_status pl_words_add_list(struct pl_words *words, const char *const *list, struct pl_error *reterr)
+enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr)
 {
     for (; *list != NULL; list++) {
-        PL_TRY(pl_words_add(words, *list, reterr));
+        PL_TRY(pl_strv_add(words, *list, reterr));
     }
     return PL_OK;
 }
 
-struct pl_python_json *pl_words_json(const struct pl_words *words)
+struct pl_python_json *pl_strv_json(const struct pl_strv *words)
 {
     struct pl_python_json *list = pl_python_json_new_array();
 
@@ -69,7 +69,7 @@ struct pl_python_json *pl_words_json(const struct pl_words *words)
     return list;
 }
 
-int pl_words_find(const struct pl_words *words, const char *word)
+int pl_strv_find(const struct pl_strv *words, const char *word)
 {
     for (size_t i = 0; i < words->count; i++) {
         if (strcmp(words->items[i], word) == 0) {
@@ -79,13 +79,13 @@ int pl_words_find(const struct pl_words *words, const char *word)
     return -1;
 }
 
-void pl_words_done(struct pl_words *words)
+void pl_strv_done(struct pl_strv *words)
 {
     for (size_t i = 0; i < words->count; i++) {
         free(words->items[i]);
     }
     free(words->items);
-    *words = PL_WORDS_NONE;
+    *words = PL_STRV_NONE;
 }
 
 /* The part of a word between double quotes; `at` is just after the first. Returns the position of the closing one, or
@@ -107,12 +107,12 @@ static const char *split_quoted(const char *at, struct pl_text *word)
     return at;
 }
 
-enum pl_status pl_words_read(const char *text, const char *ends, const char *what, const char **at_at,
+enum pl_status pl_strv_read_word(const char *text, const char *ends, const char *what, const char **at_at,
                              struct pl_text *word, struct pl_error *reterr)
 {
     const char *at = *at_at;
 
-    while (*at != '\0' && strchr(PL_WORDS_BLANKS, *at) == NULL && strchr(ends, *at) == NULL) {
+    while (*at != '\0' && strchr(PL_STRV_BLANKS, *at) == NULL && strchr(ends, *at) == NULL) {
         const char *start = at;
 
         if (*at == '\'') {
@@ -144,7 +144,7 @@ enum pl_status pl_words_read(const char *text, const char *ends, const char *wha
     return PL_OK;
 }
 
-enum pl_status pl_words_split(const char *text, const char *what, struct pl_words *words, struct pl_error *reterr)
+enum pl_status pl_strv_split(const char *text, const char *what, struct pl_strv *words, struct pl_error *reterr)
 {
     const char *at = text;
 
@@ -152,11 +152,11 @@ enum pl_status pl_words_split(const char *text, const char *what, struct pl_word
         PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
         char *owned = NULL;
 
-        at += strspn(at, PL_WORDS_BLANKS);
+        at += strspn(at, PL_STRV_BLANKS);
         if (*at == '\0') {
             return PL_OK;
         }
-        PL_TRY(pl_words_read(text, "", what, &at, &word, reterr));
+        PL_TRY(pl_strv_read_word(text, "", what, &at, &word, reterr));
         PL_TRY(pl_text_take(&word, &owned, reterr));
         PL_TRY(add_owned(words, owned, reterr));
     }

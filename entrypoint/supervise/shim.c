@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The shim: runs one program, forwards signals, copies its stderr and reports how it ended. */
-#include "entrypoint/supervise/watch.h"
+#include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -25,7 +25,7 @@ enum {
 };
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
-#define LEFTOVERS_NS (2 * PL_NS_PER_S)
+#define ORPHANS_NS (2 * PL_NS_PER_S)
 
 /* The copy of stderr: read from the program, kept in the tail, written to our own stderr. */
 struct copier {
@@ -36,8 +36,8 @@ struct copier {
     struct pl_tail tail;
 };
 
-struct watcher {
-    const struct pl_watch *watch;
+struct shim {
+    const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
     struct copier copier;
@@ -77,43 +77,43 @@ static void copier_write(struct copier *copier)
 
 /* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
  * a container's process 1 would. */
-static void refuse_suspension(const struct watcher *watcher, int stop_number)
+static void continue_suspended(const struct shim *shim, int stop_number)
 {
-    if (stop_number == SIGTSTP && watcher->watch->setup.foreground && isatty(STDIN_FILENO)) {
-        kill(-watcher->pid, SIGCONT);
+    if (stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO)) {
+        kill(-shim->pid, SIGCONT);
     }
 }
 
-static void reap(struct watcher *watcher)
+static void reap(struct shim *shim)
 {
     int status;
     pid_t pid;
 
     do {
         pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
-        if (pid == watcher->pid && WIFSTOPPED(status)) {
-            refuse_suspension(watcher, WSTOPSIG(status));
-        } else if (pid == watcher->pid) {
-            watcher->exited = true;
-            watcher->wait_status = status;
+        if (pid == shim->pid && WIFSTOPPED(status)) {
+            continue_suspended(shim, WSTOPSIG(status));
+        } else if (pid == shim->pid) {
+            shim->exited = true;
+            shim->wait_status = status;
         }
     } while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
-static void pass_signal(const struct watcher *watcher, int number)
+static void forward_signal(const struct shim *shim, int number)
 {
-    if (!watcher->exited) {
-        kill(-watcher->pid, number);
-        kill(-watcher->pid, SIGCONT); /* a stopped program could not handle it */
+    if (!shim->exited) {
+        kill(-shim->pid, number);
+        kill(-shim->pid, SIGCONT); /* a stopped program could not handle it */
     }
 }
 
-static void take_signals(struct watcher *watcher)
+static void handle_signals(struct shim *shim)
 {
-    for (int number = pl_signals_next(watcher->signals); number != 0; number = pl_signals_next(watcher->signals)) {
+    for (int number = pl_signals_next(shim->signals); number != 0; number = pl_signals_next(shim->signals)) {
         switch (number) {
         case SIGCHLD:
-            reap(watcher);
+            reap(shim);
             break;
         case SIGHUP:
         case SIGINT:
@@ -121,7 +121,7 @@ static void take_signals(struct watcher *watcher)
         case SIGTERM:
         case SIGUSR1:
         case SIGUSR2:
-            pass_signal(watcher, number);
+            forward_signal(shim, number);
             break;
         default:
             break; /* job control and the like are not for us */
@@ -129,50 +129,50 @@ static void take_signals(struct watcher *watcher)
     }
 }
 
-static void take_frames(struct watcher *watcher)
+static void handle_frames(struct shim *shim)
 {
     struct pl_frame frame;
     int64_t number;
-    enum pl_status status = pl_link_read(watcher->link, NULL);
+    enum pl_status status = pl_link_read(shim->link, NULL);
 
     while (status == PL_OK) {
-        status = pl_link_next(watcher->link, &frame, NULL);
+        status = pl_link_next(shim->link, &frame, NULL);
         if (status == PL_OK && frame.type == PL_FRAME_STOP &&
-            pl_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
-            pass_signal(watcher, (int)number);
+            pl_link_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
+            forward_signal(shim, (int)number);
         }
     }
     if (status != PL_END) {
         /* The supervisor is gone: no program may outlive it. */
-        pass_signal(watcher, SIGKILL);
-        pl_link_close(watcher->link);
+        forward_signal(shim, SIGKILL);
+        pl_link_close(shim->link);
     }
 }
 
 /* Wait for events once; after the program's end only for the rest of its output. */
-static void turn(struct watcher *watcher, int64_t deadline_ns)
+static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
-    struct copier *copier = &watcher->copier;
+    struct copier *copier = &shim->copier;
     bool to_write = copier->begin < copier->end;
     struct pollfd waits[4] = {
-        {.fd = watcher->signals->fd, .events = POLLIN},
-        {.fd = watcher->link->fd, .events = POLLIN},
+        {.fd = shim->signals->fd, .events = POLLIN},
+        {.fd = shim->link->fd, .events = POLLIN},
         {.fd = to_write ? -1 : copier->fd, .events = POLLIN},
         {.fd = to_write ? STDERR_FILENO : -1, .events = POLLOUT},
     };
 
-    if (watcher->link->fd >= 0) {
-        waits[1].events = pl_link_events(watcher->link);
+    if (shim->link->fd >= 0) {
+        waits[1].events = pl_link_events(shim->link);
     }
     if (poll(waits, 4, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
     }
     if (waits[0].revents != 0) {
-        take_signals(watcher);
+        handle_signals(shim);
     }
     if (waits[1].revents != 0) {
-        pl_link_flush(watcher->link);
-        take_frames(watcher);
+        pl_link_flush(shim->link);
+        handle_frames(shim);
     }
     if (waits[2].revents != 0) {
         copier_read(copier);
@@ -182,7 +182,7 @@ static void turn(struct watcher *watcher, int64_t deadline_ns)
     }
 }
 
-static bool output_waits(const struct copier *copier)
+static bool output_is_pending(const struct copier *copier)
 {
     struct pollfd wait = {.fd = copier->fd, .events = POLLIN};
 
@@ -236,76 +236,76 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static enum pl_status start(struct watcher *watcher, struct pl_error *reterr)
+static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 {
-    struct pl_process_setup setup = watcher->watch->setup;
+    struct pl_process_setup setup = shim->options->setup;
     PL_AUTO_CLOSE int write_fd = -1;
     int pair[2];
 
     if (pipe2(pair, O_CLOEXEC) != 0) {
         return pl_error_errno(reterr, "make a pipe");
     }
-    watcher->copier.fd = pair[0];
+    shim->copier.fd = pair[0];
     write_fd = pair[1];
-    PL_TRY(pl_fd_set_nonblock(watcher->copier.fd, true, reterr));
+    PL_TRY(pl_fd_set_nonblock(shim->copier.fd, true, reterr));
     setup.stderr_fd = write_fd;
     setup.own_group = true;
-    setup.signals = watcher->signals;
+    setup.signals = shim->signals;
     setup.death_signal = SIGKILL;
-    return pl_process_spawn(&setup, &watcher->pid, reterr);
+    return pl_process_spawn(&setup, &shim->pid, reterr);
 }
 
 /* A rank's number is sent first: when the shim is killed nothing else would report it. */
-static void say_hello(const struct pl_watch *watch, struct pl_link *link)
+static void send_hello(const struct pl_shim_options *options, struct pl_link *link)
 {
     char rank[16];
 
-    snprintf(rank, sizeof(rank), "%d", watch->rank);
-    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", watch->host, rank) != PL_OK) {
+    snprintf(rank, sizeof(rank), "%d", options->rank);
+    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank) != PL_OK) {
         pl_link_close(link);
     }
 }
 
-static void say_begun(struct watcher *watcher)
+static void send_begun(struct shim *shim)
 {
     char pid[16];
 
-    snprintf(pid, sizeof(pid), "%d", (int)watcher->pid);
-    if (PL_LINK_SEND(watcher->link, PL_FRAME_BEGUN, NULL, pid) != PL_OK) {
-        pl_link_close(watcher->link);
+    snprintf(pid, sizeof(pid), "%d", (int)shim->pid);
+    if (PL_LINK_SEND(shim->link, PL_FRAME_BEGUN, NULL, pid) != PL_OK) {
+        pl_link_close(shim->link);
     }
 }
 
 /* The program's orphans became our children: kill them, or mpirun would wait for whichever holds its output open.
  * */
-static void end_leftovers(struct watcher *watcher)
+static void kill_orphans(struct shim *shim)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(LEFTOVERS_NS);
+    int64_t deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
 
     while (pl_process_signal_children(SIGKILL, NULL, 0) > 0 && !pl_deadline_passed(deadline_ns)) {
-        reap(watcher);
+        reap(shim);
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
 }
 
-static void watch_to_end(struct watcher *watcher)
+static void run_to_end(struct shim *shim)
 {
     int64_t deadline_ns;
 
-    while (!watcher->exited) {
-        turn(watcher, PL_DEADLINE_NEVER);
+    while (!shim->exited) {
+        poll_once(shim, PL_DEADLINE_NEVER);
     }
-    end_leftovers(watcher);
+    kill_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
-    while (output_waits(&watcher->copier) && !pl_deadline_passed(deadline_ns)) {
-        turn(watcher, deadline_ns);
+    while (output_is_pending(&shim->copier) && !pl_deadline_passed(deadline_ns)) {
+        poll_once(shim, deadline_ns);
     }
 }
 
 /* A progress bar has no line end; a message about the failure must begin a new line all the same. */
-static void end_line(struct watcher *watcher)
+static void end_line(struct shim *shim)
 {
-    struct copier *copier = &watcher->copier;
+    struct copier *copier = &shim->copier;
     int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
 
     if (copier->broken || copier->begin < copier->end || !pl_tail_line_is_open(&copier->tail)) {
@@ -315,64 +315,64 @@ static void end_line(struct watcher *watcher)
     copier->begin = 0;
     copier->end = 1;
     while (copier->begin < copier->end && !pl_deadline_passed(deadline_ns)) {
-        turn(watcher, deadline_ns);
+        poll_once(shim, deadline_ns);
     }
 }
 
-static void add_note(struct pl_ending *ending, const char *text)
+static void add_note(struct pl_exit_report *exit_report, const char *text)
 {
-    size_t used = strlen(ending->note);
+    size_t used = strlen(exit_report->note);
 
-    snprintf(ending->note + used, sizeof(ending->note) - used, "%s%s", used > 0 ? ": " : "", text);
+    snprintf(exit_report->note + used, sizeof(exit_report->note) - used, "%s%s", used > 0 ? ": " : "", text);
 }
 
-void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link,
-                  struct pl_ending *ret_ending)
+void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
+                  struct pl_exit_report *ret_report)
 {
-    struct watcher watcher = {.watch = watch, .signals = signals, .link = link, .copier = {.fd = -1}};
-    struct pl_ending *ending = ret_ending;
+    struct shim shim = {.options = options, .signals = signals, .link = link, .copier = {.fd = -1}};
+    struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = count_of(&memory_kills), refused_before = count_of(&refused_forks);
 
-    *ending = PL_ENDING_NONE;
-    ending->of = watch->of;
-    ending->rank = watch->rank;
-    snprintf(ending->host, sizeof(ending->host), "%s", watch->host);
-    describe_program(watch->setup.argv, watch->program_words, ending->program, sizeof(ending->program));
-    say_hello(watch, link);
+    *exit_report = PL_EXIT_REPORT_NONE;
+    exit_report->source = options->source;
+    exit_report->rank = options->rank;
+    snprintf(exit_report->host, sizeof(exit_report->host), "%s", options->host);
+    describe_program(options->setup.argv, options->program_words, exit_report->program, sizeof(exit_report->program));
+    send_hello(options, link);
     pl_process_adopt_orphans();
-    if (start(&watcher, &error) == PL_OK) {
-        say_begun(&watcher);
-        watch_to_end(&watcher);
-        ending->code = pl_process_status_code(watcher.wait_status, &ending->signalled);
-        pl_tail_lines(&watcher.copier.tail, ending->tail, sizeof(ending->tail));
+    if (start(&shim, &error) == PL_OK) {
+        send_begun(&shim);
+        run_to_end(&shim);
+        exit_report->code = pl_process_status_code(shim.wait_status, &exit_report->signalled);
+        pl_tail_lines(&shim.copier.tail, exit_report->tail, sizeof(exit_report->tail));
     } else {
-        ending->not_started = true;
-        ending->code = error.status == PL_NOT_FOUND ? 127 : 126; /* as shells have it */
-        pl_error_text(&error, ending->note, sizeof(ending->note));
+        exit_report->not_started = true;
+        exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* as shells have it */
+        pl_error_text(&error, exit_report->note, sizeof(exit_report->note));
     }
-    pl_file_close_at(&watcher.copier.fd);
-    if (watch->setup.foreground && isatty(STDIN_FILENO)) {
+    pl_file_close_at(&shim.copier.fd);
+    if (options->setup.foreground && isatty(STDIN_FILENO)) {
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
-    if (!pl_ending_ok(ending)) {
-        end_line(&watcher);
+    if (!pl_exit_report_ok(exit_report)) {
+        end_line(&shim);
         /* The program need not be the one that was killed: its shell, say, ends with 137. */
-        ending->out_of_memory = count_of(&memory_kills) > kills_before;
+        exit_report->out_of_memory = count_of(&memory_kills) > kills_before;
         if (count_of(&refused_forks) > refused_before) {
-            add_note(ending, "the container's limit of processes and threads was reached");
+            add_note(exit_report, "the container's limit of processes and threads was reached");
         }
-        if (watch->disks != NULL && ending->note[0] == '\0') {
-            pl_failure_full_disks(watch->disks, ending->note, sizeof(ending->note));
+        if (options->disks != NULL && exit_report->note[0] == '\0') {
+            pl_failure_full_disks(options->disks, exit_report->note, sizeof(exit_report->note));
         }
     }
-    if (pl_ending_send(ending, link, NULL) == PL_OK) {
+    if (pl_exit_report_send(exit_report, link, NULL) == PL_OK) {
         pl_link_drain(link, pl_deadline_after_ns(PL_NS_PER_S));
     }
 }
 
 /* In the child of a fork: keep nothing of the supervisor's but the link and the signal descriptor. */
-static void keep_only(int link_fd, int signals_fd)
+static void close_others(int link_fd, int signals_fd)
 {
     int low_fd = link_fd < signals_fd ? link_fd : signals_fd;
     int high_fd = link_fd < signals_fd ? signals_fd : link_fd;
@@ -382,11 +382,11 @@ static void keep_only(int link_fd, int signals_fd)
     pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
-enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid,
+enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
                              int *ret_fd, struct pl_error *reterr)
 {
     struct pl_link link = PL_LINK_NONE;
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     int pair[2];
     pid_t pid;
 
@@ -402,17 +402,17 @@ enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signa
         return status;
     }
     if (pid == 0) {
-        if (!watch->setup.foreground) {
+        if (!options->setup.foreground) {
             /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill
              * its ranks */
             setpgid(0, 0);
         }
-        keep_only(pair[1], signals->fd);
+        close_others(pair[1], signals->fd);
         if (pl_link_open(&link, pair[1], NULL) != PL_OK) {
             _exit(126);
         }
-        pl_watch_run(watch, signals, &link, &ending);
-        _exit(pl_ending_ok(&ending) ? 0 : 1);
+        pl_shim_run(options, signals, &link, &exit_report);
+        _exit(pl_exit_report_ok(&exit_report) ? 0 : 1);
     }
     close(pair[1]);
     *ret_pid = pid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/watch.c, entrypoint/supervise/signals.c. */
-#include "entrypoint/supervise/watch.h"
+/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/signals.c. */
+#include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -23,17 +23,17 @@ static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
 static void start_program(const char *const *argv, const char *cwd)
 {
-    struct pl_watch watch = {
-        .of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {
+        .source = PL_EXIT_SOURCE_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
     signals = PL_SIGNALS_NONE;
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
-    watch.setup.argv = argv;
-    watch.setup.environment = plain_environment;
-    watch.setup.cwd = cwd;
-    ck_assert_ok(pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error), &error);
+    options.setup.argv = argv;
+    options.setup.environment = plain_environment;
+    options.setup.cwd = cwd;
+    ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
 }
 
@@ -58,7 +58,7 @@ static struct pl_frame await(enum pl_frame_type type)
         if (status == PL_OK && frame.type == type) {
             return frame;
         }
-        ck_assert_msg(status == PL_OK || status == PL_END, "the shim ended without a %s frame", pl_frame_name(type));
+        ck_assert_msg(status == PL_OK || status == PL_END, "the shim ended without a %s frame", pl_link_frame_name(type));
         ck_assert(!pl_deadline_passed(deadline_ns));
         if (status == PL_END) {
             ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
@@ -67,26 +67,26 @@ static struct pl_frame await(enum pl_frame_type type)
     }
 }
 
-static struct pl_ending await_ending(void)
+static struct pl_exit_report await_exit_report(void)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = await(PL_FRAME_ENDED);
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
-    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
-    return ending;
+    return exit_report;
 }
 
 START_TEST(exit_code_and_last_words_are_reported)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     start_watch("echo first >&2; echo last word >&2; exit 41");
-    ending = await_ending();
-    ck_assert(!ending.signalled);
-    ck_assert_int_eq(ending.code, 41);
-    ck_assert_str_eq(ending.tail, "first\nlast word\n");
+    exit_report = await_exit_report();
+    ck_assert(!exit_report.signalled);
+    ck_assert_int_eq(exit_report.code, 41);
+    ck_assert_str_eq(exit_report.tail, "first\nlast word\n");
 }
 END_TEST
 
@@ -97,7 +97,7 @@ START_TEST(every_exit_code_passes)
 
         snprintf(script, sizeof(script), "exit %d", code);
         start_watch(script);
-        ck_assert_int_eq(await_ending().code, code);
+        ck_assert_int_eq(await_exit_report().code, code);
         pl_link_close(&link_to_watch);
         pl_signals_restore(&signals);
         close(signals.fd);
@@ -107,39 +107,39 @@ END_TEST
 
 START_TEST(a_signal_is_told_from_an_exit)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     start_watch("kill -SEGV $$");
-    ending = await_ending();
-    ck_assert(ending.signalled);
-    ck_assert_int_eq(ending.code, SIGSEGV);
+    exit_report = await_exit_report();
+    ck_assert(exit_report.signalled);
+    ck_assert_int_eq(exit_report.code, SIGSEGV);
 }
 END_TEST
 
 START_TEST(the_program_gets_clean_signals)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     /* what this test was started with is passed on, and is not its subject */
     for (int number = 1; number < 32; number++) {
         signal(number, SIG_DFL);
     }
     start_watch("grep -E 'SigBlk|SigIgn' /proc/self/status >&2");
-    ending = await_ending();
-    ck_assert_ptr_nonnull(strstr(ending.tail, "SigBlk:\t0000000000000000"));
-    ck_assert_ptr_nonnull(strstr(ending.tail, "SigIgn:\t0000000000000000"));
+    exit_report = await_exit_report();
+    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigBlk:\t0000000000000000"));
+    ck_assert_ptr_nonnull(strstr(exit_report.tail, "SigIgn:\t0000000000000000"));
 }
 END_TEST
 
 START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
 {
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     signal(SIGCHLD, SIG_IGN);
     start_watch("grep SigIgn /proc/self/status >&2; exit 7");
-    ending = await_ending();
-    ck_assert_int_eq(ending.code, 7);
-    ck_assert_uint_eq(strtoull(strstr(ending.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1),
+    exit_report = await_exit_report();
+    ck_assert_int_eq(exit_report.code, 7);
+    ck_assert_uint_eq(strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1),
                       0);
 }
 END_TEST
@@ -147,7 +147,7 @@ END_TEST
 START_TEST(a_report_names_the_program_without_its_arguments)
 {
     start_watch("exit 3");
-    ck_assert_str_eq(await_ending().program, "sh");
+    ck_assert_str_eq(await_exit_report().program, "sh");
 }
 END_TEST
 
@@ -156,7 +156,7 @@ START_TEST(a_stop_reaches_the_whole_group)
     const char *const argv[] = {"sh", "-c", "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & : >trapped; wait", NULL};
     int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     struct scratch scratch = scratch_new();
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
     start_program(argv, scratch.path);
@@ -165,9 +165,9 @@ START_TEST(a_stop_reaches_the_whole_group)
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
     ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
-    ending = await_ending();
-    ck_assert_int_eq(ending.code, 5);
-    ck_assert_str_eq(ending.tail, "stopped\n");
+    exit_report = await_exit_report();
+    ck_assert_int_eq(exit_report.code, 5);
+    ck_assert_str_eq(exit_report.tail, "stopped\n");
     scratch_done(&scratch);
 }
 END_TEST
@@ -177,7 +177,7 @@ START_TEST(a_daemon_that_holds_stderr_delays_nothing)
     int64_t start_ns = pl_clock_now_ns();
 
     start_watch("sleep 30 >/dev/null & exit 0"); /* stdout is the test's own, which meson reads to its end */
-    ck_assert_int_eq(await_ending().code, 0);
+    ck_assert_int_eq(await_exit_report().code, 0);
     ck_assert(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S);
 }
 END_TEST
@@ -185,15 +185,15 @@ END_TEST
 START_TEST(a_program_without_stderr_costs_no_time)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     struct pl_frame frame;
     struct rusage used;
 
     start_watch("exec 2>/dev/null; sleep 1; exit 6");
     frame = await(PL_FRAME_ENDED);
-    ck_assert_ok(pl_ending_receive(&frame, &ending, &error), &error);
+    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
     ck_assert_int_eq(wait4(watch_pid, NULL, 0, &used), watch_pid);
-    ck_assert_int_eq(ending.code, 6);
+    ck_assert_int_eq(exit_report.code, 6);
     ck_assert_int_eq(used.ru_utime.tv_sec + used.ru_stime.tv_sec, 0);
     ck_assert_int_lt(used.ru_utime.tv_usec + used.ru_stime.tv_usec, 600000); /* one that spins uses the second */
 }
@@ -217,20 +217,20 @@ START_TEST(a_system_that_lets_nobody_adopt_orphans_runs_programs)
 
     refuse_call(SYS_prctl, &adopt);
     start_watch("exit 3");
-    ck_assert_int_eq(await_ending().code, 3);
+    ck_assert_int_eq(await_exit_report().code, 3);
 }
 END_TEST
 
 START_TEST(a_missing_program_says_so)
 {
     const char *const argv[] = {"/nonexistent/program", NULL};
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
 
     start_program(argv, NULL);
-    ending = await_ending();
-    ck_assert(ending.not_started);
-    ck_assert_int_eq(ending.code, 127);
-    ck_assert_ptr_nonnull(strstr(ending.note, "/nonexistent/program"));
+    exit_report = await_exit_report();
+    ck_assert(exit_report.not_started);
+    ck_assert_int_eq(exit_report.code, 127);
+    ck_assert_ptr_nonnull(strstr(exit_report.note, "/nonexistent/program"));
 }
 END_TEST
 
@@ -252,16 +252,16 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
         {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
         scratch_write(&scratch, "program", scripts[i].text, strlen(scripts[i].text));
         ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
         start_program(argv, scratch.path);
-        ending = await_ending();
-        ck_assert(ending.not_started);
-        ck_assert_msg(strstr(ending.note, scripts[i].told) != NULL, "%s", ending.note);
+        exit_report = await_exit_report();
+        ck_assert(exit_report.not_started);
+        ck_assert_msg(strstr(exit_report.note, scripts[i].told) != NULL, "%s", exit_report.note);
         pl_link_close(&link_to_watch);
         pl_signals_restore(&signals);
         ck_assert_int_eq(close(signals.fd), 0);
@@ -274,14 +274,14 @@ START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_write
 {
     const char *const argv[] = {"./program", NULL};
     struct scratch scratch = scratch_new();
-    struct pl_ending ending;
+    struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
     ck_assert_int_eq(mkfifo(scratch_path(&scratch, "program", path), 0755), 0);
     start_program(argv, scratch.path);
-    ending = await_ending();
-    ck_assert(ending.not_started);
-    ck_assert_int_eq(ending.code, 126);
+    exit_report = await_exit_report();
+    ck_assert(exit_report.not_started);
+    ck_assert_int_eq(exit_report.code, 126);
     scratch_done(&scratch);
 }
 END_TEST
@@ -290,8 +290,8 @@ END_TEST
 START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 {
     const char *const argv[] = {"true", NULL};
-    struct pl_watch watch = {
-        .of = PL_ENDING_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {
+        .source = PL_EXIT_SOURCE_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     struct rlimit limit;
     rlim_t before;
@@ -299,24 +299,24 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 
     signals = PL_SIGNALS_NONE;
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
-    watch.setup.argv = argv;
-    watch.setup.environment = plain_environment;
+    options.setup.argv = argv;
+    options.setup.environment = plain_environment;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     before = limit.rlim_cur;
     for (limit.rlim_cur = 4; !ran; limit.rlim_cur++) {
-        struct pl_ending ending;
+        struct pl_exit_report exit_report;
         int fd;
 
         ck_assert_uint_lt(limit.rlim_cur, 64);
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-        if (pl_watch_fork(&watch, &signals, &watch_pid, &fd, &error) != PL_OK) {
+        if (pl_shim_fork(&options, &signals, &watch_pid, &fd, &error) != PL_OK) {
             ck_assert_int_eq(error.code, EMFILE);
             continue;
         }
         ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
-        ending = await_ending();
-        ran = pl_ending_ok(&ending);
-        ck_assert_msg(ran || strstr(ending.note, "Too many open files") != NULL, "'%s'", ending.note);
+        exit_report = await_exit_report();
+        ran = pl_exit_report_ok(&exit_report);
+        ck_assert_msg(ran || strstr(exit_report.note, "Too many open files") != NULL, "'%s'", exit_report.note);
         pl_link_close(&link_to_watch);
     }
     limit.rlim_cur = before;
@@ -324,7 +324,7 @@ START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/watch", exit_code_and_last_words_are_reported, every_exit_code_passes,
+UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_code_passes,
           a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing,

@@ -4,16 +4,16 @@
  * own, forwards signals to the group, copies the program's stderr unchanged while keeping the last lines, and reports
  * its exit over a link. It is the only place where the programs' output passes through Paceline.
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_WATCH_H
-#define PL_ENTRYPOINT_SUPERVISE_WATCH_H
+#ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
+#define PL_ENTRYPOINT_SUPERVISE_SHIM_H
 
 #include "entrypoint/ssh/link.h"
-#include "entrypoint/supervise/ending.h"
+#include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/signals.h"
 
-struct pl_watch {
-    enum pl_ending_of of;
+struct pl_shim_options {
+    enum pl_exit_source source;
     int rank; /* -1 when it is no rank */
     const char *host;
     /* how many of its first words name the program in a report; those after them may hold secrets */
@@ -26,13 +26,13 @@ struct pl_watch {
 /**
  * Run the program to its end and report over `link` (whose fd may be -1): HELLO, BEGUN, ENDED. A STOP frame and every
  * signal that this process gets go to the program's group; the end of the link kills it. Processes that the program
- * leaves when it ends are killed. The exit report, a failed start included, is stored in `*ret_ending` too.
+ * leaves when it ends are killed. The exit report, a failed start included, is stored in `*ret_report` too.
  */
-void pl_watch_run(const struct pl_watch *watch, const struct pl_signals *signals, struct pl_link *link,
-                  struct pl_ending *ret_ending);
+void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
+                  struct pl_exit_report *ret_report);
 
 /** Fork a shim; the other end of its link is `*ret_fd`. The child never returns. */
-enum pl_status pl_watch_fork(const struct pl_watch *watch, const struct pl_signals *signals, pid_t *ret_pid,
+enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
                              int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sends, receives and prints exit reports: how a supervised program ended. */
+#include "entrypoint/supervise/exit_report.h"
+
+#include "base/memory.h"
+#include "entrypoint/supervise/signals.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+bool pl_exit_report_ok(const struct pl_exit_report *exit_report)
+{
+    return !exit_report->signalled && exit_report->code == 0;
+}
+
+static const char *const source_texts[] = {
+#define PL_EXIT_SOURCE_TEXT(name, text) [PL_EXIT_SOURCE_##name] = text,
+    PL_EXIT_SOURCE_LIST(PL_EXIT_SOURCE_TEXT)
+#undef PL_EXIT_SOURCE_TEXT
+};
+
+enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link, struct pl_error *reterr)
+{
+    char source[16], rank[16], code[16];
+
+    snprintf(source, sizeof(source), "%d", (int)exit_report->source);
+    snprintf(rank, sizeof(rank), "%d", exit_report->rank);
+    snprintf(code, sizeof(code), "%d", exit_report->code);
+    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host, exit_report->signalled ? "1" : "0", code,
+                        exit_report->out_of_memory ? "1" : "0", exit_report->not_started ? "1" : "0", exit_report->program,
+                        exit_report->note, exit_report->tail);
+}
+
+enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report, struct pl_error *reterr)
+{
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+    int64_t source, rank, signalled, code, out_of_memory, not_started;
+
+    if (frame->count < 10) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 10", frame->count);
+    }
+    PL_TRY(pl_link_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(source_texts) - 1, &source, reterr));
+    PL_TRY(pl_link_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
+    PL_TRY(pl_link_frame_number(frame, 3, 0, 1, &signalled, reterr));
+    PL_TRY(pl_link_frame_number(frame, 4, 0, 255, &code, reterr));
+    PL_TRY(pl_link_frame_number(frame, 5, 0, 1, &out_of_memory, reterr));
+    PL_TRY(pl_link_frame_number(frame, 6, 0, 1, &not_started, reterr));
+    exit_report.source = (enum pl_exit_source)source;
+    exit_report.rank = (int)rank;
+    exit_report.signalled = signalled == 1;
+    exit_report.code = (int)code;
+    exit_report.out_of_memory = out_of_memory == 1;
+    exit_report.not_started = not_started == 1;
+    snprintf(exit_report.host, sizeof(exit_report.host), "%s", frame->fields[2]);
+    snprintf(exit_report.program, sizeof(exit_report.program), "%s", frame->fields[7]);
+    snprintf(exit_report.note, sizeof(exit_report.note), "%s", frame->fields[8]);
+    snprintf(exit_report.tail, sizeof(exit_report.tail), "%s", frame->fields[9]);
+    *ret_report = exit_report;
+    return PL_OK;
+}
+
+void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text)
+{
+    char name[16];
+
+    pl_text_append(text, source_texts[exit_report->source]);
+    if (exit_report->rank >= 0) {
+        pl_text_printf(text, " %d", exit_report->rank);
+    }
+    if (exit_report->host[0] != '\0') {
+        pl_text_printf(text, " on host %s", exit_report->host);
+    }
+    if (exit_report->not_started) {
+        pl_text_append(text, " did not start");
+    } else if (exit_report->signalled) {
+        pl_text_printf(text, " was killed by signal %d (%s)", exit_report->code, pl_signals_name(exit_report->code, name));
+    } else {
+        pl_text_printf(text, " exited with code %d", exit_report->code);
+    }
+    if (exit_report->out_of_memory) {
+        pl_text_append(text, exit_report->signalled && exit_report->code == SIGKILL
+                                 ? ": out of memory, the container's memory limit was reached"
+                                 : ": the container's memory limit was reached, and a process was killed");
+    }
+    if (exit_report->note[0] != '\0') {
+        pl_text_printf(text, ": %s", exit_report->note);
+    }
+}
+
+void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
+{
+    static const char tail_heading[] = "Last lines of its stderr:\n";
+    size_t start = text->length, room, skip = 0, tail_bytes = strlen(exit_report->tail);
+
+    pl_exit_report_sentence(exit_report, text);
+    pl_text_append_char(text, '\n');
+    if (exit_report->program[0] != '\0') {
+        pl_text_printf(text, "Program: %s\n", exit_report->program);
+    }
+    if (tail_bytes == 0 || max_bytes < text->length - start + sizeof(tail_heading)) {
+        return;
+    }
+    room = max_bytes - (text->length - start) - sizeof(tail_heading);
+    while (tail_bytes - skip > room) {
+        const char *end = strchr(exit_report->tail + skip, '\n');
+
+        skip = end != NULL ? (size_t)(end - exit_report->tail) + 1 : tail_bytes;
+    }
+    if (skip < tail_bytes) {
+        pl_text_append(text, tail_heading);
+        pl_text_append(text, exit_report->tail + skip);
+    }
+}

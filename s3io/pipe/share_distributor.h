@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The distributor of a shared channel: a thread of local rank 0. Inside s3io only. */
+#ifndef PL_S3IO_PIPE_SHARE_DISTRIBUTOR_H
+#define PL_S3IO_PIPE_SHARE_DISTRIBUTOR_H
+
+#include "s3io/share.h"
+
+struct pl_share_distributor;
+
+/** Listen and start the thread, which waits for the ranks. */
+enum pl_status pl_share_distributor_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
+                               struct pl_share_distributor **ret_dealer, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * End the thread, at once or when the other ranks have what they asked for, and wait for it. `error` gets what
+ * stopped it before.
+ */
+void pl_share_distributor_stop(struct pl_share_distributor *distributor, bool at_once, struct pl_error *error);
+
+#endif
