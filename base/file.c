@@ -31,7 +31,7 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
-int pl_fd_poll_readable(int fd, int64_t deadline_ns)
+int pl_file_poll_readable(int fd, int64_t deadline_ns)
 {
     for (;;) {
         struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
@@ -45,7 +45,7 @@ int pl_fd_poll_readable(int fd, int64_t deadline_ns)
 
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
-    int ready = pl_fd_poll_readable(fd, deadline_ns);
+    int ready = pl_file_poll_readable(fd, deadline_ns);
 
     if (ready < 0) {
         return pl_error_errno(reterr, "poll '%s'", what);
@@ -117,7 +117,7 @@ enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data,
     return read_fd(fd, path, max_bytes, ret_data, ret_bytes, reterr);
 }
 
-int pl_fd_allocate(int fd, off_t offset, off_t bytes)
+int pl_file_allocate(int fd, off_t offset, off_t bytes)
 {
     sigset_t all, before;
     int code;
@@ -132,7 +132,7 @@ int pl_fd_allocate(int fd, off_t offset, off_t bytes)
     return code;
 }
 
-enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr)
+enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const char *what, struct pl_error *reterr)
 {
     const char *next = data;
 
@@ -183,7 +183,7 @@ static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const 
         return pl_error_errno(reterr, "create a temporary file for '%s'", name);
     }
     for (size_t i = 0; status == PL_OK && i < count; i++) {
-        status = pl_fd_write(fd, parts[i].iov_base, parts[i].iov_len, name, reterr);
+        status = pl_file_write_fd(fd, parts[i].iov_base, parts[i].iov_len, name, reterr);
     }
     if (status == PL_OK && fsync(fd) != 0) {
         status = pl_error_errno(reterr, "fsync '%s'", name);
@@ -252,8 +252,8 @@ enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *
     return status;
 }
 
-enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
-                               size_t *ret_bytes, struct pl_error *reterr)
+enum pl_status pl_file_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                                 size_t *ret_bytes, struct pl_error *reterr)
 {
     for (;;) {
         ssize_t got;
@@ -271,7 +271,7 @@ enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadlin
     }
 }
 
-enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr)
+enum pl_status pl_file_set_nonblock(int fd, bool nonblock, struct pl_error *reterr)
 {
     int flags = fcntl(fd, F_GETFL);
 

@@ -44,24 +44,24 @@ enum pl_status pl_file_write_atomic_parts(const char *path, const struct iovec *
  * Allocate `bytes` from `offset` on in the file or memory file now: a store into the mapping of a full one would be
  * a SIGBUS. Returns 0 or an error number.
  */
-int pl_fd_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
+int pl_file_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
-enum pl_status pl_fd_write(int fd, const void *data, size_t bytes, const char *what,
-                           struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const char *what,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait until `deadline_ns` for data or the end of file: 1, 0 where the time is over, or -1 with errno. */
-int pl_fd_poll_readable(int fd, int64_t deadline_ns);
+int pl_file_poll_readable(int fd, int64_t deadline_ns);
 
 /**
  * Read once, at most `bytes`, waiting until `deadline_ns`; `*ret_bytes` 0 is end of file.
  * Works on blocking and non-blocking descriptors. PL_TIMEOUT leaves the descriptor usable.
  */
-enum pl_status pl_fd_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
-                               size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_read_some(int fd, void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                                 size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set or clear O_NONBLOCK. */
-enum pl_status pl_fd_set_nonblock(int fd, bool nonblock, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_file_set_nonblock(int fd, bool nonblock, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Create the directory `path` and its missing parents with `mode`; an existing directory is fine. */
 enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;

@@ -28,7 +28,7 @@ struct pl_span {
  *             (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory in a world without
  *             devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the world. On failure nothing stays
  *             allocated.
- * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_device.c
+ * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_host_staged.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -36,7 +36,7 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
 /**
  * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device
  * memory that other processes have open. What is still allocated is freed with the world, which waits for that at most
- * two seconds. Where pl_world_is_stranded(), host memory is left as it is.
+ * two seconds. Where pl_world_has_leaked(), host memory is left as it is.
  */
 void pl_arena_free(struct pl_world *world, struct pl_span *span);
 

@@ -4,7 +4,7 @@
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
  * used in the order of `stream`: what was given to that stream before the post happens before the collective, and
- * pl_request_order() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait()
+ * pl_request_stream_wait() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait()
  * and the posting calls, and, in a world between hosts, in a thread that advances them meanwhile (setting `progress`;
  * pl_world_describe() says whether there is one). Without it a program that wants communication to overlap with
  * computing tests now and then. A call advances its own world only: a program with requests under way on several worlds
@@ -137,7 +137,7 @@ struct pl_collective {
  *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own text). These four stay
  *             with the world: later posts fail with the same report, since a rank cannot know how far the others got.
  *             Outputs are then undefined, and a message between hosts that MPI cannot cancel any more may access
- *             both buffers until the process ends: see pl_world_is_stranded().
+ *             both buffers until the process ends: see pl_world_has_leaked().
  * Test        tests/unit/collectives, tests/conformance.md
  */
 enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
@@ -158,7 +158,8 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
  *
  * Errors   those of wait, as far as they are known.
  */
-enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
+#define pl_request_order pl_request_stream_wait /* its former name, for one release */
 
 /**
  * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is.

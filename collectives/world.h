@@ -97,7 +97,8 @@ int pl_world_host_of(const struct pl_world *world, int rank);
  * The global number of `rank`: the one that it has in the world made by pl_world_new(), of which this one is that world
  * or a sub-world at any depth. Messages to users name ranks by it.
  */
-int pl_world_label(const struct pl_world *world, int rank);
+int pl_world_global_rank(const struct pl_world *world, int rank);
+#define pl_world_label pl_world_global_rank /* its former name, for one release */
 
 /** The settings in force, equal on all ranks. */
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
@@ -123,7 +124,8 @@ enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *r
  * Whether a message of a failed collective could not be cancelled. The memory that collectives of this world were given
  * may then be read and written until the process ends: do not release it (leak it), as the world does with its arena.
  */
-bool pl_world_is_stranded(const struct pl_world *world);
+bool pl_world_has_leaked(const struct pl_world *world);
+#define pl_world_is_stranded pl_world_has_leaked /* its former name, for one release */
 
 /** End the whole job at once with exit status `code`; does not return. */
 void pl_world_abort(struct pl_world *world, int code) __attribute__((noreturn));
@@ -140,7 +142,7 @@ struct pl_event {
     int64_t started_ns; /* when the ones before it had ended */
     int64_t ended_ns;   /* or now, where it has not */
     int64_t waited_ns;  /* how long this rank has been inside a wait for it */
-    int rank;           /* this one, as pl_world_label() numbers it */
+    int rank;           /* this one, as pl_world_global_rank() numbers it */
     /* the rank, numbered likewise, that it waited for when the wait went to sleep; -1: it did not, or unknown */
     int waited_for;
     enum pl_status status;
@@ -169,9 +171,11 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
 
 /**
  * For waits that are not for one collective: this rank has waited for others for `waited_ns`. Reported to the observer
- * as a collective's wait is; `*told_ns` is 0 at first, then the caller's. `about` NULL: the running collective's.
+ * as a collective's wait is; `*reported_ns` is 0 at first, then the caller's. `about` NULL: the running collective's.
  */
-void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about);
+void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns,
+                          const struct pl_about *about);
+#define pl_world_tell_waited pl_world_report_wait /* its former name, for one release */
 
 /** Append topology, backends (and why each is off) and which algorithm serves which size, as lines for people. */
 void pl_world_describe(const struct pl_world *world, struct pl_text *text);

@@ -8,8 +8,8 @@
 #include "collectives/backends.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "device/affinity.h"
 #include "device/choose.h"
-#include "device/place.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,15 +17,15 @@
 enum { NONE = -1, FAILED = -2 }; /* besides the ordinals */
 
 /* The device lists of the ranks of this rank's host, by local rank. */
-static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sight **ret_sights,
-                                    struct pl_error *reterr)
+static enum pl_status gather_device_lists(struct pl_world *world, struct pl_device_list **ret_device_lists,
+                                          struct pl_error *reterr)
 {
     int size = pl_world_size(world), host = pl_world_host_of(world, pl_world_rank(world));
-    struct pl_device_sight own;
-    struct pl_device_sight *all;
+    struct pl_device_list own;
+    struct pl_device_list *all;
 
     memset(&own, 0, sizeof(own));
-    pl_device_look(&own);
+    pl_device_list_read(&own);
     PL_TRY(
         pl_bootstrap_gather(pl_world_bootstrap(world), &own, sizeof(own), pl_world_deadline_ns(world), &all, reterr));
     for (int rank = 0, local = 0; rank < size; rank++) {
@@ -33,25 +33,25 @@ static enum pl_status gather_sights(struct pl_world *world, struct pl_device_sig
             all[local++] = all[rank];
         }
     }
-    *ret_sights = all;
+    *ret_device_lists = all;
     return PL_OK;
 }
 
 /* Choose and open; `*ret_ordinal` stays NONE where no device is used. */
-static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_sight *sights,
+static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_list *lists,
                                   int *ret_ordinal, struct pl_device **ret_device, struct pl_error *reterr)
 {
     const struct pl_knobs *knobs = pl_world_knobs(world);
-    struct pl_device_wish wish;
+    struct pl_device_request wanted_device;
 
-    PL_TRY(pl_device_wish_parse(wanted ? wanted : pl_knob_text(knobs, PL_KNOB_DEVICE), &wish, reterr));
-    PL_TRY(pl_device_choose(sights, pl_world_local_size(world), pl_world_local_rank(world), wish,
+    PL_TRY(pl_device_request_parse(wanted ? wanted : pl_knob_text(knobs, PL_KNOB_DEVICE), &wanted_device, reterr));
+    PL_TRY(pl_device_choose(lists, pl_world_local_size(world), pl_world_local_rank(world), wanted_device,
                             pl_knob_bool(knobs, PL_KNOB_SHARE_DEVICE), ret_ordinal, reterr));
     return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
 }
 
 /* All ranks have devices or none has; otherwise say on every rank which ones differ. */
-static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error *reterr)
+static enum pl_status compare_devices(struct pl_world *world, int32_t own, struct pl_error *reterr)
 {
     int size = pl_world_size(world);
     PL_AUTO_FREE int32_t *all = NULL;
@@ -77,15 +77,15 @@ static enum pl_status agree(struct pl_world *world, int32_t own, struct pl_error
 }
 
 /* Running near the device only matters for speed: a failure is a warning and no more. */
-static void run_beside(struct pl_device *device)
+static void bind_near(struct pl_device *device)
 {
     const struct pl_device_info *info = pl_device_info(device);
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_device_place place;
+    struct pl_device_affinity affinity;
     enum pl_device_binding binding;
 
-    pl_device_place_read("", info->pci, &place);
-    if (pl_device_place_bind(&place, &binding, &error) == PL_OK) {
+    pl_device_affinity_read("", info->pci, &affinity);
+    if (pl_device_affinity_bind(&affinity, &binding, &error) == PL_OK) {
         pl_log(PL_LOG_DEBUG, "device %d, %s: %s", info->ordinal, info->name, pl_device_binding_text(binding));
     } else {
         pl_log(PL_LOG_WARNING, "device %d, %s: %s", info->ordinal, info->name, error.cause);
@@ -101,15 +101,15 @@ static enum pl_status choose(void *context, struct pl_world *world, struct pl_de
                              struct pl_error *reterr)
 {
     struct choice *choice = context;
-    PL_AUTO_FREE struct pl_device_sight *sights = NULL;
+    PL_AUTO_FREE struct pl_device_list *lists = NULL;
     struct pl_error reason = PL_ERROR_NONE, said = PL_ERROR_NONE;
     struct pl_device *device = NULL;
     int ordinal = NONE;
     enum pl_status own, others;
 
-    PL_TRY(gather_sights(world, &sights, reterr));
-    own = open_chosen(world, choice->wanted, sights, &ordinal, &device, &reason);
-    others = agree(world, own == PL_OK ? ordinal : FAILED, &said);
+    PL_TRY(gather_device_lists(world, &lists, reterr));
+    own = open_chosen(world, choice->wanted, lists, &ordinal, &device, &reason);
+    others = compare_devices(world, own == PL_OK ? ordinal : FAILED, &said);
     if (own != PL_OK || others != PL_OK) {
         if (reterr) {
             *reterr = own != PL_OK ? reason : said;
@@ -118,7 +118,7 @@ static enum pl_status choose(void *context, struct pl_world *world, struct pl_de
         return own != PL_OK ? own : others;
     }
     if (device) {
-        run_beside(device);
+        bind_near(device);
     }
     choice->device = device;
     *ret_device = device;

@@ -14,7 +14,7 @@
  * Collective  yes. All ranks end alike: what goes wrong on one is an error on all.
  * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only), and a driver's
  *             own: on the rank itself, while the others say which rank it was.
- * Test        tests/unit/runtime/test_device_start.c
+ * Test        tests/unit/runtime/test_start_device.c
  */
 enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                       const char *wanted, struct pl_device **ret_device, struct pl_world **ret_world,

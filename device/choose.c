@@ -9,11 +9,11 @@
 
 /* Ranks and devices as two sides of a graph; each device takes `capacity` ranks. */
 struct match {
-    const struct pl_device_sight *sights;
+    const struct pl_device_list *lists;
     int ranks;
     int devices;  /* different ones, over all ranks */
     int capacity; /* ranks a device */
-    int *number;  /* [ranks][PL_DEVICE_SIGHT_MAX]: which of `devices` an ordinal is */
+    int *number;  /* [ranks][PL_DEVICE_LIST_MAX]: which of `devices` an ordinal is */
     int *taken;   /* [ranks]: ordinal, -1: none yet */
     int *load;    /* [devices]: ranks that take it */
     bool *tried;  /* [devices]: in this search */
@@ -30,18 +30,18 @@ static int parse_ordinal(const char *digits)
     return length == 1 ? digits[0] - '0' : (digits[0] - '0') * 10 + digits[1] - '0';
 }
 
-enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish, struct pl_error *reterr)
+enum pl_status pl_device_request_parse(const char *text, struct pl_device_request *ret_wanted, struct pl_error *reterr)
 {
     static const char *const names[] = {[PL_DEVICE_AUTO] = "auto", [PL_DEVICE_OFF] = "off", [PL_DEVICE_ON] = "on"};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
         if (strcmp(text, names[i]) == 0) {
-            *ret_wish = (struct pl_device_wish){.use = (enum pl_device_use)i};
+            *ret_wanted = (struct pl_device_request){.use = (enum pl_device_use)i};
             return PL_OK;
         }
     }
     if (strncmp(text, "cuda:", 5) == 0 && parse_ordinal(text + 5) >= 0) {
-        *ret_wish = (struct pl_device_wish){.use = PL_DEVICE_NUMBERED, .ordinal = parse_ordinal(text + 5)};
+        *ret_wanted = (struct pl_device_request){.use = PL_DEVICE_NUMBERED, .ordinal = parse_ordinal(text + 5)};
         return PL_OK;
     }
     return pl_error_set(reterr, PL_INVALID, "the setting device is '%s': expected auto, on, off or cuda:N", text);
@@ -49,31 +49,30 @@ enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret
 
 static int number_of(const struct match *match, int rank, int ordinal)
 {
-    return match->number[rank * PL_DEVICE_SIGHT_MAX + ordinal];
+    return match->number[rank * PL_DEVICE_LIST_MAX + ordinal];
 }
 
 /* Number the devices by their first appearance. */
 static void number_devices(struct match *match)
 {
     for (int r = 0; r < match->ranks; r++) {
-        for (int o = 0; o < match->sights[r].count; o++) {
+        for (int o = 0; o < match->lists[r].count; o++) {
             int known = -1;
 
             for (int q = 0; q <= r && known < 0; q++) {
-                for (int p = 0; p < (q < r ? match->sights[q].count : o) && known < 0; p++) {
-                    known =
-                        strcmp(match->sights[q].uuid[p], match->sights[r].uuid[o]) == 0 ? number_of(match, q, p) : -1;
+                for (int p = 0; p < (q < r ? match->lists[q].count : o) && known < 0; p++) {
+                    known = strcmp(match->lists[q].uuid[p], match->lists[r].uuid[o]) == 0 ? number_of(match, q, p) : -1;
                 }
             }
-            match->number[r * PL_DEVICE_SIGHT_MAX + o] = known < 0 ? match->devices++ : known;
+            match->number[r * PL_DEVICE_LIST_MAX + o] = known < 0 ? match->devices++ : known;
         }
     }
 }
 
 /* Find a device for `rank`: a free one, or one whose rank can go elsewhere. */
-static bool place(struct match *match, int rank)
+static bool assign(struct match *match, int rank)
 {
-    for (int o = 0; o < match->sights[rank].count; o++) {
+    for (int o = 0; o < match->lists[rank].count; o++) {
         int device = number_of(match, rank, o);
 
         if (match->load[device] < match->capacity) {
@@ -82,7 +81,7 @@ static bool place(struct match *match, int rank)
             return true;
         }
     }
-    for (int o = 0; o < match->sights[rank].count; o++) {
+    for (int o = 0; o < match->lists[rank].count; o++) {
         int device = number_of(match, rank, o);
 
         if (match->tried[device]) {
@@ -91,7 +90,7 @@ static bool place(struct match *match, int rank)
         match->tried[device] = true;
         for (int other = 0; other < match->ranks; other++) {
             if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device &&
-                place(match, other)) {
+                assign(match, other)) {
                 match->taken[rank] = o; /* the other rank moved away; the device's load stays */
                 return true;
             }
@@ -100,7 +99,7 @@ static bool place(struct match *match, int rank)
     return false;
 }
 
-static bool place_all(struct match *match)
+static bool assign_all(struct match *match)
 {
     memset(match->load, 0, (size_t)match->devices * sizeof(*match->load));
     for (int r = 0; r < match->ranks; r++) {
@@ -108,23 +107,23 @@ static bool place_all(struct match *match)
     }
     for (int r = 0; r < match->ranks; r++) {
         memset(match->tried, 0, (size_t)match->devices * sizeof(*match->tried));
-        if (!place(match, r)) {
+        if (!assign(match, r)) {
             return false;
         }
     }
     return true;
 }
 
-static enum pl_status match_all(const struct pl_device_sight *sights, int ranks, int rank, bool share, int *ret_ordinal,
+static enum pl_status match_all(const struct pl_device_list *lists, int ranks, int rank, bool share, int *ret_ordinal,
                                 struct pl_error *reterr)
 {
-    size_t seen = (size_t)ranks * PL_DEVICE_SIGHT_MAX;
+    size_t seen = (size_t)ranks * PL_DEVICE_LIST_MAX;
     PL_AUTO_FREE int *number = pl_memory_new(seen, sizeof(*number), reterr);
     PL_AUTO_FREE int *taken = pl_memory_new((size_t)ranks, sizeof(*taken), reterr);
     PL_AUTO_FREE int *load = pl_memory_new(seen, sizeof(*load), reterr);
     PL_AUTO_FREE bool *tried = pl_memory_new(seen, sizeof(*tried), reterr);
     struct match match = {
-        .sights = sights, .ranks = ranks, .number = number, .taken = taken, .load = load, .tried = tried};
+        .lists = lists, .ranks = ranks, .number = number, .taken = taken, .load = load, .tried = tried};
 
     if (!number || !taken || !load || !tried) {
         return PL_MEMORY;
@@ -132,7 +131,7 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     number_devices(&match);
     do {
         match.capacity++;
-    } while (!place_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
+    } while (!assign_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
     if (match.capacity > 1 && !share) {
         return pl_error_set(reterr, PL_INVALID,
                             "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with "
@@ -144,45 +143,45 @@ static enum pl_status match_all(const struct pl_device_sight *sights, int ranks,
     return PL_OK;
 }
 
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish,
-                                bool share, int *ret_ordinal, struct pl_error *reterr)
+enum pl_status pl_device_choose(const struct pl_device_list *lists, int ranks, int rank,
+                                struct pl_device_request wanted_device, bool share, int *ret_ordinal,
+                                struct pl_error *reterr)
 {
     int with = -1;
     int without = -1;
 
     PL_BUG_IF(rank < 0 || rank >= ranks);
-    if (wish.use == PL_DEVICE_OFF) {
+    if (wanted_device.use == PL_DEVICE_OFF) {
         *ret_ordinal = -1;
         return PL_OK;
     }
     for (int r = ranks - 1; r >= 0; r--) {
-        if (sights[r].status != PL_OK && sights[r].status != PL_UNSUPPORTED) {
-            return pl_error_set(reterr, (enum pl_status)sights[r].status, "local rank %d: %s", r, sights[r].reason);
+        if (lists[r].status != PL_OK && lists[r].status != PL_UNSUPPORTED) {
+            return pl_error_set(reterr, (enum pl_status)lists[r].status, "local rank %d: %s", r, lists[r].reason);
         }
-        *(sights[r].count > 0 ? &with : &without) = r;
+        *(lists[r].count > 0 ? &with : &without) = r;
     }
     if (with >= 0 && without >= 0) {
         return pl_error_set(reterr, PL_MISMATCH,
                             "local rank %d sees %d GPU%s, and local rank %d none (%s): all ranks of a host, or none",
-                            with, sights[with].count, sights[with].count == 1 ? "" : "s", without,
-                            sights[without].reason);
+                            with, lists[with].count, lists[with].count == 1 ? "" : "s", without, lists[without].reason);
     }
-    if (with < 0 && wish.use != PL_DEVICE_AUTO) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "the setting device asks for GPUs: %s", sights[rank].reason);
+    if (with < 0 && wanted_device.use != PL_DEVICE_AUTO) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "the setting device asks for GPUs: %s", lists[rank].reason);
     }
     if (with < 0) {
         *ret_ordinal = -1;
         return PL_OK;
     }
-    if (wish.use == PL_DEVICE_NUMBERED) {
+    if (wanted_device.use == PL_DEVICE_NUMBERED) {
         for (int r = 0; r < ranks; r++) {
-            if (wish.ordinal >= sights[r].count) {
+            if (wanted_device.ordinal >= lists[r].count) {
                 return pl_error_set(reterr, PL_INVALID, "the setting device asks for GPU %d, and local rank %d sees %d",
-                                    wish.ordinal, r, sights[r].count);
+                                    wanted_device.ordinal, r, lists[r].count);
             }
         }
-        *ret_ordinal = wish.ordinal;
+        *ret_ordinal = wanted_device.ordinal;
         return PL_OK;
     }
-    return match_all(sights, ranks, rank, share, ret_ordinal, reterr);
+    return match_all(lists, ranks, rank, share, ret_ordinal, reterr);
 }

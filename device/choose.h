@@ -2,7 +2,7 @@
 /**
  * Which of a host's devices each of its ranks uses, decided by every rank alike from what all of them see.
  *
- *   1. each rank lists its devices: pl_device_look()
+ *   1. each rank lists its devices: pl_device_list_read()
  *   2. the ranks of a host gather their lists (the caller's allgather)
  *   3. each rank chooses:           pl_device_choose()
  *
@@ -16,18 +16,18 @@
 
 #include "base/status.h"
 
-enum { PL_DEVICE_SIGHT_MAX = 32, PL_DEVICE_UUID_BYTES = 48 };
+enum { PL_DEVICE_LIST_MAX = 32, PL_DEVICE_UUID_BYTES = 48 };
 
 /** The devices that one process sees. Without pointers: can be sent byte by byte. */
-struct pl_device_sight {
+struct pl_device_list {
     int32_t status; /* enum pl_status: PL_OK, PL_UNSUPPORTED (there are none) or what went wrong */
     int32_t count;
-    char uuid[PL_DEVICE_SIGHT_MAX][PL_DEVICE_UUID_BYTES];
+    char uuid[PL_DEVICE_LIST_MAX][PL_DEVICE_UUID_BYTES];
     char reason[256]; /* in words, when there are none */
 };
 
 /** List the devices without using one: no context is made. */
-void pl_device_look(struct pl_device_sight *ret_sight);
+void pl_device_list_read(struct pl_device_list *ret_device_list);
 
 enum pl_device_use {
     PL_DEVICE_AUTO, /* devices where there are any */
@@ -37,14 +37,14 @@ enum pl_device_use {
 };
 
 /** The setting `device`. */
-struct pl_device_wish {
+struct pl_device_request {
     enum pl_device_use use;
     int ordinal; /* of PL_DEVICE_NUMBERED */
 };
 
 /** "auto", "off", "on" or "cuda:N"; PL_INVALID otherwise. */
-enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret_wish,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_request_parse(const char *text, struct pl_device_request *ret_wanted,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The ordinal, in rank `rank`'s own numbering, of the device that it is to use, -1: none is used (wanted off, or no
@@ -56,7 +56,8 @@ enum pl_status pl_device_wish_parse(const char *text, struct pl_device_wish *ret
  *         some ranks see devices and others do not. PL_UNSUPPORTED: wanted, and there are none. A driver's error is
  *         returned, also with PL_DEVICE_AUTO: training on the CPU without a word would be wrong then.
  */
-enum pl_status pl_device_choose(const struct pl_device_sight *sights, int ranks, int rank, struct pl_device_wish wish,
-                                bool share, int *ret_ordinal, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_choose(const struct pl_device_list *lists, int ranks, int rank,
+                                struct pl_device_request wanted_device, bool share, int *ret_ordinal,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

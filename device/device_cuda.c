@@ -51,12 +51,12 @@ static void print_uuid(const CUuuid *uuid, bool mig, char *text, size_t text_byt
 }
 
 /* Names and UUIDs need no context. */
-static enum pl_status look(const struct pl_cuda *cuda, struct pl_device_sight *sight, struct pl_error *reterr)
+static enum pl_status read_device(const struct pl_cuda *cuda, struct pl_device_list *list, struct pl_error *reterr)
 {
     int count = 0;
     CUresult result = cuda->cuDeviceGetCount(&count);
 
-    for (int o = 0; result == CUDA_SUCCESS && o < count && o < PL_DEVICE_SIGHT_MAX; o++) {
+    for (int o = 0; result == CUDA_SUCCESS && o < count && o < PL_DEVICE_LIST_MAX; o++) {
         CUdevice number = 0;
         char name[96] = "";
         CUuuid uuid;
@@ -65,29 +65,29 @@ static enum pl_status look(const struct pl_cuda *cuda, struct pl_device_sight *s
         result = result == CUDA_SUCCESS ? cuda->cuDeviceGetName(name, sizeof(name), number) : result;
         result = result == CUDA_SUCCESS ? cuda->cuDeviceGetUuid_v2(&uuid, number) : result;
         if (result == CUDA_SUCCESS) {
-            print_uuid(&uuid, strstr(name, " MIG ") != NULL, sight->uuid[o], sizeof(sight->uuid[o]));
-            sight->count = o + 1;
+            print_uuid(&uuid, strstr(name, " MIG ") != NULL, list->uuid[o], sizeof(list->uuid[o]));
+            list->count = o + 1;
         }
     }
     return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(cuda, NULL, result, reterr, "cannot look at the devices");
 }
 
-void pl_device_look(struct pl_device_sight *ret_sight)
+void pl_device_list_read(struct pl_device_list *ret_device_list)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_cuda cuda;
     enum pl_status status;
 
-    memset(ret_sight, 0, sizeof(*ret_sight));
+    memset(ret_device_list, 0, sizeof(*ret_device_list));
     status = pl_cuda_load(&cuda, &error);
     if (status == PL_OK) {
-        status = look(&cuda, ret_sight, &error);
+        status = read_device(&cuda, ret_device_list, &error);
         pl_cuda_unload(&cuda);
     }
     if (status != PL_OK) {
-        ret_sight->count = 0;
-        ret_sight->status = (int32_t)status;
-        memcpy(ret_sight->reason, error.cause, sizeof(ret_sight->reason) - 1);
+        ret_device_list->count = 0;
+        ret_device_list->status = (int32_t)status;
+        memcpy(ret_device_list->reason, error.cause, sizeof(ret_device_list->reason) - 1);
     }
 }
 
@@ -155,7 +155,7 @@ enum pl_status pl_device_open(int ordinal, struct pl_device **ret_device, struct
     }
     PL_BUG_IF(pthread_mutex_init(&device->lock, NULL) != 0);
     device->info.ordinal = ordinal;
-    device->patience_ns = 60 * PL_NS_PER_S;
+    device->service_timeout_ns = 60 * PL_NS_PER_S;
     status = open_device(device, reterr);
     if (status != PL_OK) {
         pl_device_close(device);

@@ -14,13 +14,13 @@ static enum pl_status none(struct pl_error *reterr)
     return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: this program was built without CUDA");
 }
 
-void pl_device_look(struct pl_device_sight *ret_sight)
+void pl_device_list_read(struct pl_device_list *ret_device_list)
 {
     struct pl_error error;
 
-    memset(ret_sight, 0, sizeof(*ret_sight));
-    ret_sight->status = (int32_t)none(&error);
-    memcpy(ret_sight->reason, error.cause, sizeof(ret_sight->reason) - 1);
+    memset(ret_device_list, 0, sizeof(*ret_device_list));
+    ret_device_list->status = (int32_t)none(&error);
+    memcpy(ret_device_list->reason, error.cause, sizeof(ret_device_list->reason) - 1);
 }
 
 enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)

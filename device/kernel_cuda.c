@@ -171,8 +171,8 @@ static enum pl_status upload(struct pl_device_pieces *made, const struct pl_chun
 
     PL_TRY(pl_device_alloc(device, bytes, &memory, reterr));
     made->chunks = memory;
-    return pl_device_copy_now(device, memory, chunks, bytes, device->service, pl_deadline_after_ns(device->patience_ns),
-                              reterr);
+    return pl_device_copy_now(device, memory, chunks, bytes, device->service,
+                              pl_deadline_after_ns(device->service_timeout_ns), reterr);
 }
 
 enum pl_status pl_device_pieces_new(struct pl_device *device, const struct pl_device_piece *pieces, size_t count,

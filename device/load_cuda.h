@@ -79,8 +79,8 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
-    CUstream service;    /* for work that is waited for at once */
-    int64_t patience_ns; /* for that work: longer than a working device needs to fill its own memory */
+    CUstream service;           /* for work that is waited for at once */
+    int64_t service_timeout_ns; /* for that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */

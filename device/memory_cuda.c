@@ -50,7 +50,7 @@ static enum pl_status zero(struct pl_device *device, CUdeviceptr memory, uint64_
 {
     PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes",
                 (unsigned long long)bytes);
-    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->patience_ns), reterr);
+    return pl_device_stream_finish(device, device->service, pl_deadline_after_ns(device->service_timeout_ns), reterr);
 }
 
 enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **ret_memory, struct pl_error *reterr)

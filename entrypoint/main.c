@@ -50,8 +50,11 @@ static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
 } subcommands[] = {
-    {"train", pl_train_main}, {"rank", pl_rank_main}, {"relay", run_relay},
-    {"plan", pl_subcommand_plan_main},   {"env", pl_subcommand_plan_env_main},
+    {"train", pl_train_main},
+    {"rank", pl_rank_main},
+    {"relay", run_relay},
+    {"plan", pl_subcommand_plan_main},
+    {"env", pl_subcommand_plan_env_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
@@ -81,7 +84,8 @@ static int exec_companion(const struct pl_invocation *call, const char *subcomma
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     pl_text_printf(&name, "paceline-%s", subcommand);
-    if (strchr(subcommand, '/') != NULL || pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
+    if (strchr(subcommand, '/') != NULL ||
+        pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
         pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", subcommand);
         return PL_EXIT_USAGE;
     }

@@ -90,7 +90,7 @@ static enum pl_status exclude_ofi(struct pl_environment *environment, struct pl_
 
 /* The words before the first `--` name the program, those after it are its arguments. */
 static enum pl_status split_arguments(const struct pl_strv *words, struct pl_strv *argv, size_t *ret_program_words,
-                                 struct pl_error *reterr)
+                                      struct pl_error *reterr)
 {
     size_t separator = 1;
 
@@ -109,8 +109,8 @@ static enum pl_status split_arguments(const struct pl_strv *words, struct pl_str
     return PL_OK;
 }
 
-static enum pl_status run(const struct pl_invocation *call, struct pl_signals *signals, struct pl_exit_report *ret_report,
-                          struct pl_error *reterr)
+static enum pl_status run(const struct pl_invocation *call, struct pl_signals *signals,
+                          struct pl_exit_report *ret_report, struct pl_error *reterr)
 {
     static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

@@ -30,7 +30,7 @@ static enum pl_status print_plan(const struct pl_invocation *call, struct pl_err
     PL_TRY(pl_source_plan(job, &source, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
     PL_TRY(pl_launch_plan_print(job, plan, &source, &text, reterr));
-    return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
+    return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
 int pl_subcommand_plan_main(const struct pl_invocation *call)
@@ -62,7 +62,7 @@ static enum pl_status print_env(const struct pl_invocation *call, struct pl_erro
         pl_log(PL_LOG_WARNING, "%s", warnings.items[i]);
     }
     PL_TRY(pl_launch_plan_print_environment(environment, &text, reterr));
-    return pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
+    return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
 int pl_subcommand_plan_env_main(const struct pl_invocation *call)

@@ -63,7 +63,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
 
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor uses it to the end. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
-                                struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
+                                   struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
 {
     enum pl_status status = fetch_source(supervisor, job, reterr);
     struct pl_launch_plan *plan;
@@ -125,7 +125,8 @@ static int report_unreadable_job(const struct pl_error *error, struct pl_failure
     return 1;
 }
 
-static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_failure *failure, struct pl_error *reterr)
+static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_failure *failure,
+                                   struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 

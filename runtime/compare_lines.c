@@ -33,8 +33,8 @@ static uint64_t hash_line(const char *line)
 }
 
 /* Reduce `mine` over all ranks, unless some rank has failed: then all get that rank's error. */
-static enum pl_status meet(struct pl_world *world, const char *what, const struct pl_error *own, struct summary *mine,
-                           struct pl_error *reterr)
+static enum pl_status reduce_summary(struct pl_world *world, const char *what, const struct pl_error *own,
+                                     struct summary *mine, struct pl_error *reterr)
 {
     struct pl_collective greatest = {.kind = PL_ALLREDUCE,
                                      .dtype = PL_INT64,
@@ -57,14 +57,14 @@ static enum pl_status meet(struct pl_world *world, const char *what, const struc
     pl_error_text(own, words.text, sizeof(words.text));
     PL_TRY(pl_broadcast(world, &words, sizeof(words), PL_UINT8, failed_rank, reterr));
     if (own->status == PL_OK) {
-        failed_rank = pl_world_label(world, failed_rank);
+        failed_rank = pl_world_global_rank(world, failed_rank);
         (void)pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
         pl_error_context(reterr, "%s", what);
         return words.status;
     }
     if (reterr) {
         *reterr = *own;
-        pl_error_context(reterr, "%s, rank %d", what, pl_world_label(world, pl_world_rank(world)));
+        pl_error_context(reterr, "%s, rank %d", what, pl_world_global_rank(world, pl_world_rank(world)));
     }
     return own->status;
 }
@@ -83,7 +83,7 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
     PL_AUTO_FREE char *texts = pl_memory_new(size, LINE_BYTES, &own);
     char text[LINE_BYTES] = "nothing more";
 
-    PL_TRY(meet(world, what, &own, &(struct summary){0}, reterr));
+    PL_TRY(reduce_summary(world, what, &own, &(struct summary){0}, reterr));
     mine[0] = hash;
     for (size_t i = 0; i < count; i++) {
         mine[i + 1] = hash_line(lines[i]);
@@ -99,8 +99,8 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
         snprintf(text, sizeof(text), "%.*s", LINE_BYTES - 1, lines[first]);
     }
     PL_TRY(pl_allgather(world, text, texts, LINE_BYTES, PL_UINT8, reterr));
-    return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_label(world, 0),
-                        texts, pl_world_label(world, (int)other), texts + other * LINE_BYTES);
+    return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_global_rank(world, 0),
+                        texts, pl_world_global_rank(world, (int)other), texts + other * LINE_BYTES);
 }
 
 enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const struct pl_error *own,
@@ -113,6 +113,6 @@ enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const 
         hash = pl_hash(hash, lines[i], strlen(lines[i]) + 1);
     }
     mine = (struct summary){.count = (int64_t)count, .hash = (int64_t)hash, .not_hash = (int64_t)~hash};
-    PL_TRY(meet(world, what, own, &mine, reterr));
+    PL_TRY(reduce_summary(world, what, own, &mine, reterr));
     return mine.hash == ~mine.not_hash ? PL_OK : explain(world, what, hash, lines, count, (size_t)mine.count, reterr);
 }

@@ -38,7 +38,7 @@ static enum pl_status append_line(const char *path, const struct pl_text *text, 
     if (fd < 0) {
         return pl_error_errno(reterr, "open '%s'", path);
     }
-    return pl_fd_write(fd, text->data, text->length, path, reterr);
+    return pl_file_write_fd(fd, text->data, text->length, path, reterr);
 }
 
 enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path,
@@ -53,7 +53,7 @@ enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const 
         status = pl_text_check(&metrics->json, reterr);
     }
     if (status == PL_OK) {
-        pl_progress_clear();
+        pl_metrics_clear_progress();
         if (fwrite(metrics->line.data, 1, metrics->line.length, stream) != metrics->line.length ||
             fflush(stream) != 0) {
             status = pl_error_errno(reterr, "write a metric line");
@@ -73,7 +73,7 @@ void pl_metrics_done(struct pl_metrics *metrics)
     pl_text_done(&metrics->json);
 }
 
-void pl_progress_show(const char *format, ...)
+void pl_metrics_show_progress(const char *format, ...)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     va_list args;
@@ -91,7 +91,7 @@ void pl_progress_show(const char *format, ...)
     }
 }
 
-void pl_progress_clear(void)
+void pl_metrics_clear_progress(void)
 {
     if (isatty(STDERR_FILENO)) {
         (void)!write(STDERR_FILENO, "\r\x1b[K", 4);

@@ -36,9 +36,11 @@ enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const 
 void pl_metrics_done(struct pl_metrics *metrics);
 
 /** Show `format` in place of the last progress line when stderr is a terminal; otherwise nothing. */
-void pl_progress_show(const char *format, ...) PL_PRINTF(1, 2);
+void pl_metrics_show_progress(const char *format, ...) PL_PRINTF(1, 2);
+#define pl_progress_show pl_metrics_show_progress /* its former name, for one release */
 
 /** Erase the progress line, before another line is printed. */
-void pl_progress_clear(void);
+void pl_metrics_clear_progress(void);
+#define pl_progress_clear pl_metrics_clear_progress /* its former name, for one release */
 
 #endif

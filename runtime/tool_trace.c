@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         return status == PL_OK ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     if (pl_trace_merge((const char *const *)(argv + optind), (size_t)(argc - optind), &text, &error) != PL_OK ||
-        pl_fd_write(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
+        pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", &error) != PL_OK) {
         pl_log_error(&error, "merging the rings");
         return EXIT_FAILURE;
     }

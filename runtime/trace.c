@@ -86,7 +86,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
             return pl_error_errno(reterr, "create the trace '%s'", options->path);
         }
         /* Room is taken now: a full disk found at a store would be a SIGBUS. */
-        errno = pl_fd_allocate(fd, 0, (off_t)bytes);
+        errno = pl_file_allocate(fd, 0, (off_t)bytes);
         if (errno != 0) {
             return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
         }

@@ -36,6 +36,7 @@ struct pl_channel {
 
 /** World ranks share a replicated channel, the ranks of one host share a sharded one. */
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local);
+#define pl_channel_deal pl_channel_shard /* its former name, for one release */
 
 /** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
 enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,

@@ -24,6 +24,7 @@ struct pl_shard {
     uint32_t rank;
     uint32_t size;
 };
+#define pl_deal pl_shard /* its former name, for one release */
 
 /** What ranks do when the count does not divide by their number. */
 enum pl_sampler_tail {

@@ -27,8 +27,8 @@ struct pl_share_options {
     uint32_t local_rank;
     uint32_t local_size;
     struct pl_shard deal; /* of this rank */
-    size_t ring_bytes;   /* 0: 8 MiB; a power of two; local rank 0's counts */
-    int64_t timeout_ns;  /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
+    size_t ring_bytes;    /* 0: 8 MiB; a power of two; local rank 0's counts */
+    int64_t timeout_ns;   /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
 };
 
 /** Where the distributor gets its records; used on local rank 0 only. */

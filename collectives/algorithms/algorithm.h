@@ -4,7 +4,7 @@
  * each position and round which blocks go to which position. In every round a position sends at most one message and
  * receives at most one.
  *
- * Test  tests/unit/collectives/algorithms/test_pattern.c runs each on paper for 1 to 33 positions and draws five.
+ * Test  tests/unit/collectives/algorithms/test_algorithm.c runs each on paper for 1 to 33 positions and draws five.
  */
 #ifndef PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
 #define PL_COLLECTIVES_ALGORITHMS_ALGORITHM_H
@@ -22,7 +22,7 @@
  *   tree                 2 log2(n) (a + B b)         least work in all: n-1 messages each way
  *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in position order
  */
-#define PL_PATTERN_LIST(X)                                                                                             \
+#define PL_ALGORITHM_LIST(X)                                                                                           \
     X(RING, "ring")                                                                                                    \
     X(HALVING, "halving")                                                                                              \
     X(DOUBLING, "doubling")                                                                                            \
@@ -38,16 +38,16 @@
     X(CHAIN_REDUCE, "chain reduce")                                                                                    \
     X(PAIRWISE, "pairwise alltoall")
 
-enum pl_pattern {
-#define PL_PATTERN_ENUM(name, text) PL_PATTERN_##name,
-    PL_PATTERN_LIST(PL_PATTERN_ENUM)
-#undef PL_PATTERN_ENUM
+enum pl_algorithm {
+#define PL_ALGORITHM_ENUM(name, text) PL_ALGORITHM_##name,
+    PL_ALGORITHM_LIST(PL_ALGORITHM_ENUM)
+#undef PL_ALGORITHM_ENUM
 };
 
-enum { PL_PATTERN_COUNT = PL_PATTERN_PAIRWISE + 1 };
+enum { PL_ALGORITHM_COUNT = PL_ALGORITHM_PAIRWISE + 1 };
 
 /** What one position does in one round. A peer of -1 means that there is no message in that direction. */
-struct pl_step {
+struct pl_algorithm_step {
     int to;
     int send_first; /* blocks */
     int send_blocks;
@@ -56,20 +56,20 @@ struct pl_step {
     int recv_blocks;
     bool combine;       /* what comes in is added to the position's own; otherwise it replaces it */
     bool received_left; /* what comes in is the left operand: both ends of an exchange then compute the same bits */
-    bool aside;         /* what comes in is kept apart, by sender, until pl_pattern_gathers() */
+    bool per_sender;    /* what comes in is kept apart, by sender, until pl_algorithm_reduces_per_sender() */
 };
 
-const char *pl_pattern_text(enum pl_pattern pattern);
+const char *pl_algorithm_text(enum pl_algorithm algorithm);
 
-int pl_pattern_rounds(enum pl_pattern pattern, int n);
+int pl_algorithm_rounds(enum pl_algorithm algorithm, int n);
 
 /** Blocks that the vector is cut into. */
-int pl_pattern_blocks(enum pl_pattern pattern, int n);
+int pl_algorithm_blocks(enum pl_algorithm algorithm, int n);
 
-/** The round of position `place`; `root` matters to algorithms that have one. */
-struct pl_step pl_pattern_step(enum pl_pattern pattern, int n, int place, int root, int round);
+/** The round of position `position`; `root` matters to algorithms that have one. */
+struct pl_algorithm_step pl_algorithm_step_at(enum pl_algorithm algorithm, int n, int position, int root, int round);
 
 /** True for the round after which the blocks kept apart are added up, in order of positions, to the own block. */
-bool pl_pattern_gathers(enum pl_pattern pattern, int n, int round);
+bool pl_algorithm_reduces_per_sender(enum pl_algorithm algorithm, int n, int round);
 
 #endif

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status,
-                                   const struct pl_error *why, int64_t deadline_ns)
+enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstrap, enum pl_status status,
+                                             const struct pl_error *why, int64_t deadline_ns)
 {
     const struct pl_error unknown = {.status = status};
 
@@ -18,11 +18,11 @@ enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl
     return status;
 }
 
-enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
-                                  struct pl_error *reterr)
+enum pl_status pl_bootstrap_vote(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
+                                 struct pl_error *reterr)
 {
     if (status != PL_OK) {
-        return pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+        return pl_bootstrap_abort_collective(bootstrap, status, reterr, deadline_ns);
     }
     return bootstrap->barrier(bootstrap->context, deadline_ns, reterr);
 }
@@ -33,7 +33,7 @@ enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const v
     PL_AUTO_FREE void *all = pl_memory_new((size_t)bootstrap->size, bytes, reterr);
 
     if (!all) {
-        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+        return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(bootstrap->allgather(bootstrap->context, own, all, bytes, deadline_ns, reterr));
     memcpy(ret_all, &all, sizeof(all)); /* without aliasing trouble */

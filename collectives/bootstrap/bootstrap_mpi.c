@@ -18,7 +18,7 @@
 static _Atomic bool owns_mpi;
 static _Atomic int owners;
 
-struct mpi_seat {
+struct mpi_endpoint {
     struct pl_bootstrap bootstrap;
     struct pl_transport transport;
     MPI_Comm comm;
@@ -29,20 +29,21 @@ struct mpi_seat {
     _Atomic bool broken;
 };
 
-static enum pl_status raise_mpi(struct mpi_seat *seat, int code, const char *what, int peer, struct pl_error *reterr)
+static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const char *what, int peer,
+                                struct pl_error *reterr)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     int class = MPI_ERR_OTHER;
-    int own = seat ? pl_transport_label(&seat->transport, seat->rank) : -1;
+    int own = endpoint ? pl_transport_global_rank(&endpoint->transport, endpoint->rank) : -1;
 
     MPI_Error_string(code, text, &length);
     MPI_Error_class(code, &class);
-    if (seat) {
-        seat->broken = true;
+    if (endpoint) {
+        endpoint->broken = true;
     }
-    if (seat && peer >= 0) {
-        peer = pl_transport_label(&seat->transport, peer);
+    if (endpoint && peer >= 0) {
+        peer = pl_transport_global_rank(&endpoint->transport, peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
         return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than rank %d expected",
@@ -60,30 +61,30 @@ static MPI_Request request_of(const struct pl_transfer *transfer)
 {
     MPI_Request request;
 
-    _Static_assert(sizeof(request) <= sizeof(transfer->words[0]), "a request fits in a word");
-    memcpy(&request, &transfer->words[WORD_REQUEST], sizeof(request));
+    _Static_assert(sizeof(request) <= sizeof(transfer->scratch[0]), "a request fits in a word");
+    memcpy(&request, &transfer->scratch[WORD_REQUEST], sizeof(request));
     return request;
 }
 
 static void keep_request(struct pl_transfer *transfer, MPI_Request request, int peer)
 {
     transfer->active = true;
-    memcpy(&transfer->words[WORD_REQUEST], &request, sizeof(request));
-    transfer->words[WORD_PEER] = (uintptr_t)peer;
+    memcpy(&transfer->scratch[WORD_REQUEST], &request, sizeof(request));
+    transfer->scratch[WORD_PEER] = (uintptr_t)peer;
 }
 
 /* Callers cut large transfers into segments far below 2^31 bytes, so MPI's int counts are never at risk. */
 static enum pl_status send_bytes(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                  struct pl_transfer *transfer, struct pl_error *reterr)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     MPI_Request request;
     int code;
 
     PL_BUG_IF(bytes > INT_MAX);
-    code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag, seat->comm, &request);
+    code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag, endpoint->comm, &request);
     if (code != MPI_SUCCESS) {
-        return raise_mpi(seat, code, "MPI_Isend", peer, reterr);
+        return raise_mpi(endpoint, code, "MPI_Isend", peer, reterr);
     }
     keep_request(transfer, request, peer);
     return PL_OK;
@@ -92,14 +93,14 @@ static enum pl_status send_bytes(void *context, const void *data, size_t bytes, 
 static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int peer, uint32_t tag,
                                  struct pl_transfer *transfer, struct pl_error *reterr)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     MPI_Request request;
     int code;
 
     PL_BUG_IF(bytes > INT_MAX);
-    code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, (int)tag, seat->comm, &request);
+    code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, (int)tag, endpoint->comm, &request);
     if (code != MPI_SUCCESS) {
-        return raise_mpi(seat, code, "MPI_Irecv", peer, reterr);
+        return raise_mpi(endpoint, code, "MPI_Irecv", peer, reterr);
     }
     keep_request(transfer, request, peer);
     return PL_OK;
@@ -108,7 +109,7 @@ static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int pe
 static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                     struct pl_error *reterr)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     MPI_Request request = request_of(transfer);
     MPI_Status status;
     int done = 0;
@@ -117,7 +118,7 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
 
     if (code != MPI_SUCCESS) {
         transfer->active = false;
-        return raise_mpi(seat, code, "MPI_Test", (int)transfer->words[WORD_PEER], reterr);
+        return raise_mpi(endpoint, code, "MPI_Test", (int)transfer->scratch[WORD_PEER], reterr);
     }
     *ret_done = done;
     if (!done) {
@@ -131,11 +132,11 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
 
 static bool probe(void *context, uint32_t tag, int *ret_peer)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     MPI_Status status;
     int found = 0;
 
-    if (MPI_Iprobe(MPI_ANY_SOURCE, (int)tag, seat->comm, &found, &status) != MPI_SUCCESS || !found) {
+    if (MPI_Iprobe(MPI_ANY_SOURCE, (int)tag, endpoint->comm, &found, &status) != MPI_SUCCESS || !found) {
         return false;
     }
     *ret_peer = status.MPI_SOURCE;
@@ -144,12 +145,12 @@ static bool probe(void *context, uint32_t tag, int *ret_peer)
 
 static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     MPI_Request request = request_of(transfer);
     int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_MS);
     int done = 0;
 
-    seat->broken = true;
+    endpoint->broken = true;
     transfer->active = false;
     /* A receive without a partner is taken back; one in the middle, or a send, may end by itself soon. */
     MPI_Cancel(&request);
@@ -158,16 +159,17 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
             return true;
         }
     }
-    seat->transport.stranded = seat->transport.stranded || !done;
+    endpoint->transport.leaked = endpoint->transport.leaked || !done;
     return done;
 }
 
 static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                 struct pl_error *reterr)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
 
-    return pl_transport_allgather(&seat->transport, seat->rank, seat->size, send, recv, bytes, deadline_ns, reterr);
+    return pl_bootstrap_transport_allgather(&endpoint->transport, endpoint->rank, endpoint->size, send, recv, bytes,
+                                            deadline_ns, reterr);
 }
 
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
@@ -177,88 +179,89 @@ static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_erro
 
 static void abort_job(void *context, int code)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
 
-    MPI_Abort(seat->comm, code);
+    MPI_Abort(endpoint->comm, code);
     pl_bootstrap_abort_process(NULL, code);
 }
 
-static void seat_free(struct pl_bootstrap *bootstrap)
+static void endpoint_free(struct pl_bootstrap *bootstrap)
 {
-    struct mpi_seat *seat = bootstrap->context;
+    struct mpi_endpoint *endpoint = bootstrap->context;
     int finalized = 0;
-    bool last = seat->owner && atomic_fetch_sub(&owners, 1) == 1;
+    bool last = endpoint->owner && atomic_fetch_sub(&owners, 1) == 1;
 
     MPI_Finalized(&finalized);
     /* MPI_Finalize waits for all ranks without a deadline: only call it where all are known to be at their end. */
-    if (!finalized && !seat->broken && (!last || bootstrap->together)) {
+    if (!finalized && !endpoint->broken && (!last || bootstrap->together)) {
         /* A revoked communicator stays, on purpose: Open MPI reuses its number, and a late revoke message would be
          * received in the communicator that has it then. */
-        if (!seat->transport.told) {
-            MPI_Comm_free(&seat->comm);
+        if (!endpoint->transport.revoked) {
+            MPI_Comm_free(&endpoint->comm);
         }
         if (last) {
             MPI_Finalize();
         }
     }
-    free(seat->transport.stranded ? NULL : seat); /* MPI may still use its reserve */
+    free(endpoint->transport.leaked ? NULL : endpoint); /* MPI may still use its reserve */
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
                             struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-static enum pl_status seat_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstrap **ret_bootstrap,
+                                   struct pl_error *reterr)
 {
-    struct mpi_seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
+    struct mpi_endpoint *endpoint = pl_memory_new(1, sizeof(*endpoint), reterr);
     int *tag_limit = NULL;
     int found = 0;
     int level = MPI_THREAD_SINGLE;
 
-    if (!seat) {
+    if (!endpoint) {
         return PL_MEMORY;
     }
-    seat->comm = comm;
-    seat->owner = owner;
+    endpoint->comm = comm;
+    endpoint->owner = owner;
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(comm, &seat->rank);
-    MPI_Comm_size(comm, &seat->size);
+    MPI_Comm_rank(comm, &endpoint->rank);
+    MPI_Comm_size(comm, &endpoint->size);
     MPI_Query_thread(&level);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_limit, &found); /* not every communicator has it */
     if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
-        free(seat);
+        free(endpoint);
         return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed",
                             found ? *tag_limit : 0, PL_TAG_BITS);
     }
-    seat->transport = (struct pl_transport){.name = "mpi",
-                                            .context = seat,
-                                            .send = send_bytes,
-                                            .recv = recv_bytes,
-                                            .test = test_transfer,
-                                            .probe = probe,
-                                            .cancel = cancel_transfer};
-    seat->bootstrap = (struct pl_bootstrap){.name = "mpi",
-                                            .context = seat,
-                                            .rank = seat->rank,
-                                            .size = seat->size,
-                                            .allgather = allgather,
-                                            .barrier = barrier,
-                                            .abort = abort_job,
-                                            .split = split,
-                                            .any_thread = level == MPI_THREAD_MULTIPLE,
-                                            .transport = &seat->transport,
-                                            .free = seat_free};
+    endpoint->transport = (struct pl_transport){.name = "mpi",
+                                                .context = endpoint,
+                                                .send = send_bytes,
+                                                .recv = recv_bytes,
+                                                .test = test_transfer,
+                                                .probe = probe,
+                                                .cancel = cancel_transfer};
+    endpoint->bootstrap = (struct pl_bootstrap){.name = "mpi",
+                                                .context = endpoint,
+                                                .rank = endpoint->rank,
+                                                .size = endpoint->size,
+                                                .allgather = allgather,
+                                                .barrier = barrier,
+                                                .abort = abort_job,
+                                                .split = split,
+                                                .any_thread = level == MPI_THREAD_MULTIPLE,
+                                                .transport = &endpoint->transport,
+                                                .free = endpoint_free};
     atomic_fetch_add(&owners, owner);
-    *ret_bootstrap = &seat->bootstrap;
+    *ret_bootstrap = &endpoint->bootstrap;
     return PL_OK;
 }
 
 /* Return when all members have called, for the first time or for the second. */
-static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, uint32_t tag, int64_t deadline_ns,
-                           struct pl_error *reterr)
+static enum pl_status rendezvous(struct mpi_endpoint *endpoint, const int *ranks, int count, uint32_t tag,
+                                 int64_t deadline_ns, struct pl_error *reterr)
 {
     int place = 0;
 
-    while (ranks[place] != seat->rank) {
+    while (ranks[place] != endpoint->rank) {
         place++;
     }
     for (int distance = 1; distance < count; distance *= 2) {
@@ -267,10 +270,10 @@ static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, u
         struct pl_transfer out = {0};
         struct pl_transfer in = {0};
 
-        PL_TRY(recv_bytes(seat, NULL, 0, from, tag, &in, reterr));
-        PL_TRY(send_bytes(seat, NULL, 0, to, tag, &out, reterr));
-        PL_TRY(pl_transfer_wait(&seat->transport, &in, deadline_ns, "making a sub-world", from, reterr));
-        PL_TRY(pl_transfer_wait(&seat->transport, &out, deadline_ns, "making a sub-world", to, reterr));
+        PL_TRY(recv_bytes(endpoint, NULL, 0, from, tag, &in, reterr));
+        PL_TRY(send_bytes(endpoint, NULL, 0, to, tag, &out, reterr));
+        PL_TRY(pl_bootstrap_wait_transfer(&endpoint->transport, &in, deadline_ns, "making a sub-world", from, reterr));
+        PL_TRY(pl_bootstrap_wait_transfer(&endpoint->transport, &out, deadline_ns, "making a sub-world", to, reterr));
     }
     return PL_OK;
 }
@@ -278,7 +281,7 @@ static enum pl_status meet(struct mpi_seat *seat, const int *ranks, int count, u
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
                             struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
-    struct mpi_seat *seat = context;
+    struct mpi_endpoint *endpoint = context;
     enum pl_status status;
     MPI_Group all;
     MPI_Group group;
@@ -287,23 +290,23 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
 
     /* MPI's own call has no deadline, so all must be there. Twice, because a rank that came too late may receive, the
      * first time, messages of ranks whose deadline has passed since. */
-    status = meet(seat, ranks, count, PL_TAG_MEETING, deadline_ns, reterr);
+    status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS, deadline_ns, reterr);
     if (status == PL_OK) {
-        status = meet(seat, ranks, count, PL_TAG_MEETING + 1, deadline_ns, reterr);
+        status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS + 1, deadline_ns, reterr);
     }
     if (status != PL_OK) {
-        seat->broken = true;
+        endpoint->broken = true;
         return status;
     }
-    MPI_Comm_group(seat->comm, &all);
+    MPI_Comm_group(endpoint->comm, &all);
     MPI_Group_incl(all, count, ranks, &group);
-    code = MPI_Comm_create_group(seat->comm, group, PL_TAG_BOOTSTRAP + 1, &comm);
+    code = MPI_Comm_create_group(endpoint->comm, group, PL_TAG_BOOTSTRAP + 1, &comm);
     MPI_Group_free(&group);
     MPI_Group_free(&all);
     if (code != MPI_SUCCESS) {
-        return raise_mpi(seat, code, "MPI_Comm_create_group", -1, reterr);
+        return raise_mpi(endpoint, code, "MPI_Comm_create_group", -1, reterr);
     }
-    status = seat_new(comm, false, ret_bootstrap, reterr);
+    status = endpoint_new(comm, false, ret_bootstrap, reterr);
     if (status != PL_OK) {
         MPI_Comm_free(&comm);
     }
@@ -352,7 +355,7 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
         return raise_mpi(NULL, code, "MPI_Comm_dup", -1, reterr);
     }
     ignore_broken_pipes();
-    return seat_new(comm, owns_mpi, ret_bootstrap, reterr);
+    return endpoint_new(comm, owns_mpi, ret_bootstrap, reterr);
 }
 
 bool pl_bootstrap_under_mpi(void)

@@ -12,15 +12,15 @@
  * ranks fail in it with `status`, and the others report this rank and its error.
  * Returns `status`.
  */
-enum pl_status pl_bootstrap_refuse(const struct pl_bootstrap *bootstrap, enum pl_status status,
-                                   const struct pl_error *why, int64_t deadline_ns);
+enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstrap, enum pl_status status,
+                                             const struct pl_error *why, int64_t deadline_ns);
 
 /**
  * A barrier that carries a status: return when every rank has called with PL_OK; where one has not, as
- * pl_bootstrap_refuse() with `*reterr`, on the others with the error of one that failed. Collective.
+ * pl_bootstrap_abort_collective() with `*reterr`, on the others with the error of one that failed. Collective.
  */
-enum pl_status pl_bootstrap_ready(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bootstrap_vote(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Every rank's `bytes` of `own`, in rank order, in new memory at `*ret_all`, a pointer of any type; the caller frees
@@ -30,15 +30,15 @@ enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const v
                                    int64_t deadline_ns, void *ret_all, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Ranks are desynchronised: messages left from this exchange would be received in the next one. */
-static inline bool pl_bootstrap_is_out_of_step(const struct pl_error *error)
+static inline bool pl_bootstrap_is_desynchronised(const struct pl_error *error)
 {
     return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
 }
 
-/** pl_world_is_stranded(), for callers that hold the world's lock. */
-static inline bool pl_bootstrap_is_stranded(const struct pl_bootstrap *bootstrap)
+/** pl_world_has_leaked(), for callers that hold the world's lock. */
+static inline bool pl_bootstrap_has_leaked(const struct pl_bootstrap *bootstrap)
 {
-    return bootstrap->transport && bootstrap->transport->stranded;
+    return bootstrap->transport && bootstrap->transport->leaked;
 }
 
 /** pl_bootstrap's abort where the job is this process. */

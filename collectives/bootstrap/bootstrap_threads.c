@@ -45,7 +45,7 @@ struct split {
 };
 
 /* One rank's endpoint at a hub: the context of its bootstrap and transport. */
-struct seat {
+struct endpoint {
     struct pl_bootstrap bootstrap;
     struct pl_transport transport;
     struct hub *hub;
@@ -132,14 +132,14 @@ static struct hub *hub_new(int size, struct pl_error *reterr)
 static enum pl_status post_message(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                    struct pl_transfer *transfer, struct pl_error *reterr)
 {
-    struct seat *seat = context;
-    struct mailbox *box = &seat->hub->boxes[peer];
+    struct endpoint *endpoint = context;
+    struct mailbox *box = &endpoint->hub->boxes[peer];
     struct message *message = pl_memory_new(1, sizeof(*message) + bytes, reterr);
 
     if (!message) {
         return PL_MEMORY;
     }
-    *message = (struct message){.bytes = bytes, .from = seat->rank, .tag = tag};
+    *message = (struct message){.bytes = bytes, .from = endpoint->rank, .tag = tag};
     if (bytes) {
         memcpy(message->data, data, bytes);
     }
@@ -162,7 +162,7 @@ static enum pl_status expect_message(void *context, void *data, size_t bytes, in
     (void)context;
     (void)reterr;
     *transfer = (struct pl_transfer){.active = true,
-                                     .words = {(uintptr_t)(data ? data : &nowhere), bytes, (uintptr_t)peer, tag}};
+                                     .scratch = {(uintptr_t)(data ? data : &nowhere), bytes, (uintptr_t)peer, tag}};
     return PL_OK;
 }
 
@@ -188,29 +188,29 @@ static struct message *take_message(struct mailbox *box, int from, uint32_t tag)
 static enum pl_status test_transfer(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                     struct pl_error *reterr)
 {
-    struct seat *seat = context;
-    size_t room = transfer->words[WORD_BYTES];
+    struct endpoint *endpoint = context;
+    size_t room = transfer->scratch[WORD_BYTES];
     struct message *message;
     size_t bytes;
 
     *ret_done = false;
     *ret_bytes = 0;
-    if (transfer->words[WORD_DATA]) {
-        message = take_message(&seat->hub->boxes[seat->rank], (int)transfer->words[WORD_PEER],
-                               (uint32_t)transfer->words[WORD_TAG]);
+    if (transfer->scratch[WORD_DATA]) {
+        message = take_message(&endpoint->hub->boxes[endpoint->rank], (int)transfer->scratch[WORD_PEER],
+                               (uint32_t)transfer->scratch[WORD_TAG]);
         if (!message) {
             return PL_OK;
         }
         bytes = message->bytes;
         if (bytes) {
-            memcpy((void *)transfer->words[WORD_DATA], message->data, bytes < room ? bytes : room);
+            memcpy((void *)transfer->scratch[WORD_DATA], message->data, bytes < room ? bytes : room);
         }
         free(message);
         if (bytes > room) {
             transfer->active = false;
             return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected at most %zu",
-                                pl_transport_label(&seat->transport, (int)transfer->words[WORD_PEER]), bytes,
-                                pl_transport_label(&seat->transport, seat->rank), room);
+                                pl_transport_global_rank(&endpoint->transport, (int)transfer->scratch[WORD_PEER]),
+                                bytes, pl_transport_global_rank(&endpoint->transport, endpoint->rank), room);
         }
         *ret_bytes = bytes;
     }
@@ -221,8 +221,8 @@ static enum pl_status test_transfer(void *context, struct pl_transfer *transfer,
 
 static bool probe(void *context, uint32_t tag, int *ret_peer)
 {
-    struct seat *seat = context;
-    struct mailbox *box = &seat->hub->boxes[seat->rank];
+    struct endpoint *endpoint = context;
+    struct mailbox *box = &endpoint->hub->boxes[endpoint->rank];
     struct message *message;
 
     pthread_mutex_lock(&box->lock);
@@ -243,10 +243,10 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 static enum pl_status allgather(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                 struct pl_error *reterr)
 {
-    struct seat *seat = context;
+    struct endpoint *endpoint = context;
 
-    return pl_transport_allgather(&seat->transport, seat->rank, seat->hub->size, send, recv, bytes, deadline_ns,
-                                  reterr);
+    return pl_bootstrap_transport_allgather(&endpoint->transport, endpoint->rank, endpoint->hub->size, send, recv,
+                                            bytes, deadline_ns, reterr);
 }
 
 static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_error *reterr)
@@ -254,46 +254,47 @@ static enum pl_status barrier(void *context, int64_t deadline_ns, struct pl_erro
     return allgather(context, NULL, NULL, 0, deadline_ns, reterr);
 }
 
-static void seat_free(struct pl_bootstrap *bootstrap)
+static void endpoint_free(struct pl_bootstrap *bootstrap)
 {
-    struct seat *seat = bootstrap->context;
+    struct endpoint *endpoint = bootstrap->context;
 
-    hub_leave(seat->hub);
-    free(seat);
+    hub_leave(endpoint->hub);
+    free(endpoint);
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
                             struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-static enum pl_status seat_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstrap **ret_bootstrap,
+                                   struct pl_error *reterr)
 {
-    struct seat *seat = pl_memory_new(1, sizeof(*seat), reterr);
+    struct endpoint *endpoint = pl_memory_new(1, sizeof(*endpoint), reterr);
 
-    if (!seat) {
+    if (!endpoint) {
         return PL_MEMORY;
     }
     hub_join(hub);
-    seat->hub = hub;
-    seat->rank = rank;
-    seat->transport = (struct pl_transport){.name = "threads",
-                                            .context = seat,
-                                            .send = post_message,
-                                            .recv = expect_message,
-                                            .test = test_transfer,
-                                            .probe = probe,
-                                            .cancel = cancel_transfer};
-    seat->bootstrap = (struct pl_bootstrap){.name = "threads",
-                                            .context = seat,
-                                            .rank = rank,
-                                            .size = hub->size,
-                                            .allgather = allgather,
-                                            .barrier = barrier,
-                                            .abort = pl_bootstrap_abort_process,
-                                            .split = split,
-                                            .any_thread = true,
-                                            .transport = &seat->transport,
-                                            .free = seat_free};
-    *ret_bootstrap = &seat->bootstrap;
+    endpoint->hub = hub;
+    endpoint->rank = rank;
+    endpoint->transport = (struct pl_transport){.name = "threads",
+                                                .context = endpoint,
+                                                .send = post_message,
+                                                .recv = expect_message,
+                                                .test = test_transfer,
+                                                .probe = probe,
+                                                .cancel = cancel_transfer};
+    endpoint->bootstrap = (struct pl_bootstrap){.name = "threads",
+                                                .context = endpoint,
+                                                .rank = rank,
+                                                .size = hub->size,
+                                                .allgather = allgather,
+                                                .barrier = barrier,
+                                                .abort = pl_bootstrap_abort_process,
+                                                .split = split,
+                                                .any_thread = true,
+                                                .transport = &endpoint->transport,
+                                                .free = endpoint_free};
+    *ret_bootstrap = &endpoint->bootstrap;
     return PL_OK;
 }
 
@@ -347,30 +348,30 @@ static void remove_split(struct hub *hub, struct split *split)
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
                             struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
-    struct seat *seat = context;
+    struct endpoint *endpoint = context;
     enum pl_status status = PL_MEMORY;
     struct split *entry;
     int place = 0;
 
     (void)deadline_ns; /* it waits for no other rank */
-    while (ranks[place] != seat->rank) {
+    while (ranks[place] != endpoint->rank) {
         place++;
     }
-    pthread_mutex_lock(&seat->hub->lock);
-    entry = find_split(seat->hub, ranks, count, place);
+    pthread_mutex_lock(&endpoint->hub->lock);
+    entry = find_split(endpoint->hub, ranks, count, place);
     if (!entry) {
-        entry = add_split(seat->hub, ranks, count, reterr);
+        entry = add_split(endpoint->hub, ranks, count, reterr);
     }
     if (entry) {
-        status = seat_new(entry->hub, place, ret_bootstrap, reterr);
+        status = endpoint_new(entry->hub, place, ret_bootstrap, reterr);
     }
     if (status == PL_OK) {
         entry->has[place] = true;
         if (++entry->taken == count) {
-            remove_split(seat->hub, entry);
+            remove_split(endpoint->hub, entry);
         }
     }
-    pthread_mutex_unlock(&seat->hub->lock);
+    pthread_mutex_unlock(&endpoint->hub->lock);
     return status;
 }
 
@@ -387,9 +388,9 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
         return PL_MEMORY;
     }
     for (int i = 0; i < size && status == PL_OK; i++) {
-        status = seat_new(hub, i, &ret_bootstraps[i], reterr);
+        status = endpoint_new(hub, i, &ret_bootstraps[i], reterr);
         while (status != PL_OK && i-- > 0) {
-            seat_free(ret_bootstraps[i]);
+            endpoint_free(ret_bootstraps[i]);
         }
     }
     hub_leave(hub);

@@ -10,8 +10,8 @@
 static const int64_t NAP_SHORTEST_NS = 5 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = PL_NS_PER_MS;
 
-enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
-                                const char *what, int peer, struct pl_error *reterr)
+enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, struct pl_transfer *transfer,
+                                          int64_t deadline_ns, const char *what, int peer, struct pl_error *reterr)
 {
     int64_t began_ns = 0;
     size_t bytes;
@@ -28,7 +28,7 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
         }
         if (pl_deadline_passed(deadline_ns)) {
             return pl_error_set(reterr, PL_TIMEOUT, "%s: rank %d did not answer before the deadline", what,
-                                pl_transport_label(transport, peer));
+                                pl_transport_global_rank(transport, peer));
         }
         began_ns = began_ns ? began_ns : pl_clock_now_ns();
         pl_clock_nap(pl_clock_backoff_ns(pl_clock_now_ns() - began_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
@@ -37,30 +37,30 @@ enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_
 
 /* How a message begins: whether a rank is known to have failed. */
 struct head {
-    int32_t refuser; /* the rank + 1; 0: none is known of, and blocks follow */
+    int32_t failing_rank; /* the rank + 1; 0: none is known of, and blocks follow */
     int32_t status;
 };
 
 /* The whole message where one has. */
-struct refusal {
+struct abort_message {
     struct head head;
-    char text[PL_TRANSPORT_SPARE_BYTES - sizeof(struct head)];
+    char text[PL_TRANSPORT_RESERVE_BYTES - sizeof(struct head)];
 };
 
-static struct refusal refuse(int rank, const struct pl_error *why)
+static struct abort_message make_abort(int rank, const struct pl_error *why)
 {
-    struct refusal refusal;
+    struct abort_message abort_message;
 
-    memset(&refusal, 0, sizeof(refusal));
-    refusal.head = (struct head){.refuser = rank + 1, .status = (int32_t)why->status};
-    pl_error_text(why, refusal.text, sizeof(refusal.text));
-    return refusal;
+    memset(&abort_message, 0, sizeof(abort_message));
+    abort_message.head = (struct head){.failing_rank = rank + 1, .status = (int32_t)why->status};
+    pl_error_text(why, abort_message.text, sizeof(abort_message.text));
+    return abort_message;
 }
 
 /* A round: send to one rank, receive from another. With `cut` the message may be longer than `room`. */
-static enum pl_status turn(struct pl_transport *transport, const void *data, size_t bytes, int to, void *room,
-                           size_t room_bytes, int from, bool cut, int64_t deadline_ns, bool *ret_idle,
-                           struct pl_error *reterr)
+static enum pl_status send_and_receive(struct pl_transport *transport, const void *data, size_t bytes, int to,
+                                       void *room, size_t room_bytes, int from, bool cut, int64_t deadline_ns,
+                                       bool *ret_idle, struct pl_error *reterr)
 {
     static const char what[] = "exchanging data with the other ranks";
     struct pl_transfer out = {0};
@@ -71,10 +71,10 @@ static enum pl_status turn(struct pl_transport *transport, const void *data, siz
         status = transport->send(transport->context, data, bytes, to, PL_TAG_BOOTSTRAP, &out, reterr);
     }
     if (status == PL_OK) {
-        status = pl_transfer_wait(transport, &in, deadline_ns, what, from, reterr);
+        status = pl_bootstrap_wait_transfer(transport, &in, deadline_ns, what, from, reterr);
     }
     if (status == PL_OK || (status == PL_MISMATCH && cut)) {
-        status = pl_transfer_wait(transport, &out, deadline_ns, what, to, reterr);
+        status = pl_bootstrap_wait_transfer(transport, &out, deadline_ns, what, to, reterr);
     }
     *ret_idle = !in.active || transport->cancel(transport->context, &in);
     *ret_idle = (!out.active || transport->cancel(transport->context, &out)) && *ret_idle;
@@ -87,17 +87,17 @@ static enum pl_status turn(struct pl_transport *transport, const void *data, siz
  * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know of one; a
  * rank without memory for the blocks needs none for that.
  */
-enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
-                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
+                                                void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
-    size_t room_bytes = PL_TRANSPORT_SPARE_BYTES;
+    size_t room_bytes = PL_TRANSPORT_RESERVE_BYTES;
     PL_AUTO_FREE char *held = NULL; /* two buffers: for what leaves and for what comes */
-    char *out = transport->spare[0];
-    char *in = transport->spare[1];
+    char *out = transport->reserve[0];
+    char *in = transport->reserve[1];
 
     if (own.status == PL_OK && (__builtin_mul_overflow((size_t)size, bytes, &room_bytes) ||
-                                __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_SPARE_BYTES, &room_bytes))) {
+                                __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_RESERVE_BYTES, &room_bytes))) {
         own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes", size, bytes);
     }
     if (own.status == PL_OK) {
@@ -109,24 +109,24 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         in = held + room_bytes;
         memcpy(out + sizeof(struct head), send ? send : "", bytes);
     } else {
-        room_bytes = PL_TRANSPORT_SPARE_BYTES;
-        *(struct refusal *)(void *)out = refuse(rank, &own);
+        room_bytes = PL_TRANSPORT_RESERVE_BYTES;
+        *(struct abort_message *)(void *)out = make_abort(rank, &own);
     }
     for (int distance = 1; distance < size; distance *= 2) {
         struct head *mine = (void *)out, *theirs = (void *)in;
         size_t blocks = (size_t)(distance < size - distance ? distance : size - distance);
-        size_t out_bytes = mine->refuser ? sizeof(struct refusal) : sizeof(struct head) + blocks * bytes;
+        size_t out_bytes = mine->failing_rank ? sizeof(struct abort_message) : sizeof(struct head) + blocks * bytes;
         bool idle;
-        enum pl_status status = turn(transport, out, out_bytes, (rank + distance) % size, in, room_bytes,
-                                     (rank - distance + size) % size, !held, deadline_ns, &idle, reterr);
+        enum pl_status status = send_and_receive(transport, out, out_bytes, (rank + distance) % size, in, room_bytes,
+                                                 (rank - distance + size) % size, !held, deadline_ns, &idle, reterr);
 
         if (!idle) {
             held = NULL; /* may still be written to: better lost than reused */
         }
         PL_TRY(status);
-        if (!mine->refuser && theirs->refuser) {
-            memcpy(out, in, sizeof(struct refusal));
-        } else if (!mine->refuser) {
+        if (!mine->failing_rank && theirs->failing_rank) {
+            memcpy(out, in, sizeof(struct abort_message));
+        } else if (!mine->failing_rank) {
             memcpy(out + sizeof(struct head) + (size_t)distance * bytes, in + sizeof(struct head), blocks * bytes);
         }
     }
@@ -136,12 +136,12 @@ enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, 
         }
         return own.status;
     }
-    if (((struct head *)(void *)out)->refuser) {
-        const struct refusal *heard = (void *)out;
-        int refuser = pl_transport_label(transport, heard->head.refuser - 1);
+    if (((struct head *)(void *)out)->failing_rank) {
+        const struct abort_message *received = (void *)out;
+        int failing_rank = pl_transport_global_rank(transport, received->head.failing_rank - 1);
 
-        return pl_error_raise(reterr, (enum pl_status)heard->head.status, PL_DOMAIN_RANK, refuser, "rank %d: %s",
-                              refuser, heard->text);
+        return pl_error_raise(reterr, (enum pl_status)received->head.status, PL_DOMAIN_RANK, failing_rank,
+                              "rank %d: %s", failing_rank, received->text);
     }
     for (int i = 0; i < size && bytes; i++) {
         memcpy((char *)recv + (size_t)((rank - i + size) % size) * bytes, out + sizeof(struct head) + (size_t)i * bytes,

@@ -14,33 +14,33 @@
 #include <stdint.h>
 
 enum {
-    PL_TRANSPORT_SPARE_BYTES = 256,
-    PL_TRANSPORT_NOTICE_BYTES = 1056,
-    PL_TRANSFER_WORDS = 4,
+    PL_TRANSPORT_RESERVE_BYTES = 256,
+    PL_TRANSPORT_REVOKE_BYTES = 1056,
+    PL_TRANSFER_SCRATCH_WORDS = 4,
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
 
-/* Tags below PL_TAG_EXCHANGE are for setting up. */
-enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_NOTICE = 3, PL_TAG_MEETING = 4 /* and 5 */, PL_TAG_EXCHANGE = 256 };
+/* Tags below PL_TAG_P2P are for setting up. */
+enum { PL_TAG_BOOTSTRAP = 1, PL_TAG_REVOKE = 3, PL_TAG_RENDEZVOUS = 4 /* and 5 */, PL_TAG_P2P = 256 };
 
 /** A send or receive under way; the words belong to the transport. Zero-initialise. */
 struct pl_transfer {
     bool active;
-    uintptr_t words[PL_TRANSFER_WORDS];
+    uintptr_t scratch[PL_TRANSFER_SCRATCH_WORDS];
 };
 
 struct pl_transport {
     const char *name;
     void *context;
-    /* [size]: see pl_world_label(); NULL: ranks go by their numbers */
-    const int *labels;
-    bool stranded; /* a cancel() has failed, here or in a sub-world of a backend */
+    /* [size]: see pl_world_global_rank(); NULL: ranks go by their numbers */
+    const int *global_ranks;
+    bool leaked; /* a cancel() has failed, here or in a sub-world of a backend */
     /* reserve for the error that a rank without memory sends to the others, and for what it receives */
-    _Alignas(8) char spare[2][PL_TRANSPORT_SPARE_BYTES];
+    _Alignas(8) char reserve[2][PL_TRANSPORT_RESERVE_BYTES];
     /* a world over it was revoked: messages may still come long after its end */
-    bool told;
-    _Alignas(8) char notice_in[PL_TRANSPORT_NOTICE_BYTES]; /* see revoke.h */
-    _Alignas(8) char notice_out[PL_TRANSPORT_NOTICE_BYTES];
+    bool revoked;
+    _Alignas(8) char revoke_in[PL_TRANSPORT_REVOKE_BYTES]; /* see revoke.h */
+    _Alignas(8) char revoke_out[PL_TRANSPORT_REVOKE_BYTES];
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                            struct pl_transfer *transfer, struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag,
@@ -58,17 +58,19 @@ struct pl_transport {
 };
 
 /** The global number of `rank`, for messages to users. */
-static inline int pl_transport_label(const struct pl_transport *transport, int rank)
+static inline int pl_transport_global_rank(const struct pl_transport *transport, int rank)
 {
-    return transport->labels ? transport->labels[rank] : rank;
+    return transport->global_ranks ? transport->global_ranks[rank] : rank;
 }
 
 /** Wait for one transfer. `what` and `peer` go into the message. */
-enum pl_status pl_transfer_wait(const struct pl_transport *transport, struct pl_transfer *transfer, int64_t deadline_ns,
-                                const char *what, int peer, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, struct pl_transfer *transfer,
+                                          int64_t deadline_ns, const char *what, int peer,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. */
-enum pl_status pl_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send, void *recv,
-                                      size_t bytes, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
+                                                void *recv, size_t bytes, int64_t deadline_ns,
+                                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

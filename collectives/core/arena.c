@@ -13,7 +13,7 @@
 enum { ALIGN_BYTES = 4096 };
 
 /* The backend that has shared memory, NULL when none has. */
-static const struct pl_world_backend *sharer(const struct pl_world *world)
+static const struct pl_world_backend *sharing_backend(const struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
         if (world->backends[i].on && world->backends[i].backend->arena_alloc) {
@@ -23,7 +23,7 @@ static const struct pl_world_backend *sharer(const struct pl_world *world)
     return NULL;
 }
 
-struct wish {
+struct arena_request {
     uint64_t bytes;
     uint64_t memory;
 };
@@ -36,22 +36,22 @@ static const char *memory_text(uint64_t memory)
 static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns,
                                    struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct wish *all = NULL;
-    const struct wish own = {.bytes = bytes, .memory = memory};
+    PL_AUTO_FREE struct arena_request *all = NULL;
+    const struct arena_request own = {.bytes = bytes, .memory = memory};
 
     PL_TRY(pl_bootstrap_gather(world->bootstrap, &own, sizeof(own), deadline_ns, &all, reterr));
     for (int r = 1; r < world->size; r++) {
         if (all[r].memory != all[0].memory) {
             return pl_error_set(reterr, PL_MISMATCH,
                                 "ranks disagree about an arena piece: rank %d asks for %s memory, rank %d for %s",
-                                pl_world_label(world, 0), memory_text(all[0].memory), pl_world_label(world, r),
-                                memory_text(all[r].memory));
+                                pl_world_global_rank(world, 0), memory_text(all[0].memory),
+                                pl_world_global_rank(world, r), memory_text(all[r].memory));
         }
         if (all[r].bytes != all[0].bytes) {
-            return pl_error_set(reterr, PL_MISMATCH,
-                                "ranks disagree about an arena piece: rank %d asks for %" PRIu64
-                                " bytes, rank %d for %" PRIu64,
-                                pl_world_label(world, 0), all[0].bytes, pl_world_label(world, r), all[r].bytes);
+            return pl_error_set(
+                reterr, PL_MISMATCH,
+                "ranks disagree about an arena piece: rank %d asks for %" PRIu64 " bytes, rank %d for %" PRIu64,
+                pl_world_global_rank(world, 0), all[0].bytes, pl_world_global_rank(world, r), all[r].bytes);
         }
     }
     return PL_OK;
@@ -60,7 +60,7 @@ static enum pl_status check_agreed(struct pl_world *world, uint64_t bytes, enum 
 static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
                                     struct pl_error *reterr)
 {
-    struct pl_private_span *piece = pl_memory_new(1, sizeof(*piece), reterr);
+    struct pl_arena_private_block *piece = pl_memory_new(1, sizeof(*piece), reterr);
     void *data;
 
     if (!piece) {
@@ -71,32 +71,32 @@ static enum pl_status alloc_private(struct pl_world *world, uint64_t bytes, stru
         free(piece);
         return PL_MEMORY;
     }
-    *piece = (struct pl_private_span){.next = world->private_spans, .data = data};
-    world->private_spans = piece;
+    *piece = (struct pl_arena_private_block){.next = world->private_blocks, .data = data};
+    world->private_blocks = piece;
     *ret_span = (struct pl_span){.bytes = bytes, .memory = PL_MEMORY_HOST, .data = data};
     return PL_OK;
 }
 
 static void give_back(struct pl_world *world, struct pl_span *span)
 {
-    const struct pl_world_backend *backend = sharer(world);
+    const struct pl_world_backend *backend = sharing_backend(world);
 
     if (!span->data) {
         return;
     }
     if (span->memory != PL_MEMORY_HOST) {
-        pl_device_span_free(world, span);
+        pl_arena_gpu_free(world, span);
     }
-    if (span->memory == PL_MEMORY_DEVICE || pl_bootstrap_is_stranded(world->bootstrap)) {
+    if (span->memory == PL_MEMORY_DEVICE || pl_bootstrap_has_leaked(world->bootstrap)) {
         *span = (struct pl_span){.data = NULL};
         return;
     }
     if (backend) {
         backend->backend->arena_free(backend->state, span);
     } else {
-        for (struct pl_private_span **at = &world->private_spans; *at; at = &(*at)->next) {
+        for (struct pl_arena_private_block **at = &world->private_blocks; *at; at = &(*at)->next) {
             if ((*at)->data == span->data) {
-                struct pl_private_span *piece = *at;
+                struct pl_arena_private_block *piece = *at;
 
                 *at = piece->next;
                 free(piece->data);
@@ -112,7 +112,7 @@ static void give_back(struct pl_world *world, struct pl_span *span)
 static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                                 struct pl_error *reterr)
 {
-    const struct pl_world_backend *backend = sharer(world);
+    const struct pl_world_backend *backend = sharing_backend(world);
     enum pl_status status;
 
     if (backend) {
@@ -123,11 +123,11 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
         status = alloc_private(world, bytes, ret_span, reterr);
     }
     if (status == PL_OK && memory == PL_MEMORY_PINNED) {
-        status = pl_device_span_pin(world, ret_span, reterr);
+        status = pl_arena_gpu_pin(world, ret_span, reterr);
         ret_span->memory = status == PL_OK ? PL_MEMORY_PINNED : PL_MEMORY_HOST;
     }
     if (status != PL_OK) {
-        pl_error_context(reterr, "rank %d", pl_world_label(world, world->rank));
+        pl_error_context(reterr, "rank %d", pl_world_global_rank(world, world->rank));
     }
     return status;
 }
@@ -142,7 +142,7 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
     enum pl_status status;
 
     own.status = take_host(world, bytes, memory, &span, &own);
-    if (pl_bootstrap_is_out_of_step(&own)) {
+    if (pl_bootstrap_is_desynchronised(&own)) {
         *reterr = own;
         return own.status;
     }
@@ -166,7 +166,7 @@ static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memo
 
     PL_TRY(check_agreed(world, bytes, memory, deadline_ns, reterr));
     PL_AUTO_HOLD(world);
-    return memory == PL_MEMORY_DEVICE ? pl_device_span_new(world, bytes, ret_span, reterr)
+    return memory == PL_MEMORY_DEVICE ? pl_arena_gpu_new(world, bytes, ret_span, reterr)
                                       : alloc_host(world, bytes, memory, deadline_ns, ret_span, reterr);
 }
 
@@ -185,9 +185,9 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
         return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
     }
     status = alloc(world, bytes, memory, ret_span, &error);
-    if (pl_bootstrap_is_out_of_step(&error)) {
+    if (pl_bootstrap_is_desynchronised(&error)) {
         PL_AUTO_HOLD(world);
-        pl_world_give_up(world, &error);
+        pl_world_revoke(world, &error);
     }
     if (status != PL_OK && reterr) {
         *reterr = error;
@@ -204,12 +204,12 @@ void pl_arena_free(struct pl_world *world, struct pl_span *span)
 
 void pl_arena_drop_all(struct pl_world *world)
 {
-    pl_device_span_drop_all(world);
-    while (world->private_spans) {
-        struct pl_private_span *piece = world->private_spans;
+    pl_arena_gpu_drop_all(world);
+    while (world->private_blocks) {
+        struct pl_arena_private_block *piece = world->private_blocks;
 
-        world->private_spans = piece->next;
-        free(pl_bootstrap_is_stranded(world->bootstrap) ? NULL : piece->data);
+        world->private_blocks = piece->next;
+        free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : piece->data);
         free(piece);
     }
 }

@@ -22,7 +22,7 @@ struct pl_world_backend;
 
 enum {
     PL_BACKEND_REASON_BYTES = 200,
-    PL_REQUEST_WORDS = 16,
+    PL_REQUEST_SCRATCH_WORDS = 16,
 };
 
 /**
@@ -50,7 +50,7 @@ enum pl_status pl_signature_mismatch(const struct pl_signature *a, int a_rank, c
 bool pl_signature_equal(const struct pl_signature *a, const struct pl_signature *b);
 
 /** Where a rank runs, as all ranks of its world know it. */
-struct pl_place {
+struct pl_locality {
     char host[64];   /* the host's name: for messages only, names do not tell hosts apart */
     char device[48]; /* "GPU-xxxxxxxx-...", "" where the rank was given no device */
     int32_t ordinal; /* of the device in its process */
@@ -68,13 +68,13 @@ struct pl_request {
     struct pl_collective collective;
     struct pl_signature signature;
     struct pl_world *world;
-    uint64_t words[PL_REQUEST_WORDS]; /* scratch of the backend, zero when posted */
+    uint64_t scratch[PL_REQUEST_SCRATCH_WORDS]; /* scratch of the backend, zero when posted */
     /* a streamed backend's: everything is given to the device, order() may be called */
     bool launched;
     /* poll budget: how often a call may poll again before it returns, because the caller would only wait; else 0 */
-    unsigned patience;
+    unsigned poll_budget;
     /* progress count: a backend increases it whenever something moved, so that a waiting rank stays awake */
-    uint64_t moves;
+    uint64_t progress_count;
 
     /* The world's: */
     const struct pl_world_backend *backend;
@@ -162,10 +162,10 @@ struct pl_backend {
      * Called by a waiting rank when its spin budget is used up: block until something may have happened, at most until
      * `until_ns`. NULL: the world sleeps. Checks for dead peers and reports them.
      */
-    enum pl_status (*rest)(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr);
+    enum pl_status (*block_until)(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr);
 
     /** Of a launched request: let work given to `stream` from now on wait for it. Streamed backends only. */
-    enum pl_status (*order)(void *state, struct pl_request *request, void *stream, struct pl_error *reterr);
+    enum pl_status (*stream_wait)(void *state, struct pl_request *request, void *stream, struct pl_error *reterr);
 
     /**
      * The request will not be advanced any more: deadline, error, cancel. Must not access its buffers afterwards;
@@ -187,7 +187,7 @@ struct pl_backend {
      * PL_PEER and `*ret_left` when one is gone, which may be because all is done there. NULL where nothing is known of
      * ranks between requests.
      */
-    enum pl_status (*look)(void *state, bool *ret_left, struct pl_error *reterr);
+    enum pl_status (*check_peers)(void *state, bool *ret_left, struct pl_error *reterr);
 
     /** Lines for pl_world_describe(): which algorithm for which size. May be NULL. */
     void (*describe)(void *state, struct pl_text *text);
@@ -211,17 +211,17 @@ struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);
 pid_t pl_world_pid_of(const struct pl_world *world, int rank);
 
 /** Where `rank` runs. */
-const struct pl_place *pl_world_place(const struct pl_world *world, int rank);
+const struct pl_locality *pl_world_locality(const struct pl_world *world, int rank);
 
 /**
  * The host world: the same ranks as a world without devices, for what the hosts have to exchange; NULL unless there are
  * several ranks and each has a device.
  */
-struct pl_world *pl_world_host_part(const struct pl_world *world);
+struct pl_world *pl_world_host_world(const struct pl_world *world);
 
 /** An internal sub-world for a backend's own use, without devices. Only the ranks listed call. */
-enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
 int pl_world_waits_for(const struct pl_world *world);
@@ -230,24 +230,24 @@ int pl_world_waits_for(const struct pl_world *world);
  * Block as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
  * there is none.
  */
-enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** See pl_backend.look. */
-enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Revoke `world` because of `why`: it ends here, and the other ranks get the error as soon as they can receive it:
  * PL_PEER, unless `why` is PL_TIMEOUT and they share the wait.
  */
-void pl_world_give_up(struct pl_world *world, const struct pl_error *why);
+void pl_world_revoke(struct pl_world *world, const struct pl_error *why);
 
 /**
  * Relay an error: what a rank that receives `why` from this one reports, as `status`: "rank 1 has given up: " and the
  * text of `why`; or, where this rank itself has received it from another, that text unchanged, so that all ranks report
  * the same. Domain and code name the rank that failed first.
  */
-void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
-                      struct pl_error *ret_heard);
+void pl_world_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                          struct pl_error *ret_received);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

@@ -20,12 +20,13 @@ static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
 /* How far the queue's head is: two equal marks mean that nothing moved in between. */
 struct mark {
     uint64_t sequence;
-    uint64_t moves;
+    uint64_t progress_count;
 };
 
 static struct mark mark_of(const struct pl_world *world)
 {
-    return world->first ? (struct mark){world->first->signature.sequence, world->first->moves} : (struct mark){0, 0};
+    return world->first ? (struct mark){world->first->signature.sequence, world->first->progress_count}
+                        : (struct mark){0, 0};
 }
 
 /* Shorter while things move; up to what one backs off after the time for which nothing has. */
@@ -38,7 +39,7 @@ static int64_t next_nap_ns(int64_t nap_ns, bool moved, int64_t still_ns)
     return nap_ns > NAP_SHORTEST_NS ? nap_ns : NAP_SHORTEST_NS;
 }
 
-static void *look_after(void *progress_at)
+static void *advance_requests(void *progress_at)
 {
     struct pl_progress *progress = progress_at;
     struct pl_world *world = progress->world;
@@ -65,7 +66,7 @@ static void *look_after(void *progress_at)
         before = mark_of(world);
         pl_request_advance(world);
         after = mark_of(world);
-        moved = before.sequence != after.sequence || before.moves != after.moves;
+        moved = before.sequence != after.sequence || before.progress_count != after.progress_count;
         moved_ns = moved ? pl_clock_now_ns() : moved_ns;
         asleep = !world->first && pl_clock_now_ns() - moved_ns > LINGER_NS;
         progress->synced.asleep = asleep;
@@ -109,7 +110,7 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
     progress->world = world;
     pthread_mutex_init(&progress->lock, NULL);
     sem_init(&progress->wake, 0, 0);
-    if (pl_thread_start(&progress->thread, look_after, progress, "the progress thread", reterr) != PL_OK) {
+    if (pl_thread_start(&progress->thread, advance_requests, progress, "the progress thread", reterr) != PL_OK) {
         free(progress);
         return PL_SYSTEM;
     }

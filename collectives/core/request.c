@@ -40,10 +40,10 @@ static struct pl_request *take(struct pl_world *world, struct pl_error *reterr)
         return request;
     }
     world->unused = request->next;
-    memset(request->words, 0, sizeof(request->words));
+    memset(request->scratch, 0, sizeof(request->scratch));
     request->launched = false;
-    request->patience = 0;
-    request->moves = 0;
+    request->poll_budget = 0;
+    request->progress_count = 0;
     request->backend = NULL;
     request->next = NULL;
     request->deadline_ns = 0;
@@ -72,8 +72,8 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
         .started_ns = request->started_ns,
         .ended_ns = pl_clock_now_ns(),
         .part = request->world->part,
-        .rank = pl_world_label(request->world, request->world->rank),
-        .waited_for = request->waited_for < 0 ? -1 : pl_world_label(request->world, request->waited_for),
+        .rank = pl_world_global_rank(request->world, request->world->rank),
+        .waited_for = request->waited_for < 0 ? -1 : pl_world_global_rank(request->world, request->waited_for),
         .status = request->status,
     };
     if (request->wait_began_ns) {
@@ -82,7 +82,7 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
 }
 
 /* A request has ended, well or not. */
-static void tell_ended(struct pl_world *world, const struct pl_request *request)
+static void notify_ended(struct pl_world *world, const struct pl_request *request)
 {
     char name[sizeof(request->signature.name) + 1];
     struct pl_event event;
@@ -110,7 +110,7 @@ int pl_world_waits_for(const struct pl_world *world)
     return head->backend->backend->waits_for(head->backend->state, head);
 }
 
-/* pl_request_fail(), with this rank's host and device where the failure is one `on_device`. */
+/* pl_request_fail_all(), with this rank's host and device where the failure is one `on_device`. */
 static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
     struct pl_request *request;
@@ -121,16 +121,17 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
         world->failure = *error;
         if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
             /* The peer may itself wait for another rank: only the reports of all ranks show which one all wait for. */
-            pl_error_context(&world->failure, "rank %d was waiting for rank %d", pl_world_label(world, world->rank),
-                             pl_world_label(world, peer));
+            pl_error_context(&world->failure, "rank %d was waiting for rank %d",
+                             pl_world_global_rank(world, world->rank), pl_world_global_rank(world, peer));
         }
         if (on_device) {
-            const struct pl_place *place = &world->topology.places[world->rank];
+            const struct pl_locality *locality = &world->topology.localities[world->rank];
 
-            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s", pl_world_label(world, world->rank),
-                             place->host, place->ordinal, place->device);
+            pl_error_context(&world->failure, "rank %d on host %s, device %d, %s",
+                             pl_world_global_rank(world, world->rank), locality->host, locality->ordinal,
+                             locality->device);
         }
-        pl_notice_tell(world);
+        pl_revoke_send(world);
     }
     for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
         request->backend->backend->cancel(request->backend->state, request);
@@ -138,19 +139,19 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     for (request = world->first; request; request = request->next) {
         request->phase = PL_REQUEST_DONE;
         request->status = world->failure.status;
-        tell_ended(world, request);
+        notify_ended(world, request);
     }
     world->first = NULL;
     world->last = NULL;
     return world->failure.status;
 }
 
-enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *error)
+enum pl_status pl_request_fail_all(struct pl_world *world, const struct pl_error *error)
 {
     return end(world, error, world->first && world->first->collective.memory == PL_MEMORY_DEVICE);
 }
 
-enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr)
+enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_error *reterr)
 {
     if (reterr) {
         *reterr = world->failure;
@@ -209,17 +210,17 @@ void pl_request_advance(struct pl_world *world)
             status = backend->backend->progress(backend->state, head, &done, &error);
         }
         if (status == PL_OK && !done) {
-            status = pl_notice_hear(world, &error);
+            status = pl_revoke_receive(world, &error);
         }
         if (status != PL_OK) {
-            (void)pl_request_fail(world, &error);
+            (void)pl_request_fail_all(world, &error);
             return;
         }
         if (!done) {
             return;
         }
         head->phase = PL_REQUEST_DONE;
-        tell_ended(world, head);
+        notify_ended(world, head);
         world->first = head->next;
         if (!world->first) {
             world->last = NULL;
@@ -258,7 +259,7 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
     if (!request) {
         return PL_MEMORY;
     }
-    status = pl_request_fill(request, world, collective, reterr);
+    status = pl_validate_request(request, world, collective, reterr);
     if (status == PL_OK) {
         status = choose_backend(world, request, reterr);
     }
@@ -288,16 +289,16 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
-enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                struct pl_request **ret_request, struct pl_error *reterr)
 {
     struct pl_request *request;
 
     if (world->failure.status != PL_OK) {
-        return pl_request_failure(world, reterr);
+        return pl_request_world_failure(world, reterr);
     }
     PL_TRY(prepare(world, collective, &request, reterr));
-    request->patience = patience;
+    request->poll_budget = poll_budget;
     enqueue(world, request);
     pl_request_advance(world);
     *ret_request = request;
@@ -316,18 +317,18 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
     return PL_OK;
 }
 
-enum pl_status pl_world_look(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
+enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
 {
     *ret_left = false;
     for (int i = 0; i < world->backend_count; i++) {
-        if (world->backends[i].on && world->backends[i].backend->look) {
-            PL_TRY(world->backends[i].backend->look(world->backends[i].state, ret_left, reterr));
+        if (world->backends[i].on && world->backends[i].backend->check_peers) {
+            PL_TRY(world->backends[i].backend->check_peers(world->backends[i].state, ret_left, reterr));
         }
     }
     return PL_OK;
 }
 
-void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
+void pl_world_revoke(struct pl_world *world, const struct pl_error *why)
 {
     pl_request_advance(world);
     if (world->failure.status != PL_OK) {
@@ -342,7 +343,7 @@ void pl_world_give_up(struct pl_world *world, const struct pl_error *why)
             break;
         }
     }
-    (void)pl_request_fail(world, why);
+    (void)pl_request_fail_all(world, why);
 }
 
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
@@ -355,10 +356,10 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
         return status;
     }
     (void)end(world, &error, true);
-    if (world->host_part) {
-        pl_world_give_up(world->host_part, &world->failure);
+    if (world->host_world) {
+        pl_world_revoke(world->host_world, &world->failure);
     }
-    return pl_request_failure(world, reterr);
+    return pl_request_world_failure(world, reterr);
 }
 
 void pl_request_cancel(struct pl_request *request)
@@ -371,7 +372,7 @@ void pl_request_cancel(struct pl_request *request)
 
         (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled",
                            request->signature.sequence, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
-        (void)pl_request_fail(world, &error);
+        (void)pl_request_fail_all(world, &error);
     }
     pl_request_release(request);
 }
@@ -382,7 +383,7 @@ void pl_request_drop_all(struct pl_world *world)
         struct pl_error error;
 
         (void)pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
-        (void)pl_request_fail(world, &error);
+        (void)pl_request_fail_all(world, &error);
     }
     while (world->newest) {
         struct pl_request *request = world->newest;

@@ -12,57 +12,57 @@ enum { DISTANCES_MOST = 31 };
 /* A rank that waits, too, takes a message within a nap and some round trips; one that is dead or computes does not. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
-_Static_assert(sizeof(struct pl_notice) <= PL_TRANSPORT_NOTICE_BYTES, "a revoke message fits");
+_Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits");
 
-void pl_world_pass_on(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
-                      struct pl_error *ret_heard)
+void pl_world_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                          struct pl_error *ret_received)
 {
-    int rank = pl_world_label(world, world->rank);
-    char words[PL_ERROR_CAUSE_BYTES];
+    int rank = pl_world_global_rank(world, world->rank);
+    char scratch[PL_ERROR_CAUSE_BYTES];
 
     if (why->domain == PL_DOMAIN_RANK) {
-        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
+        (void)pl_error_raise(ret_received, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
     } else {
-        (void)pl_error_raise(ret_heard, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
-                             pl_error_text(why, words, sizeof(words)));
+        (void)pl_error_raise(ret_received, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
+                             pl_error_text(why, scratch, sizeof(scratch)));
     }
 }
 
 /* What others report: the same timeout or mismatch, since they share that; otherwise that they have lost this rank. */
-static void write_notice(const struct pl_world *world, struct pl_notice *notice)
+static void write_revoke(const struct pl_world *world, struct pl_revoke *revoke)
 {
     const struct pl_error *why = &world->failure;
 
-    notice->sequence = world->first ? world->first->signature.sequence : world->sequence + 1;
+    revoke->sequence = world->first ? world->first->signature.sequence : world->sequence + 1;
     if (why->status == PL_MISMATCH) {
-        notice->heard = *why;
+        revoke->received = *why;
     } else {
-        pl_world_pass_on(world, why->status == PL_TIMEOUT ? PL_TIMEOUT : PL_PEER, why, &notice->heard);
+        pl_world_relay_error(world, why->status == PL_TIMEOUT ? PL_TIMEOUT : PL_PEER, why, &revoke->received);
     }
 }
 
-void pl_notice_tell(struct pl_world *world)
+void pl_revoke_send(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;
     int64_t deadline_ns = pl_deadline_after_ns(LEAVE_NS);
     struct pl_transfer out[DISTANCES_MOST] = {{0}};
-    struct pl_notice *notice;
+    struct pl_revoke *revoke;
 
-    if (!world->has_notices) {
+    if (!world->can_revoke) {
         return;
     }
-    transport->told = true;
-    notice = (void *)transport->notice_out;
-    write_notice(world, notice);
+    transport->revoked = true;
+    revoke = (void *)transport->revoke_out;
+    write_revoke(world, revoke);
     for (int i = 0; 1 << i < world->size; i++) {
-        (void)!transport->send(transport->context, notice, sizeof(*notice), (world->rank + (1 << i)) % world->size,
-                               PL_TAG_NOTICE, &out[i], NULL);
+        (void)!transport->send(transport->context, revoke, sizeof(*revoke), (world->rank + (1 << i)) % world->size,
+                               PL_TAG_REVOKE, &out[i], NULL);
     }
     /* A rank that no message can be sent to finds out by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
-            (void)!pl_transfer_wait(transport, &out[i], deadline_ns, "notice", (world->rank + (1 << i)) % world->size,
-                                    NULL);
+            (void)!pl_bootstrap_wait_transfer(transport, &out[i], deadline_ns, "notice",
+                                              (world->rank + (1 << i)) % world->size, NULL);
         }
         if (out[i].active) {
             transport->cancel(transport->context, &out[i]);
@@ -74,44 +74,44 @@ void pl_notice_tell(struct pl_world *world)
 static void take(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;
-    struct pl_transfer *in = &world->notice_in;
-    const struct pl_notice *notice = (void *)transport->notice_in;
+    struct pl_transfer *in = &world->revoke_in;
+    const struct pl_revoke *revoke = (void *)transport->revoke_in;
     bool done = true;
     size_t bytes;
     int from;
 
     while (done) {
-        if (!in->active && (!transport->probe(transport->context, PL_TAG_NOTICE, &from) ||
-                            transport->recv(transport->context, transport->notice_in, sizeof(*notice), from,
-                                            PL_TAG_NOTICE, in, NULL) != PL_OK)) {
+        if (!in->active && (!transport->probe(transport->context, PL_TAG_REVOKE, &from) ||
+                            transport->recv(transport->context, transport->revoke_in, sizeof(*revoke), from,
+                                            PL_TAG_REVOKE, in, NULL) != PL_OK)) {
             return;
         }
         done = false;
-        if (transport->test(transport->context, in, &done, &bytes, NULL) == PL_OK && done && bytes == sizeof(*notice) &&
-            (!world->notice.sequence || notice->sequence < world->notice.sequence)) {
-            world->notice = *notice;
+        if (transport->test(transport->context, in, &done, &bytes, NULL) == PL_OK && done && bytes == sizeof(*revoke) &&
+            (!world->revoke.sequence || revoke->sequence < world->revoke.sequence)) {
+            world->revoke = *revoke;
         }
     }
 }
 
-enum pl_status pl_notice_hear(struct pl_world *world, struct pl_error *reterr)
+enum pl_status pl_revoke_receive(struct pl_world *world, struct pl_error *reterr)
 {
-    if (!world->has_notices || ++world->notice_polls % PL_NOTICE_POLLS) {
+    if (!world->can_revoke || ++world->revoke_polls % PL_REVOKE_POLLS) {
         return PL_OK;
     }
     take(world);
-    if (!world->notice.sequence || world->notice.sequence > world->first->signature.sequence) {
+    if (!world->revoke.sequence || world->revoke.sequence > world->first->signature.sequence) {
         return PL_OK;
     }
-    *reterr = world->notice.heard;
+    *reterr = world->revoke.received;
     return reterr->status;
 }
 
-void pl_notice_done(struct pl_world *world)
+void pl_revoke_done(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;
 
-    if (world->notice_in.active) {
-        transport->cancel(transport->context, &world->notice_in);
+    if (world->revoke_in.active) {
+        transport->cancel(transport->context, &world->revoke_in);
     }
 }

@@ -12,21 +12,21 @@
 
 struct pl_world;
 
-enum { PL_NOTICE_POLLS = 16 }; /* probing costs as much as a poll of a request or two */
+enum { PL_REVOKE_POLLS = 16 }; /* probing costs as much as a poll of a request or two */
 
 /**
  * The world has ended by its `failure`: send that to others, and return when the messages have left, after 250 ms at
  * most.
  */
-void pl_notice_tell(struct pl_world *world);
+void pl_revoke_send(struct pl_world *world);
 
 /**
- * While the world's first request waits: receive, at each PL_NOTICE_POLLS-th call, what has come. Returns the failure
+ * While the world's first request waits: receive, at each PL_REVOKE_POLLS-th call, what has come. Returns the failure
  * to end the world with, once there is one.
  */
-enum pl_status pl_notice_hear(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_revoke_receive(struct pl_world *world, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Cancel the receive under way, if there is one. */
-void pl_notice_done(struct pl_world *world);
+void pl_revoke_done(struct pl_world *world);
 
 #endif

@@ -25,15 +25,15 @@
 enum { NONCE_BYTES = 16 };
 
 /* The hello that each rank sends to all others. */
-struct card {
+struct hello {
     unsigned char nonce[NONCE_BYTES];
     int32_t pid;
     int32_t fd;
     struct pl_cpus cpus; /* that it may run on */
-    struct pl_place place;
+    struct pl_locality place;
 };
 
-static void fill_place(struct pl_place *place, const struct pl_device *device)
+static void fill_locality(struct pl_locality *place, const struct pl_device *device)
 {
     if (gethostname(place->host, sizeof(place->host) - 1) != 0) {
         strcpy(place->host, "unknown");
@@ -46,56 +46,56 @@ static void fill_place(struct pl_place *place, const struct pl_device *device)
     }
 }
 
-static enum pl_status make_card(struct card *card, int *ret_fd, struct pl_error *reterr)
+static enum pl_status make_hello(struct hello *hello, int *ret_fd, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = memfd_create("paceline-nonce", MFD_CLOEXEC);
 
     if (fd < 0) {
         return pl_error_errno(reterr, "memfd_create");
     }
-    if (getrandom(card->nonce, sizeof(card->nonce), 0) != sizeof(card->nonce)) {
+    if (getrandom(hello->nonce, sizeof(hello->nonce), 0) != sizeof(hello->nonce)) {
         return pl_error_errno(reterr, "getrandom");
     }
-    PL_TRY(pl_fd_write(fd, card->nonce, sizeof(card->nonce), "the memory file that tells hosts apart", reterr));
-    if (sched_getaffinity(0, sizeof(card->cpus), card->cpus.sets) != 0) {
+    PL_TRY(pl_file_write_fd(fd, hello->nonce, sizeof(hello->nonce), "the memory file that tells hosts apart", reterr));
+    if (sched_getaffinity(0, sizeof(hello->cpus), hello->cpus.sets) != 0) {
         return pl_error_errno(reterr, "sched_getaffinity");
     }
-    card->pid = (int32_t)getpid();
-    card->fd = (int32_t)fd;
+    hello->pid = (int32_t)getpid();
+    hello->fd = (int32_t)fd;
     *ret_fd = fd;
     fd = -1;
     return PL_OK;
 }
 
-static bool can_read(const struct card *card)
+static bool can_read(const struct hello *hello)
 {
     unsigned char nonce[NONCE_BYTES];
     char path[64];
     PL_AUTO_CLOSE int fd = -1;
 
-    snprintf(path, sizeof(path), "/proc/%d/fd/%d", card->pid, card->fd);
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", hello->pid, hello->fd);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     return fd >= 0 && pread(fd, nonce, sizeof(nonce), 0) == sizeof(nonce) &&
-           memcmp(nonce, card->nonce, sizeof(nonce)) == 0;
+           memcmp(nonce, hello->nonce, sizeof(nonce)) == 0;
 }
 
 /* leader[r]: the lowest rank whose memory rank r can open. */
 static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders,
-                                   struct card *cards, int64_t deadline_ns, struct pl_error *reterr)
+                                   struct hello *hellos, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = -1;
-    struct card card;
+    struct hello hello;
     int32_t leader = 0;
     enum pl_status status;
 
-    memset(&card, 0, sizeof(card));
-    fill_place(&card.place, device);
-    status = make_card(&card, &fd, reterr);
+    memset(&hello, 0, sizeof(hello));
+    fill_locality(&hello.place, device);
+    status = make_hello(&hello, &fd, reterr);
     if (status != PL_OK) {
-        return pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+        return pl_bootstrap_abort_collective(bootstrap, status, reterr, deadline_ns);
     }
-    PL_TRY(bootstrap->allgather(bootstrap->context, &card, cards, sizeof(card), deadline_ns, reterr));
-    while (leader < bootstrap->rank && !can_read(&cards[leader])) {
+    PL_TRY(bootstrap->allgather(bootstrap->context, &hello, hellos, sizeof(hello), deadline_ns, reterr));
+    while (leader < bootstrap->rank && !can_read(&hellos[leader])) {
         leader++;
     }
     /* After this second allgather no rank needs the memory files any more. */
@@ -176,7 +176,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
 }
 
 /* Whether the ranks that share this host's CPUs, by `leaders`, are more than those CPUs. */
-static bool too_few_cpus(const struct card *cards, const int32_t *leaders, int rank, int size)
+static bool too_few_cpus(const struct hello *hellos, const int32_t *leaders, int rank, int size)
 {
     struct pl_cpus cpus;
     int ranks = 0;
@@ -184,7 +184,7 @@ static bool too_few_cpus(const struct card *cards, const int32_t *leaders, int r
     memset(&cpus, 0, sizeof(cpus));
     for (int r = 0; r < size; r++) {
         if (leaders[r] == leaders[rank]) {
-            CPU_OR_S(sizeof(cpus), cpus.sets, cpus.sets, cards[r].cpus.sets);
+            CPU_OR_S(sizeof(cpus), cpus.sets, cpus.sets, hellos[r].cpus.sets);
             ranks++;
         }
     }
@@ -197,43 +197,43 @@ static enum pl_status fill(struct pl_topology *topology, struct pl_bootstrap *bo
 {
     size_t size = (size_t)bootstrap->size;
     PL_AUTO_FREE int32_t *leaders = pl_memory_new(size, sizeof(*leaders), reterr);
-    PL_AUTO_FREE struct card *cards = pl_memory_new(size, sizeof(*cards), reterr);
+    PL_AUTO_FREE struct hello *hellos = pl_memory_new(size, sizeof(*hellos), reterr);
     enum pl_status status;
 
-    if (!leaders || !cards) {
-        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+    if (!leaders || !hellos) {
+        return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (parent) {
         for (int r = 0; r < bootstrap->size; r++) {
-            cards[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
-            cards[r].place = parent->topology.places[parent_ranks[r]];
+            hellos[r].pid = (int32_t)parent->topology.pid_of[parent_ranks[r]];
+            hellos[r].place = parent->topology.localities[parent_ranks[r]];
             if (!options->device) {
-                cards[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_inner() */
+                hellos[r].place.device[0] = '\0'; /* an internal world for hosts: see pl_world_new_internal() */
             }
             while (parent->topology.host_of[parent_ranks[leaders[r]]] != parent->topology.host_of[parent_ranks[r]]) {
                 leaders[r]++;
             }
         }
     } else {
-        PL_TRY(find_leaders(bootstrap, options->device, leaders, cards, deadline_ns, reterr));
+        PL_TRY(find_leaders(bootstrap, options->device, leaders, hellos, deadline_ns, reterr));
     }
     /* The other ranks of a parent world compete for the CPUs as well, and pretended hosts share theirs. */
     topology->oversubscribed =
-        parent ? parent->topology.oversubscribed : too_few_cpus(cards, leaders, bootstrap->rank, bootstrap->size);
+        parent ? parent->topology.oversubscribed : too_few_cpus(hellos, leaders, bootstrap->rank, bootstrap->size);
     topology->one_process = true;
     for (int r = 0; r < bootstrap->size; r++) {
-        topology->one_process = topology->one_process && leaders[r] == 0 && cards[r].pid == (int32_t)getpid();
+        topology->one_process = topology->one_process && leaders[r] == 0 && hellos[r].pid == (int32_t)getpid();
     }
     for (int r = 0; r < bootstrap->size && options->pretend_ranks_per_host > 0; r++) {
         leaders[r] = r / options->pretend_ranks_per_host * options->pretend_ranks_per_host;
     }
     number_hosts(topology, leaders, bootstrap->rank, bootstrap->size);
     for (int r = 0; r < bootstrap->size; r++) {
-        topology->pid_of[r] = topology->host_of[r] == topology->host_of[bootstrap->rank] ? (pid_t)cards[r].pid : 0;
-        topology->places[r] = cards[r].place;
+        topology->pid_of[r] = topology->host_of[r] == topology->host_of[bootstrap->rank] ? (pid_t)hellos[r].pid : 0;
+        topology->localities[r] = hellos[r].place;
     }
     status = order_ring(topology, options, bootstrap->size, reterr);
-    return status == PL_OK ? PL_OK : pl_bootstrap_refuse(bootstrap, status, reterr, deadline_ns);
+    return status == PL_OK ? PL_OK : pl_bootstrap_abort_collective(bootstrap, status, reterr, deadline_ns);
 }
 
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
@@ -247,23 +247,23 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
     topology->local_of = pl_memory_new(size, sizeof(int), reterr);
     topology->pid_of = pl_memory_new(size, sizeof(pid_t), reterr);
     topology->order = pl_memory_new(size, sizeof(int), reterr);
-    topology->labels = pl_memory_new(size, sizeof(int), reterr);
-    topology->places = pl_memory_new(size, sizeof(*topology->places), reterr);
-    for (int r = 0; topology->labels && r < bootstrap->size; r++) {
-        topology->labels[r] = parent ? parent->topology.labels[parent_ranks[r]] : r;
+    topology->global_ranks = pl_memory_new(size, sizeof(int), reterr);
+    topology->localities = pl_memory_new(size, sizeof(*topology->localities), reterr);
+    for (int r = 0; topology->global_ranks && r < bootstrap->size; r++) {
+        topology->global_ranks[r] = parent ? parent->topology.global_ranks[parent_ranks[r]] : r;
     }
     if (parent && bootstrap->transport) {
-        bootstrap->transport->labels = topology->labels;
+        bootstrap->transport->global_ranks = topology->global_ranks;
     }
-    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->labels &&
-        topology->places) {
+    if (topology->host_of && topology->local_of && topology->pid_of && topology->order && topology->global_ranks &&
+        topology->localities) {
         status = fill(topology, bootstrap, options, parent, parent_ranks, deadline_ns, reterr);
     } else {
-        status = pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+        status = pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (status != PL_OK) {
         if (parent && bootstrap->transport) {
-            bootstrap->transport->labels = NULL;
+            bootstrap->transport->global_ranks = NULL;
         }
         pl_topology_done(topology);
     }
@@ -276,7 +276,7 @@ void pl_topology_done(struct pl_topology *topology)
     free(topology->local_of);
     free(topology->pid_of);
     free(topology->order);
-    free(topology->labels);
-    free(topology->places);
+    free(topology->global_ranks);
+    free(topology->localities);
     memset(topology, 0, sizeof(*topology));
 }

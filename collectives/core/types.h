@@ -26,12 +26,12 @@ struct pl_world_backend {
 };
 
 struct pl_topology {
-    int *host_of;            /* [size] */
-    int *local_of;           /* [size]: rank among those of its host */
-    pid_t *pid_of;           /* [size]: 0 on other hosts */
-    int *order;              /* [size]: ring position -> rank */
-    int *labels;             /* [size]: see pl_world_label() */
-    struct pl_place *places; /* [size] */
+    int *host_of;                   /* [size] */
+    int *local_of;                  /* [size]: rank among those of its host */
+    pid_t *pid_of;                  /* [size]: 0 on other hosts */
+    int *order;                     /* [size]: ring position -> rank */
+    int *global_ranks;              /* [size]: see pl_world_global_rank() */
+    struct pl_locality *localities; /* [size] */
     int hosts;
     int local_size; /* of this rank's host */
     bool homogeneous;
@@ -47,32 +47,32 @@ struct pl_vote {
 };
 
 /** The revoke message that a world has received. */
-struct pl_notice {
+struct pl_revoke {
     uint64_t sequence; /* the first collective that some rank takes no part in; 0: none received */
-    struct pl_error heard;
+    struct pl_error received;
 };
 
 /** A block of arena memory in device memory, or one of host memory that is pinned. */
-struct pl_device_span {
-    struct pl_device_span *next;
+struct pl_arena_gpu_block {
+    struct pl_arena_gpu_block *next;
     uint32_t number; /* equal on all ranks, from 1 */
     bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
     char *data;
     uint64_t bytes;
     /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
-    struct pl_device_window *windows;
+    struct pl_arena_gpu_mapping *mappings;
 };
 
-enum { PL_DEVICE_SPAN_BITS = 40 }; /* of an offset in a span's name: a terabyte */
+enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* of an offset in a span's name: a terabyte */
 
-struct pl_device_window {
+struct pl_arena_gpu_mapping {
     char *data;
     bool imported;
 };
 
 /** A block of arena memory in a world whose ranks share none. */
-struct pl_private_span {
-    struct pl_private_span *next;
+struct pl_arena_private_block {
+    struct pl_arena_private_block *next;
     void *data;
 };
 
@@ -83,7 +83,7 @@ struct pl_world {
     int size;
     unsigned part; /* see pl_event */
     struct pl_device *device;
-    struct pl_world *host_part; /* see pl_world_host_part() */
+    struct pl_world *host_world; /* see pl_world_host_world() */
     struct pl_topology topology;
     struct pl_knobs knobs;
     const struct pl_backend *const *table; /* NULL ends it; sub-worlds have the same */
@@ -97,11 +97,11 @@ struct pl_world {
     struct pl_progress *progress; /* NULL: none */
     const char *no_progress;      /* why */
 
-    struct pl_private_span *private_spans;
-    struct pl_device_span *device_spans;
-    uint32_t device_span_number; /* of the last one */
+    struct pl_arena_private_block *private_blocks;
+    struct pl_arena_gpu_block *gpu_blocks;
+    uint32_t gpu_block_number; /* of the last one */
     /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
-    char device_spans_apart[PL_BACKEND_REASON_BYTES];
+    char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
     uint64_t sequence;
     struct pl_request *first; /* the one that runs */
@@ -111,10 +111,10 @@ struct pl_world {
     struct pl_observer observer; /* all zero while nobody observes */
     struct pl_error failure;     /* sticky; status PL_OK while all is well */
 
-    bool has_notices; /* ranks receive each other's failures as messages */
-    unsigned notice_polls;
-    struct pl_notice notice;
-    struct pl_transfer notice_in;
+    bool can_revoke; /* ranks receive each other's failures as messages */
+    unsigned revoke_polls;
+    struct pl_revoke revoke;
+    struct pl_transfer revoke_in;
 };
 
 /**
@@ -141,14 +141,14 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
 void pl_topology_done(struct pl_topology *topology);
 
 /** Check `collective` and copy it, normalised, with its signature, to `request`. */
-enum pl_status pl_request_fill(struct pl_request *request, const struct pl_world *world,
-                               const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_validate_request(struct pl_request *request, const struct pl_world *world,
+                                   const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_collective_post() under the lock, waking nobody. `patience`: how often a call may look again before it returns,
+ * pl_collective_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,
  * because the caller would only wait.
  */
-enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned patience,
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -157,16 +157,16 @@ enum pl_status pl_request_post(struct pl_world *world, const struct pl_collectiv
 void pl_request_advance(struct pl_world *world);
 
 /** Wait until the request has ended and release it; its status. */
-enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_wait_for_request(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Put the request back among the unused ones. */
 void pl_request_release(struct pl_request *request);
 
 /** The world cannot go on: everything queued ends with `error`. The first error stays, and its status is returned. */
-enum pl_status pl_request_fail(struct pl_world *world, const struct pl_error *error);
+enum pl_status pl_request_fail_all(struct pl_world *world, const struct pl_error *error);
 
 /** The error that ended the world. */
-enum pl_status pl_request_failure(const struct pl_world *world, struct pl_error *reterr);
+enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
 /** What observers get about the request, as far as it is now; `name` becomes the event's. */
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
@@ -189,21 +189,21 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
 void pl_arena_drop_all(struct pl_world *world);
 
 /** The device part of pl_arena_alloc() and pl_arena_free(). */
-enum pl_status pl_device_span_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status pl_device_span_pin(struct pl_world *world, const struct pl_span *host,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-void pl_device_span_free(struct pl_world *world, struct pl_span *span);
-void pl_device_span_drop_all(struct pl_world *world);
+enum pl_status pl_arena_gpu_new(struct pl_world *world, uint64_t bytes, struct pl_span *ret_span,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_arena_gpu_pin(struct pl_world *world, const struct pl_span *host,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+void pl_arena_gpu_free(struct pl_world *world, struct pl_span *span);
+void pl_arena_gpu_drop_all(struct pl_world *world);
 
 /**
  * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks have not mapped each other's
  * blocks of it.
  */
-const struct pl_device_span *pl_device_span_find(const struct pl_world *world, const void *data, uint64_t bytes,
-                                                 uint64_t *ret_offset);
+const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
+                                                   uint64_t *ret_offset);
 
 /** The span of that number, NULL when there is none. */
-const struct pl_device_span *pl_device_span_numbered(const struct pl_world *world, uint32_t number);
+const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
 
 #endif

@@ -43,11 +43,11 @@ static enum pl_status time_out(struct pl_request *request)
                        "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
                        head->signature.sequence, pl_kind_text(head->collective.kind),
                        head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
-                       head->signature.name[0] ? "'" : "", pl_world_label(world, world->rank));
+                       head->signature.name[0] ? "'" : "", pl_world_global_rank(world, world->rank));
     if (peer >= 0) {
-        pl_error_context(&error, "still waiting for rank %d", pl_world_label(world, peer));
+        pl_error_context(&error, "still waiting for rank %d", pl_world_global_rank(world, peer));
     }
-    return pl_request_fail(world, &error);
+    return pl_request_fail_all(world, &error);
 }
 
 bool pl_request_launched(const struct pl_request *request)
@@ -73,46 +73,46 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
         }
     }
     *ret_done = request->phase == PL_REQUEST_DONE;
-    return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+    return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 }
 
 /*
  * Out of spin budget: block in the backend's way, or sleep for a 64th of the time already waited, so that a message
  * under way is polled often and a late peer is not.
  */
-static void rest(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
+static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
 {
     struct pl_request *head = world->first;
     const struct pl_world_backend *backend = head->backend;
 
-    if (backend->backend->rest) {
+    if (backend->backend->block_until) {
         struct pl_error error;
         int64_t until_ns = now_ns + 10 * NAP_LONGEST_NS;
 
-        if (backend->backend->rest(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns, &error) !=
-            PL_OK) {
-            (void)pl_request_fail(world, &error);
+        if (backend->backend->block_until(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns,
+                                          &error) != PL_OK) {
+            (void)pl_request_fail_all(world, &error);
         }
         return;
     }
     pl_clock_nap(pl_clock_backoff_ns(idle_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
 }
 
-enum pl_status pl_world_rest(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
+enum pl_status pl_world_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
 
     if (!head || head->phase != PL_REQUEST_RUNNING) {
         return PL_OK;
     }
-    if (head->backend->backend->rest) {
-        return head->backend->backend->rest(head->backend->state, head, until_ns, reterr);
+    if (head->backend->backend->block_until) {
+        return head->backend->backend->block_until(head->backend->state, head, until_ns, reterr);
     }
     pl_clock_nap(NAP_SHORTEST_NS, until_ns);
     return PL_OK;
 }
 
-static void tell_stalled(struct pl_world *world, struct pl_event *event, const struct pl_about *about)
+static void notify_stalled(struct pl_world *world, struct pl_event *event, const struct pl_about *about)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -123,7 +123,7 @@ static void tell_stalled(struct pl_world *world, struct pl_event *event, const s
     world->observer.stalled(world->observer.context, event);
 }
 
-void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *told_ns, const struct pl_about *about)
+void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *reported_ns, const struct pl_about *about)
 {
     PL_AUTO_HOLD(world);
     char name[sizeof(world->first->signature.name) + 1] = "";
@@ -131,25 +131,25 @@ void pl_world_tell_waited(struct pl_world *world, int64_t waited_ns, int64_t *to
                              .name = name,
                              .sequence = world->sequence,
                              .part = world->part,
-                             .rank = pl_world_label(world, world->rank),
+                             .rank = pl_world_global_rank(world, world->rank),
                              .waited_for = -1};
 
-    if (!world->observer.stalled || waited_ns < (*told_ns ? 2 * *told_ns : world->observer.stall_ns)) {
+    if (!world->observer.stalled || waited_ns < (*reported_ns ? 2 * *reported_ns : world->observer.stall_ns)) {
         return;
     }
-    *told_ns = waited_ns;
+    *reported_ns = waited_ns;
     if (world->first) {
         world->first->waited_for = pl_world_waits_for(world);
         pl_request_describe(world->first, name, &event);
         about = about ? about : &world->first->collective.about;
     }
     event.waited_ns = waited_ns;
-    tell_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
+    notify_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
 }
 
 /* Nothing has moved for `idle_ns`: note which rank the head waits for, and tell the observer when that lasts. Returns
  * when to tell it next. */
-static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
+static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
     char name[sizeof(world->first->signature.name) + 1];
     struct pl_event event;
@@ -162,7 +162,7 @@ static int64_t watch(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
     }
     world->first->waited_for = pl_world_waits_for(world);
     pl_request_describe(world->first, name, &event);
-    tell_stalled(world, &event, &world->first->collective.about);
+    notify_stalled(world, &event, &world->first->collective.about);
     return 2 * stall_ns;
 }
 
@@ -172,7 +172,7 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
     struct pl_world *world = request->world;
     int64_t spin_ns = world->topology.oversubscribed ? 0 : world->spin_ns;
     struct pl_request *watched = NULL;
-    uint64_t moves = 0;
+    uint64_t progress_count = 0;
     int64_t idle_since_ns = 0;
     int64_t stall_ns = world->observer.stall_ns;
     unsigned polls = 0;
@@ -194,9 +194,9 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
             continue;
         }
         now_ns = pl_clock_now_ns();
-        if (watched != world->first || moves != world->first->moves || !idle_since_ns) {
+        if (watched != world->first || progress_count != world->first->progress_count || !idle_since_ns) {
             watched = world->first;
-            moves = world->first->moves;
+            progress_count = world->first->progress_count;
             idle_since_ns = now_ns;
             stall_ns = world->observer.stall_ns;
             if (!watched->wait_began_ns) {
@@ -208,13 +208,13 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
             return;
         }
         if (now_ns - idle_since_ns >= spin_ns) {
-            stall_ns = watch(world, now_ns - idle_since_ns, stall_ns);
-            rest(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
+            stall_ns = track_stall(world, now_ns - idle_since_ns, stall_ns);
+            block_until(world, now_ns - idle_since_ns, now_ns, request->deadline_ns);
         }
     }
 }
 
-enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr)
+enum pl_status pl_wait_for_request(struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
     enum pl_status status;
@@ -224,17 +224,17 @@ enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *
     }
     status = request->status;
     pl_request_release(request);
-    return status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+    return status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 }
 
 enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr)
 {
     PL_AUTO_HOLD(request->world);
 
-    return pl_request_wait_for(request, reterr);
+    return pl_wait_for_request(request, reterr);
 }
 
-enum pl_status pl_request_order(struct pl_request *request, void *stream, struct pl_error *reterr)
+enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
     PL_AUTO_HOLD(world);
@@ -244,12 +244,12 @@ enum pl_status pl_request_order(struct pl_request *request, void *stream, struct
         wait_until_ended(request, true);
     }
     if (request->phase == PL_REQUEST_DONE) {
-        return request->status == PL_OK ? PL_OK : pl_request_failure(world, reterr);
+        return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
     }
     (void)deadline_of(request, pl_clock_now_ns());
-    if (request->backend->backend->order(request->backend->state, request, stream, &error) != PL_OK) {
-        (void)pl_request_fail(world, &error);
-        return pl_request_failure(world, reterr);
+    if (request->backend->backend->stream_wait(request->backend->state, request, stream, &error) != PL_OK) {
+        (void)pl_request_fail_all(world, &error);
+        return pl_request_world_failure(world, reterr);
     }
     return PL_OK;
 }

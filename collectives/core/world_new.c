@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* How long a rank that cannot make a world waits for the others, whose timeout it does not know, to send its error. */
-#define REFUSAL_NS (60 * PL_NS_PER_S)
+#define ABORT_COLLECTIVE_NS (60 * PL_NS_PER_S)
 
 static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -97,14 +97,14 @@ static enum pl_status start_backends(struct pl_world *world, int64_t deadline_ns
 {
     bool any = false;
 
-    world->has_notices = world->size > 1 && world->bootstrap->transport;
+    world->can_revoke = world->size > 1 && world->bootstrap->transport;
     for (int i = 0; world->table[i]; i++) {
         const struct pl_world_backend *entry = &world->backends[i];
 
         PL_BUG_IF(i >= PL_WORLD_MAX_BACKENDS);
         PL_TRY(start_backend(world, world->table[i], deadline_ns, reterr));
         any = any || entry->on;
-        world->has_notices = world->has_notices && !(entry->on && entry->backend->abort);
+        world->can_revoke = world->can_revoke && !(entry->on && entry->backend->abort);
     }
     if (!any) {
         pl_error_set(reterr, PL_UNSUPPORTED, "no backend can run on this world");
@@ -142,7 +142,7 @@ static enum pl_status check_kernel(const struct pl_world *world, int64_t deadlin
         status = pl_error_set(reterr, PL_INVALID, "%s is '%s', which this CPU cannot run",
                               pl_knob_info(PL_KNOB_KERNEL)->variable, word);
     }
-    return pl_bootstrap_ready(world->bootstrap, status, deadline_ns, reterr);
+    return pl_bootstrap_vote(world->bootstrap, status, deadline_ns, reterr);
 }
 
 static void set_timeout(struct pl_world *world)
@@ -152,16 +152,16 @@ static void set_timeout(struct pl_world *world)
                             : -1;
 }
 
-/* See pl_world_host_part(). Making it is collective, so a rank that has failed by now votes so first. */
-static enum pl_status new_host_part(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
+/* See pl_world_host_world(). Making it is collective, so a rank that has failed by now votes so first. */
+static enum pl_status new_host_world(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);
 
     for (int r = 0; ranks && r < world->size; r++) {
         ranks[r] = r;
     }
-    PL_TRY(pl_bootstrap_ready(world->bootstrap, ranks ? PL_OK : PL_MEMORY, deadline_ns, reterr));
-    return pl_world_new_inner(world, ranks, world->size, &world->host_part, reterr);
+    PL_TRY(pl_bootstrap_vote(world->bootstrap, ranks ? PL_OK : PL_MEMORY, deadline_ns, reterr));
+    return pl_world_new_internal(world, ranks, world->size, &world->host_world, reterr);
 }
 
 /* Once more who is where: the ranks have devices now, and may run on other CPUs. */
@@ -179,7 +179,7 @@ static enum pl_status choose_device(struct pl_world *world, const struct pl_worl
     return pl_topology_init(&world->topology, world->bootstrap, &with, NULL, NULL, pl_world_deadline_ns(world), reterr);
 }
 
-/* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_inner() share; `parent` NULL for the first. */
+/* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_internal() share; `parent` NULL for the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
                             const struct pl_device_chooser *chooser, const struct pl_world *parent,
                             const int *parent_ranks, struct pl_error *reterr)
@@ -211,12 +211,12 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
         PL_TRY(choose_device(world, options, chooser, reterr));
     }
     if (world->size > 1 && pl_world_has_devices(world, reason)) {
-        PL_TRY(new_host_part(world, deadline_ns, reterr));
+        PL_TRY(new_host_world(world, deadline_ns, reterr));
     }
     return start_backends(world, deadline_ns, reterr);
 }
 
-static atomic_uint parts; /* sub-worlds that this process has made */
+static atomic_uint sub_world_count; /* sub-worlds that this process has made */
 
 static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                 const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
@@ -227,8 +227,9 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     enum pl_status status;
 
     if (!world) {
-        (void)pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr,
-                                  parent ? pl_world_deadline_ns(parent) : pl_deadline_after_ns(REFUSAL_NS));
+        (void)pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr,
+                                            parent ? pl_world_deadline_ns(parent)
+                                                   : pl_deadline_after_ns(ABORT_COLLECTIVE_NS));
         if (parent) {
             pl_bootstrap_free(bootstrap);
         }
@@ -242,11 +243,11 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     world->size = bootstrap->size;
     if (parent && !inner) {
         world->observer = parent->observer;
-        world->part = atomic_fetch_add(&parts, 1) + 1;
+        world->part = atomic_fetch_add(&sub_world_count, 1) + 1;
     }
     status = build(world, options, chooser, parent, parent_ranks, reterr);
     if (status == PL_OK && !inner) {
-        status = pl_bootstrap_ready(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
+        status = pl_bootstrap_vote(bootstrap, pl_progress_start(world, reterr), pl_world_deadline_ns(world), reterr);
     }
     if (status != PL_OK) {
         pl_world_free(world);
@@ -262,11 +263,11 @@ enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const str
 {
     static const struct pl_world_options none;
 
-    if (bootstrap->transport && bootstrap->transport->told) {
+    if (bootstrap->transport && bootstrap->transport->revoked) {
         (void)pl_error_set(reterr, PL_INVALID,
                            "a world over this bootstrap has failed, and its messages may still come: another world "
                            "needs a bootstrap of its own");
-        return pl_bootstrap_refuse(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(REFUSAL_NS));
+        return pl_bootstrap_abort_collective(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(ABORT_COLLECTIVE_NS));
     }
     return new_world(bootstrap, options ? options : &none, table, chooser, NULL, NULL, false, ret_world, reterr);
 }
@@ -285,8 +286,8 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
     return PL_OK;
 }
 
-static enum pl_status new_part(struct pl_world *parent, bool inner, const int *ranks, int count,
-                               struct pl_world **ret_world, struct pl_error *reterr)
+static enum pl_status new_sub_world(struct pl_world *parent, bool inner, const int *ranks, int count,
+                                    struct pl_world **ret_world, struct pl_error *reterr)
 {
     const struct pl_world_options options = {.device = inner ? NULL : parent->device};
     struct pl_error error = PL_ERROR_NONE;
@@ -297,10 +298,10 @@ static enum pl_status new_part(struct pl_world *parent, bool inner, const int *r
     status = parent->bootstrap->split(parent->bootstrap->context, ranks, count, pl_world_deadline_ns(parent),
                                       &bootstrap, &error);
     if (status != PL_OK) {
-        if (!inner && pl_bootstrap_is_out_of_step(&error)) {
+        if (!inner && pl_bootstrap_is_desynchronised(&error)) {
             PL_AUTO_HOLD(parent);
 
-            pl_world_give_up(parent, &error);
+            pl_world_revoke(parent, &error);
         }
         if (reterr) {
             *reterr = error;
@@ -314,13 +315,13 @@ enum pl_status pl_world_new_sub(struct pl_world *parent, const int *ranks, int c
                                 struct pl_error *reterr)
 {
     PL_TRY(pl_world_failure(parent, reterr));
-    return new_part(parent, false, ranks, count, ret_world, reterr);
+    return new_sub_world(parent, false, ranks, count, ret_world, reterr);
 }
 
-enum pl_status pl_world_new_inner(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
-                                  struct pl_error *reterr)
+enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
+                                     struct pl_error *reterr)
 {
-    return new_part(parent, true, ranks, count, ret_world, reterr);
+    return new_sub_world(parent, true, ranks, count, ret_world, reterr);
 }
 
 void pl_world_free(struct pl_world *world)
@@ -330,14 +331,14 @@ void pl_world_free(struct pl_world *world)
     }
     pl_progress_stop(world);
     pl_request_drop_all(world);
-    pl_notice_done(world);
+    pl_revoke_done(world);
     pl_arena_drop_all(world);
     for (int i = world->backend_count - 1; i >= 0; i--) {
         if (world->backends[i].on) {
             world->backends[i].backend->free(world->backends[i].state);
         }
     }
-    pl_world_free(world->host_part);
+    pl_world_free(world->host_world);
     pl_topology_done(&world->topology);
     if (world->owns_bootstrap) {
         pl_bootstrap_free(world->bootstrap);

@@ -15,7 +15,7 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
     int without = -1;
 
     for (int r = 0; r < world->size; r++) {
-        bool has = world->topology.places[r].device[0] != '\0';
+        bool has = world->topology.localities[r].device[0] != '\0';
 
         with += has;
         without = has || without >= 0 ? without : r;
@@ -23,7 +23,8 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
     if (with == 0) {
         (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
     } else if (without >= 0) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device", world->topology.labels[without]);
+        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device",
+                       world->topology.global_ranks[without]);
     }
     return with == world->size;
 }
@@ -88,11 +89,11 @@ enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *r
     return world->failure.status;
 }
 
-bool pl_world_is_stranded(const struct pl_world *world)
+bool pl_world_has_leaked(const struct pl_world *world)
 {
     PL_AUTO_HOLD(world);
 
-    return pl_bootstrap_is_stranded(world->bootstrap);
+    return pl_bootstrap_has_leaked(world->bootstrap);
 }
 
 void pl_world_abort(struct pl_world *world, int code)
@@ -157,9 +158,9 @@ pid_t pl_world_pid_of(const struct pl_world *world, int rank)
     return world->topology.pid_of[rank];
 }
 
-int pl_world_label(const struct pl_world *world, int rank)
+int pl_world_global_rank(const struct pl_world *world, int rank)
 {
-    return world->topology.labels[rank];
+    return world->topology.global_ranks[rank];
 }
 
 struct pl_device *pl_world_device(const struct pl_world *world)
@@ -167,14 +168,14 @@ struct pl_device *pl_world_device(const struct pl_world *world)
     return world->device;
 }
 
-const struct pl_place *pl_world_place(const struct pl_world *world, int rank)
+const struct pl_locality *pl_world_locality(const struct pl_world *world, int rank)
 {
-    return &world->topology.places[rank];
+    return &world->topology.localities[rank];
 }
 
-struct pl_world *pl_world_host_part(const struct pl_world *world)
+struct pl_world *pl_world_host_world(const struct pl_world *world)
 {
-    return world->host_part;
+    return world->host_world;
 }
 
 int pl_world_local_of(const struct pl_world *world, int rank)

@@ -6,12 +6,12 @@
 #include "collectives/core/backend.h"
 
 /** One rank. */
-extern const struct pl_backend pl_backend_solo;
+extern const struct pl_backend pl_backend_self_gpu;
 
 /** A device a rank, by NCCL; always off in a build without it. */
 extern const struct pl_backend pl_backend_nccl;
 
 /** Any devices, with the hosts' help. */
-extern const struct pl_backend pl_backend_device;
+extern const struct pl_backend pl_backend_host_staged;
 
 #endif

@@ -7,89 +7,92 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct pl_roll *take(struct pl_rolls *rolls, struct pl_error *reterr)
+static struct pl_call_comparison *take(struct pl_compare_calls *comparisons, struct pl_error *reterr)
 {
-    struct pl_roll *roll = rolls->unused;
+    struct pl_call_comparison *comparison = comparisons->unused;
 
-    if (roll) {
-        rolls->unused = roll->next;
-        return roll;
+    if (comparison) {
+        comparisons->unused = comparison->next;
+        return comparison;
     }
-    return pl_memory_new(1, sizeof(*roll) + (size_t)pl_world_size(rolls->world) * sizeof(roll->cards[0]), reterr);
+    return pl_memory_new(
+        1, sizeof(*comparison) + (size_t)pl_world_size(comparisons->world) * sizeof(comparison->records[0]), reterr);
 }
 
-enum pl_status pl_roll_call(struct pl_rolls *rolls, const struct pl_signature *signature,
-                            const uint64_t words[PL_ROLL_WORDS], struct pl_roll **ret_roll, struct pl_error *reterr)
+enum pl_status pl_compare_calls_start(struct pl_compare_calls *comparisons, const struct pl_signature *signature,
+                                      const uint64_t payload[PL_CALL_PAYLOAD_WORDS],
+                                      struct pl_call_comparison **ret_comparison, struct pl_error *reterr)
 {
-    struct pl_roll *roll = take(rolls, reterr);
+    struct pl_call_comparison *comparison = take(comparisons, reterr);
     struct pl_collective gather = {
-        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(roll->own), .deadline_ns = INT64_MAX};
+        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(comparison->own), .deadline_ns = INT64_MAX};
     enum pl_status status;
 
-    if (!roll) {
+    if (!comparison) {
         return PL_MEMORY;
     }
-    memset(&roll->own, 0, sizeof(roll->own));
-    roll->own.signature = *signature;
-    if (words) {
-        memcpy(roll->own.words, words, sizeof(roll->own.words));
+    memset(&comparison->own, 0, sizeof(comparison->own));
+    comparison->own.signature = *signature;
+    if (payload) {
+        memcpy(comparison->own.payload, payload, sizeof(comparison->own.payload));
     }
-    gather.send = &roll->own;
-    gather.recv = roll->cards;
-    status = pl_collective_post(pl_world_host_part(rolls->world), &gather, &roll->gather, reterr);
+    gather.send = &comparison->own;
+    gather.recv = comparison->records;
+    status = pl_collective_post(pl_world_host_world(comparisons->world), &gather, &comparison->gather, reterr);
     if (status != PL_OK) {
-        roll->gather = NULL;
-        pl_roll_release(rolls, roll);
+        comparison->gather = NULL;
+        pl_compare_calls_release(comparisons, comparison);
         return status;
     }
-    *ret_roll = roll;
+    *ret_comparison = comparison;
     return PL_OK;
 }
 
-enum pl_status pl_roll_progress(const struct pl_rolls *rolls, struct pl_roll *roll, bool *ret_done,
-                                struct pl_error *reterr)
+enum pl_status pl_compare_calls_progress(const struct pl_compare_calls *comparisons,
+                                         struct pl_call_comparison *comparison, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_request *gather;
 
     *ret_done = true;
-    if (!roll->gather) {
+    if (!comparison->gather) {
         return PL_OK;
     }
-    PL_TRY(pl_request_test(roll->gather, ret_done, reterr));
+    PL_TRY(pl_request_test(comparison->gather, ret_done, reterr));
     if (!*ret_done) {
         return PL_OK;
     }
-    gather = roll->gather;
-    roll->gather = NULL;
+    gather = comparison->gather;
+    comparison->gather = NULL;
     PL_TRY(pl_request_wait(gather, reterr));
-    for (int r = 1; r < pl_world_size(rolls->world); r++) {
-        if (!pl_signature_equal(&roll->cards[0].signature, &roll->cards[r].signature)) {
-            return pl_signature_mismatch(&roll->cards[0].signature, pl_world_label(rolls->world, 0),
-                                         &roll->cards[r].signature, pl_world_label(rolls->world, r), reterr);
+    for (int r = 1; r < pl_world_size(comparisons->world); r++) {
+        if (!pl_signature_equal(&comparison->records[0].signature, &comparison->records[r].signature)) {
+            return pl_signature_mismatch(&comparison->records[0].signature, pl_world_global_rank(comparisons->world, 0),
+                                         &comparison->records[r].signature, pl_world_global_rank(comparisons->world, r),
+                                         reterr);
         }
     }
     return PL_OK;
 }
 
-void pl_roll_release(struct pl_rolls *rolls, struct pl_roll *roll)
+void pl_compare_calls_release(struct pl_compare_calls *comparisons, struct pl_call_comparison *comparison)
 {
-    if (!roll) {
+    if (!comparison) {
         return;
     }
-    if (roll->gather) {
-        pl_request_cancel(roll->gather);
-        roll->gather = NULL;
+    if (comparison->gather) {
+        pl_request_cancel(comparison->gather);
+        comparison->gather = NULL;
     }
-    roll->next = rolls->unused;
-    rolls->unused = roll;
+    comparison->next = comparisons->unused;
+    comparisons->unused = comparison;
 }
 
-void pl_rolls_done(struct pl_rolls *rolls)
+void pl_compare_calls_done(struct pl_compare_calls *comparisons)
 {
-    while (rolls->unused) {
-        struct pl_roll *roll = rolls->unused;
+    while (comparisons->unused) {
+        struct pl_call_comparison *comparison = comparisons->unused;
 
-        rolls->unused = roll->next;
-        free(roll);
+        comparisons->unused = comparison->next;
+        free(comparison);
     }
 }

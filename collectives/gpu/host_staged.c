@@ -34,32 +34,34 @@ static const int64_t STOP_NS = 2 * PL_NS_PER_S;
 enum { LINE_BYTES = 256 };
 
 /* Payload of a call's record: which span, where in it; for send and recv. The last one is for staging. */
-enum { CARD_SEND, CARD_RECV, CARD_MOST };
+enum { RECORD_SEND, RECORD_RECV, RECORD_MOST };
 
 static const uint64_t NOT_SHARED = UINT64_MAX;
 
 /* ---- shared ---- */
 
 /* The buffer by the number of its span and the offset in it, which are valid on all ranks. */
-static uint64_t place_of(const struct pl_staged *d, const void *data, uint64_t bytes)
+static uint64_t span_address(const struct pl_host_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
-    const struct pl_device_span *span = data ? pl_device_span_find(d->world, data, bytes, &offset) : NULL;
+    const struct pl_arena_gpu_block *span = data ? pl_arena_gpu_find(d->world, data, bytes, &offset) : NULL;
 
-    return span ? (uint64_t)span->number << PL_DEVICE_SPAN_BITS | offset : NOT_SHARED;
+    return span ? (uint64_t)span->number << PL_ARENA_GPU_OFFSET_BITS | offset : NOT_SHARED;
 }
 
-static char *address_of(const struct pl_staged *d, uint64_t place, int rank)
+static char *address_of(const struct pl_host_staged *d, uint64_t place, int rank)
 {
-    const struct pl_device_span *span = pl_device_span_numbered(d->world, (uint32_t)(place >> PL_DEVICE_SPAN_BITS));
+    const struct pl_arena_gpu_block *span =
+        pl_arena_gpu_numbered(d->world, (uint32_t)(place >> PL_ARENA_GPU_OFFSET_BITS));
 
-    return span->windows[rank].data + (place & ((UINT64_C(1) << PL_DEVICE_SPAN_BITS) - 1));
+    return span->mappings[rank].data + (place & ((UINT64_C(1) << PL_ARENA_GPU_OFFSET_BITS) - 1));
 }
 
-static bool all_shared(const struct pl_staged *d)
+static bool all_shared(const struct pl_host_staged *d)
 {
     for (int r = 0; r < d->size; r++) {
-        if (d->roll->cards[r].words[CARD_SEND] == NOT_SHARED || d->roll->cards[r].words[CARD_RECV] == NOT_SHARED) {
+        if (d->comparison->records[r].payload[RECORD_SEND] == NOT_SHARED ||
+            d->comparison->records[r].payload[RECORD_RECV] == NOT_SHARED) {
             return false;
         }
     }
@@ -67,7 +69,8 @@ static bool all_shared(const struct pl_staged *d)
 }
 
 /* This rank's share of the elements, whole lines where they last. */
-static void share_of(const struct pl_staged *d, const struct pl_collective *c, uint64_t *ret_at, uint64_t *ret_count)
+static void share_of(const struct pl_host_staged *d, const struct pl_collective *c, uint64_t *ret_at,
+                     uint64_t *ret_count)
 {
     uint64_t line = LINE_BYTES / pl_dtype_bytes(c->dtype);
     uint64_t each = (c->count / (uint64_t)d->size + line - 1) / line * line;
@@ -77,7 +80,7 @@ static void share_of(const struct pl_staged *d, const struct pl_collective *c, u
     *ret_count = d->rank == d->size - 1 || c->count - *ret_at < each ? c->count - *ret_at : each;
 }
 
-static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
+static enum pl_status start_shared(struct pl_host_staged *d, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     const void *sources[PL_DEVICE_MAX_SOURCES];
@@ -88,9 +91,9 @@ static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
 
     share_of(d, c, &at, &count);
     for (int r = 0; r < d->size; r++) {
-        sources[r] = address_of(d, d->roll->cards[r].words[CARD_SEND], r) + at * item;
+        sources[r] = address_of(d, d->comparison->records[r].payload[RECORD_SEND], r) + at * item;
     }
-    own = address_of(d, d->roll->cards[d->rank].words[CARD_RECV], d->rank) + at * item;
+    own = address_of(d, d->comparison->records[d->rank].payload[RECORD_RECV], d->rank) + at * item;
     if (count) {
         PL_TRY(pl_device_reduce(pl_world_device(d->world), own, sources, d->size, count, c->dtype, c->op, c->divisor,
                                 c->prescale, c->postscale, d->down.stream, reterr));
@@ -99,107 +102,108 @@ static enum pl_status start_shared(struct pl_staged *d, struct pl_error *reterr)
         int r = (d->rank + step) % d->size;
 
         PL_TRY(pl_device_copy(pl_world_device(d->world),
-                              address_of(d, d->roll->cards[r].words[CARD_RECV], r) + at * item, own, count * item,
-                              d->down.stream, reterr));
+                              address_of(d, d->comparison->records[r].payload[RECORD_RECV], r) + at * item, own,
+                              count * item, d->down.stream, reterr));
     }
-    d->stage = PL_STAGED_SHARED;
+    d->stage = PL_HOST_STAGED_SHARED;
     return pl_stream_events_mark(&d->down, d->down.stream, &d->event, reterr);
 }
 
 /* ---- the way of a request ---- */
 
-static enum pl_status call_roll(struct pl_staged *d, struct pl_error *reterr)
+static enum pl_status start_comparison(struct pl_host_staged *d, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t bytes = c->kind == PL_ALLREDUCE ? c->count * pl_dtype_bytes(c->dtype) : 0;
-    uint64_t words[PL_ROLL_WORDS] = {NOT_SHARED, NOT_SHARED, 0, 0};
+    uint64_t payload[PL_CALL_PAYLOAD_WORDS] = {NOT_SHARED, NOT_SHARED, 0, 0};
 
     if (bytes) {
-        words[CARD_SEND] = place_of(d, c->send, bytes);
-        words[CARD_RECV] = place_of(d, c->recv, bytes);
+        payload[RECORD_SEND] = span_address(d, c->send, bytes);
+        payload[RECORD_RECV] = span_address(d, c->recv, bytes);
     }
     if (c->kind == PL_ALLTOALL) {
-        words[CARD_MOST] = pl_counts_max(c->counts, c->count, d->size);
+        payload[RECORD_MOST] = pl_counts_max(c->counts, c->count, d->size);
     }
-    return pl_roll_call(&d->rolls, &d->request->signature, words, &d->roll, reterr);
+    return pl_compare_calls_start(&d->comparisons, &d->request->signature, payload, &d->comparison, reterr);
 }
 
-static enum pl_status after_roll(struct pl_staged *d, struct pl_error *reterr)
+static enum pl_status after_comparison(struct pl_host_staged *d, struct pl_error *reterr)
 {
     uint64_t most = 0;
     bool shared = all_shared(d);
     enum pl_status status = shared ? start_shared(d, reterr) : PL_OK;
 
     for (int r = 0; r < d->size; r++) {
-        most = d->roll->cards[r].words[CARD_MOST] > most ? d->roll->cards[r].words[CARD_MOST] : most;
+        most = d->comparison->records[r].payload[RECORD_MOST] > most ? d->comparison->records[r].payload[RECORD_MOST]
+                                                                     : most;
     }
-    pl_roll_release(&d->rolls, PL_TAKE(d->roll));
+    pl_compare_calls_release(&d->comparisons, PL_TAKE(d->comparison));
     if (!shared) {
-        d->stage = PL_STAGED_SEGMENTS;
-        pl_staged_plan(d, most);
+        d->stage = PL_HOST_STAGED_SEGMENTS;
+        pl_segments_plan(d, most);
     }
     return status;
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_staged *d = state;
+    struct pl_host_staged *d = state;
     bool done = true;
 
     while (done) {
         switch (d->stage) {
-        case PL_STAGED_READY:
+        case PL_HOST_STAGED_READY:
             PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
-                PL_TRY(call_roll(d, reterr));
-                d->stage = PL_STAGED_ROLL;
+                PL_TRY(start_comparison(d, reterr));
+                d->stage = PL_HOST_STAGED_COMPARE;
             }
             break;
-        case PL_STAGED_ROLL:
-            PL_TRY(pl_roll_progress(&d->rolls, d->roll, &done, reterr));
+        case PL_HOST_STAGED_COMPARE:
+            PL_TRY(pl_compare_calls_progress(&d->comparisons, d->comparison, &done, reterr));
             if (done) {
-                PL_TRY(after_roll(d, reterr));
+                PL_TRY(after_comparison(d, reterr));
             }
             break;
-        case PL_STAGED_SHARED:
+        case PL_HOST_STAGED_SHARED:
             PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
                 PL_TRY(pl_collective_post(d->host,
                                           &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
                                           &d->leaving, reterr));
-                d->stage = PL_STAGED_LEAVING;
+                d->stage = PL_HOST_STAGED_LEAVING;
             }
             break;
-        case PL_STAGED_LEAVING:
-            PL_TRY(pl_staged_step(&d->leaving, &done, reterr));
+        case PL_HOST_STAGED_LEAVING:
+            PL_TRY(pl_segments_step(&d->leaving, &done, reterr));
             *ret_done = done;
             return PL_OK;
-        case PL_STAGED_SEGMENTS:
-            return pl_staged_progress(d, ret_done, reterr);
+        case PL_HOST_STAGED_SEGMENTS:
+            return pl_segments_progress(d, ret_done, reterr);
         }
-        request->moves += done;
+        request->progress_count += done;
     }
     return PL_OK;
 }
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_staged *d = state;
+    struct pl_host_staged *d = state;
 
     d->request = request;
-    d->stage = PL_STAGED_READY;
+    d->stage = PL_HOST_STAGED_READY;
     PL_TRY(pl_stream_events_mark(&d->down, request->collective.stream, &d->event, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
-static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
+static enum pl_status block_until(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
 {
-    struct pl_staged *d = state;
+    struct pl_host_staged *d = state;
 
     (void)request;
     /* While copies are under way too, waiting for the hosts alone would be wrong. */
-    if (d->stage == PL_STAGED_ROLL || d->stage == PL_STAGED_LEAVING || pl_staged_waits_for_hosts(d)) {
-        return pl_world_rest(d->host, until_ns, reterr);
+    if (d->stage == PL_HOST_STAGED_COMPARE || d->stage == PL_HOST_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
+        return pl_world_block_until(d->host, until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
     return PL_OK;
@@ -207,16 +211,16 @@ static enum pl_status rest(void *state, struct pl_request *request, int64_t unti
 
 static void cancel(void *state, struct pl_request *request)
 {
-    struct pl_staged *d = state;
+    struct pl_host_staged *d = state;
     int64_t deadline_ns = pl_deadline_after_ns(STOP_NS);
 
     (void)request;
-    pl_world_give_up(d->host, &d->world->failure);
+    pl_world_revoke(d->host, &d->world->failure);
     if (d->leaving) {
         pl_request_cancel(PL_TAKE(d->leaving));
     }
-    pl_roll_release(&d->rolls, PL_TAKE(d->roll));
-    pl_staged_cancel(d);
+    pl_compare_calls_release(&d->comparisons, PL_TAKE(d->comparison));
+    pl_segments_cancel(d);
     /* Nothing may access the buffers afterwards; a device that does not finish has failed, and writes nothing any
      * more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
@@ -228,7 +232,7 @@ static void cancel(void *state, struct pl_request *request)
 
 static int waits_for(void *state, const struct pl_request *request)
 {
-    const struct pl_staged *d = state;
+    const struct pl_host_staged *d = state;
 
     (void)request;
     return pl_world_waits_for(d->host);
@@ -250,7 +254,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
 
 static void free_staged(void *state)
 {
-    struct pl_staged *d = state;
+    struct pl_host_staged *d = state;
 
     if (d->pinned) {
         pl_device_unpin(pl_world_device(d->world), d->staging.data);
@@ -258,18 +262,18 @@ static void free_staged(void *state)
     if (d->staging.data) {
         pl_arena_free(d->host, &d->staging);
     }
-    pl_rolls_done(&d->rolls);
+    pl_compare_calls_done(&d->comparisons);
     pl_stream_events_done(&d->down);
     pl_stream_events_done(&d->up);
     free(d->counts);
     free(d);
 }
 
-static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
+static enum pl_status set_up(struct pl_host_staged *d, struct pl_error *reterr)
 {
     /* Collective, so before anything that may fail on one rank only. */
-    PL_TRY(
-        pl_arena_alloc(d->host, (uint64_t)PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES, PL_MEMORY_HOST, &d->staging, reterr));
+    PL_TRY(pl_arena_alloc(d->host, (uint64_t)PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES, PL_MEMORY_HOST, &d->staging,
+                          reterr));
     PL_TRY(pl_device_pin(pl_world_device(d->world), d->staging.data, d->staging.bytes, reterr));
     d->pinned = true;
     d->counts = pl_memory_new(2 * (size_t)d->size, sizeof(*d->counts), reterr);
@@ -282,18 +286,18 @@ static enum pl_status set_up(struct pl_staged *d, struct pl_error *reterr)
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
-    struct pl_staged *d = pl_memory_new(1, sizeof(*d), reterr);
+    struct pl_host_staged *d = pl_memory_new(1, sizeof(*d), reterr);
     enum pl_status status;
 
     if (!d) { /* the others are about to share memory */
-        return pl_bootstrap_refuse(pl_world_bootstrap(pl_world_host_part(world)), PL_MEMORY, reterr,
-                                   pl_world_deadline_ns(world));
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(pl_world_host_world(world)), PL_MEMORY, reterr,
+                                             pl_world_deadline_ns(world));
     }
     d->world = world;
-    d->host = pl_world_host_part(world);
+    d->host = pl_world_host_world(world);
     d->rank = pl_world_rank(world);
     d->size = pl_world_size(world);
-    d->rolls.world = world;
+    d->comparisons.world = world;
     status = set_up(d, reterr);
     if (status != PL_OK) {
         free_staged(d);
@@ -305,25 +309,25 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
 
 static void describe(void *state, struct pl_text *text)
 {
-    const struct pl_staged *d = state;
-    const char *apart = d->world->device_spans_apart;
+    const struct pl_host_staged *d = state;
+    const char *apart = d->world->gpu_not_mapped;
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
                    apart[0] ? "staged, because ranks have not mapped each other's: " : "by each rank's kernels", apart);
     pl_text_printf(text,
                    "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n",
-                   (int)PL_STAGED_SLOTS, (int)PL_STAGED_SLOT_BYTES >> 10);
+                   (int)PL_SEGMENT_SLOTS, (int)PL_SEGMENT_SLOT_BYTES >> 10);
 }
 
-const struct pl_backend pl_backend_device = {.name = "device",
-                                             .on_device = true,
-                                             .probe = probe,
-                                             .init = init,
-                                             .serves = serves,
-                                             .post = post,
-                                             .progress = progress,
-                                             .rest = rest,
-                                             .cancel = cancel,
-                                             .waits_for = waits_for,
-                                             .describe = describe,
-                                             .free = free_staged};
+const struct pl_backend pl_backend_host_staged = {.name = "device",
+                                                  .on_device = true,
+                                                  .probe = probe,
+                                                  .init = init,
+                                                  .serves = serves,
+                                                  .post = post,
+                                                  .progress = progress,
+                                                  .block_until = block_until,
+                                                  .cancel = cancel,
+                                                  .waits_for = waits_for,
+                                                  .describe = describe,
+                                                  .free = free_staged};

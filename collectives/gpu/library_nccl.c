@@ -17,7 +17,7 @@
 enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with communicators that do not block */
 
 static const int64_t NAP_NS = 200 * PL_NS_PER_US;
-static const int64_t GOODBYE_NS = 2 * PL_NS_PER_S;
+static const int64_t FINALIZE_NS = 2 * PL_NS_PER_S;
 static const int64_t ABORT_NS = 2 * PL_NS_PER_S;
 
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
@@ -80,26 +80,26 @@ enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_err
 }
 
 /* What rank 0 of the communicator sends to the others. */
-struct invitation {
+struct id_message {
     ncclUniqueId id;
     int32_t status; /* enum pl_status */
     char text[PL_BACKEND_REASON_BYTES];
 };
 
 /* All ranks get the id from rank 0 of the communicator; where that or any rank has failed, all fail. */
-static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                                ncclUniqueId *ret_id, struct pl_error *reterr)
 {
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
-    PL_AUTO_FREE struct invitation *all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct id_message *all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
     struct pl_error own = PL_ERROR_NONE;
-    struct invitation mine;
+    struct id_message mine;
 
     if (!all) {
-        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+        return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     memset(&mine, 0, sizeof(mine));
-    if (place == 0) {
+    if (comm_rank == 0) {
         mine.status = (int32_t)pl_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
         pl_error_text(&own, mine.text, sizeof(mine.text));
     }
@@ -112,7 +112,7 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     return PL_OK;
 }
 
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                             struct pl_error *reterr)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -120,9 +120,9 @@ enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int pl
     bool ready = false;
     enum pl_status status;
 
-    PL_TRY(share_id(nccl, world, place, deadline_ns, &id, reterr));
+    PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
     config.blocking = 0;
-    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, place, &config),
+    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config),
                            "joining", reterr);
     while (status == PL_OK) {
         status = pl_nccl_poll(nccl, &ready, reterr);
@@ -142,7 +142,7 @@ enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int pl
 
 void pl_nccl_leave(struct pl_nccl *nccl)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(GOODBYE_NS);
+    int64_t deadline_ns = pl_deadline_after_ns(FINALIZE_NS);
     bool ready = false;
     enum pl_status status;
 
@@ -167,23 +167,23 @@ void pl_nccl_leave(struct pl_nccl *nccl)
 }
 
 /* An abort on a thread of its own, which frees this if the caller no longer waits. */
-struct departure {
+struct async_abort {
     __typeof__(&ncclCommAbort) abort;
     ncclComm_t comm;
     struct pl_device *device; /* while ENTERING */
     enum { ENTERING, LEAVING, LEFT, FORGOTTEN } _Atomic state;
 };
 
-static void *depart(void *argument)
+static void *run_abort(void *argument)
 {
-    struct departure *departure = argument;
+    struct async_abort *async_abort = argument;
 
     /* else NCCL would make a context on the first device for this thread */
-    (void)!pl_device_enter(departure->device, NULL);
-    atomic_store(&departure->state, LEAVING);
-    (void)departure->abort(departure->comm); /* the reason for it is being reported */
-    if (atomic_exchange(&departure->state, LEFT) == FORGOTTEN) {
-        free(departure);
+    (void)!pl_device_enter(async_abort->device, NULL);
+    atomic_store(&async_abort->state, LEAVING);
+    (void)async_abort->abort(async_abort->comm); /* the reason for it is being reported */
+    if (atomic_exchange(&async_abort->state, LEFT) == FORGOTTEN) {
+        free(async_abort);
     }
     return NULL;
 }
@@ -192,28 +192,28 @@ void pl_nccl_abort(struct pl_nccl *nccl)
 {
     int64_t deadline_ns = pl_deadline_after_ns(ABORT_NS);
     ncclComm_t comm = PL_TAKE(nccl->comm);
-    struct departure *departure = comm ? pl_memory_new(1, sizeof(*departure), NULL) : NULL;
+    struct async_abort *async_abort = comm ? pl_memory_new(1, sizeof(*async_abort), NULL) : NULL;
     pthread_t thread;
 
-    if (!departure) {
+    if (!async_abort) {
         return; /* nothing to abort, or no memory to do it: the process ends soon */
     }
-    departure->abort = nccl->CommAbort;
-    departure->comm = comm;
-    departure->device = nccl->device;
-    if (pl_thread_start(&thread, depart, departure, "a thread that leaves NCCL", NULL) != PL_OK) {
-        (void)depart(departure);
-        free(departure);
+    async_abort->abort = nccl->CommAbort;
+    async_abort->comm = comm;
+    async_abort->device = nccl->device;
+    if (pl_thread_start(&thread, run_abort, async_abort, "a thread that leaves NCCL", NULL) != PL_OK) {
+        (void)run_abort(async_abort);
+        free(async_abort);
         return;
     }
     /* The caller may close the device afterwards; entering it does not block. */
-    while (atomic_load(&departure->state) == ENTERING ||
-           (atomic_load(&departure->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
+    while (atomic_load(&async_abort->state) == ENTERING ||
+           (atomic_load(&async_abort->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
         pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
     }
-    if (atomic_exchange(&departure->state, FORGOTTEN) == LEFT) {
+    if (atomic_exchange(&async_abort->state, FORGOTTEN) == LEFT) {
         (void)pthread_join(thread, NULL);
-        free(departure);
+        free(async_abort);
     } else {
         (void)pthread_detach(thread);
     }

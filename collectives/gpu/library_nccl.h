@@ -52,10 +52,10 @@ struct pl_nccl {
 bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
 
 /**
- * Make the communicator in which this rank has the rank `place`, on nccl->device, which is current in this thread.
+ * Make the communicator in which this rank has the rank `comm_rank`, on nccl->device, which is current in this thread.
  * Collective over `world`: one id goes through its bootstrap.
  */
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int place, int64_t deadline_ns,
+enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

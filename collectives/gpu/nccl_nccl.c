@@ -35,40 +35,40 @@ static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
 /* After an error of NCCL: how long to wait for a mismatch that would explain it. After a rank has left: how long for
  * what it sent before. */
-static const int64_t HEAR_NS = PL_NS_PER_S;
-static const int64_t LAST_LOOK_NS = 100 * PL_NS_PER_MS;
+static const int64_t GRACE_NS = PL_NS_PER_S;
+static const int64_t LAST_QUERY_NS = 100 * PL_NS_PER_MS;
 
-enum { WORD_ROLL = 1, WORD_AFTER }; /* after the event of stream_events.h */
+enum { WORD_COMPARISON = 1, WORD_AFTER }; /* after the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;
     struct pl_device *device;
     struct pl_nccl library;
     struct pl_stream_events stream;
-    struct pl_rolls rolls;
-    void *token; /* scratch in device memory that a barrier adds up */
+    struct pl_compare_calls comparisons;
+    void *barrier_scratch; /* scratch in device memory that a barrier adds up */
     int rank;
     int size;
-    int *place_of; /* [size]: a rank's number in the communicator */
-    bool straight; /* identity order: it is the rank itself */
+    int *comm_rank_of;   /* [size]: a rank's number in the communicator */
+    bool identity_order; /* identity order: it is the rank itself */
 
-    struct pl_request *waiting; /* queued: posted, NCCL not called yet; linked by WORD_AFTER */
-    struct pl_request **waiting_tail;
-    struct pl_request *given;         /* to NCCL, and not launched; NULL: none */
+    struct pl_request *queued; /* queued: posted, NCCL not called yet; linked by WORD_AFTER */
+    struct pl_request **queued_tail;
+    struct pl_request *launching;     /* to NCCL, and not launched; NULL: none */
     struct pl_deferred_error failure; /* that NCCL or the device has reported */
     int64_t failed_ns;                /* when */
-    int64_t alone_since_ns;           /* 0: all ranks are there */
+    int64_t peer_left_since_ns;       /* 0: all ranks are there */
     bool aborted;
 };
 
-static struct pl_roll **roll_of(struct pl_request *request)
+static struct pl_call_comparison **comparison_of(struct pl_request *request)
 {
-    return (struct pl_roll **)(void *)&request->words[WORD_ROLL];
+    return (struct pl_call_comparison **)(void *)&request->scratch[WORD_COMPARISON];
 }
 
 static struct pl_request **after(struct pl_request *request)
 {
-    return (struct pl_request **)(void *)&request->words[WORD_AFTER];
+    return (struct pl_request **)(void *)&request->scratch[WORD_AFTER];
 }
 
 static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
@@ -79,10 +79,10 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
 /* ---- what NCCL is asked for ---- */
 
 /* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results
- * times `behind`, after the sum. */
+ * times `after_sum`, after the sum. */
 struct scaling {
     double before;
-    double behind;
+    double after_sum;
     bool multiplied;
 };
 
@@ -107,18 +107,18 @@ static bool holds(enum pl_dtype dtype, double factor)
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
 {
-    struct scaling scaling = {.before = c->prescale, .behind = c->postscale};
+    struct scaling scaling = {.before = c->prescale, .after_sum = c->postscale};
 
     if (c->op == PL_AVERAGE) {
         if (pl_is_half(c->dtype)) {
             double guard = pl_kernel_guard(n->size);
 
             scaling.before *= guard;
-            scaling.behind *= 1.0 / guard / c->divisor;
+            scaling.after_sum *= 1.0 / guard / c->divisor;
         } else if ((c->divisor & (c->divisor - 1)) == 0) {
             scaling.before /= c->divisor;
         } else {
-            scaling.behind /= c->divisor;
+            scaling.after_sum /= c->divisor;
         }
     }
     scaling.multiplied = (c->op == PL_SUM || c->op == PL_AVERAGE) && holds(c->dtype, scaling.before);
@@ -187,7 +187,7 @@ static ncclRedOp_t plain_op(enum pl_op op)
 }
 
 /* Block after block, each with the rank that it belongs to as root. */
-static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
+static ncclResult_t enqueue_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
 {
     const struct pl_nccl *l = &n->library;
     ncclResult_t result = ncclSuccess;
@@ -200,17 +200,17 @@ static ncclResult_t ask_ragged(struct nccl *n, const struct pl_collective *c, nc
             char *block = at_elem(c->recv, at, c->dtype);
 
             result = l->Broadcast(r == n->rank ? c->send : block, block, count * pl_dtype_bytes(c->dtype), ncclInt8,
-                                  n->place_of[r], l->comm, n->stream.stream);
+                                  n->comm_rank_of[r], l->comm, n->stream.stream);
         } else if (count) {
             result = l->Reduce(at_elem(c->send, at, c->dtype), r == n->rank ? c->recv : NULL, count, type, op,
-                               n->place_of[r], l->comm, n->stream.stream);
+                               n->comm_rank_of[r], l->comm, n->stream.stream);
         }
         at += count;
     }
     return result;
 }
 
-static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
+static ncclResult_t enqueue_alltoall(struct nccl *n, const struct pl_collective *c)
 {
     const struct pl_nccl *l = &n->library;
     ncclResult_t result = ncclSuccess;
@@ -223,11 +223,11 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
         uint64_t recv = pl_counts_get(c->recv_counts, c->count, r);
 
         if (send) {
-            result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->place_of[r], l->comm,
+            result = l->Send(at_elem(c->send, send_at, c->dtype), send * item, ncclInt8, n->comm_rank_of[r], l->comm,
                              n->stream.stream);
         }
         if (recv && (result == ncclSuccess || result == ncclInProgress)) {
-            result = l->Recv(at_elem(c->recv, recv_at, c->dtype), recv * item, ncclInt8, n->place_of[r], l->comm,
+            result = l->Recv(at_elem(c->recv, recv_at, c->dtype), recv * item, ncclInt8, n->comm_rank_of[r], l->comm,
                              n->stream.stream);
         }
         send_at += send;
@@ -236,41 +236,41 @@ static ncclResult_t ask_alltoall(struct nccl *n, const struct pl_collective *c)
     return result;
 }
 
-static ncclResult_t ask(struct nccl *n, const struct pl_collective *c, const void *send, ncclDataType_t type,
-                        ncclRedOp_t op)
+static ncclResult_t enqueue(struct nccl *n, const struct pl_collective *c, const void *send, ncclDataType_t type,
+                            ncclRedOp_t op)
 {
     const struct pl_nccl *l = &n->library;
     void *stream = n->stream.stream;
     uint64_t bytes = c->count * pl_dtype_bytes(c->dtype);
-    bool whole = n->straight && !c->counts;
+    bool whole = n->identity_order && !c->counts;
 
     switch (c->kind) {
     case PL_ALLREDUCE:
         return c->count ? l->AllReduce(send, c->recv, c->count, type, op, l->comm, stream) : ncclSuccess;
     case PL_REDUCE:
-        return c->count ? l->Reduce(send, c->recv, c->count, type, op, n->place_of[c->root], l->comm, stream)
+        return c->count ? l->Reduce(send, c->recv, c->count, type, op, n->comm_rank_of[c->root], l->comm, stream)
                         : ncclSuccess;
     case PL_BROADCAST:
         return bytes ? l->Broadcast(c->send && n->rank == c->root ? c->send : c->recv, c->recv, bytes, ncclInt8,
-                                    n->place_of[c->root], l->comm, stream)
+                                    n->comm_rank_of[c->root], l->comm, stream)
                      : ncclSuccess;
     case PL_ALLGATHER:
         return whole && bytes ? l->AllGather(send, c->recv, bytes, ncclInt8, l->comm, stream)
-                              : ask_ragged(n, c, type, op);
+                              : enqueue_ragged(n, c, type, op);
     case PL_REDUCE_SCATTER:
         return whole && bytes ? l->ReduceScatter(send, c->recv, c->count, type, op, l->comm, stream)
-                              : ask_ragged(n, c, type, op);
+                              : enqueue_ragged(n, c, type, op);
     case PL_ALLTOALL:
-        return ask_alltoall(n, c);
+        return enqueue_alltoall(n, c);
     case PL_BARRIER:
-        return l->AllReduce(n->token, n->token, 1, ncclInt32, ncclSum, l->comm, stream);
+        return l->AllReduce(n->barrier_scratch, n->barrier_scratch, 1, ncclInt32, ncclSum, l->comm, stream);
     }
     return ncclSuccess;
 }
 
 /* Launch one request, inside a group. The stream waits for the caller's event only here: at the post, that wait would
  * also delay earlier requests that NCCL has not put in the stream yet. */
-static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
+static enum pl_status launch(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
 {
     const struct pl_collective *c = &request->collective;
     struct scaling scaling = scaling_of(n, c);
@@ -292,7 +292,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
             made = true;
         }
     }
-    status = pl_nccl_check(&n->library, ask(n, c, send, type, op), pl_kind_text(c->kind), reterr);
+    status = pl_nccl_check(&n->library, enqueue(n, c, send, type, op), pl_kind_text(c->kind), reterr);
     if (made && status == PL_OK) { /* NCCL has read its value in the call */
         status = pl_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
     }
@@ -302,7 +302,7 @@ static enum pl_status give(struct nccl *n, struct pl_request *request, struct pl
 /* Scale the results, where that is left to do. */
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
-    double factor = scaling_of(n, c).behind;
+    double factor = scaling_of(n, c).after_sum;
     uint64_t count = c->kind == PL_REDUCE_SCATTER                 ? pl_counts_get(c->counts, c->count, n->rank)
                      : c->kind == PL_REDUCE && n->rank != c->root ? 0
                                                                   : c->count;
@@ -318,16 +318,16 @@ static enum pl_status finish(struct nccl *n, const struct pl_collective *c, stru
 /* Give NCCL the first that waits, all calls of it as one group of NCCL's. */
 static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
 {
-    struct pl_request *request = n->waiting;
+    struct pl_request *request = n->queued;
     enum pl_status status = pl_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
     ncclResult_t closed;
 
     PL_TRY(status);
-    status = give(n, request, reterr);
-    n->given = request;
-    n->waiting = *after(request);
-    if (!n->waiting) {
-        n->waiting_tail = &n->waiting;
+    status = launch(n, request, reterr);
+    n->launching = request;
+    n->queued = *after(request);
+    if (!n->queued) {
+        n->queued_tail = &n->queued;
     }
     /* also after a failure: it is the thread's group, and any later NCCL call of this thread would be part of it */
     closed = n->library.GroupEnd();
@@ -338,13 +338,13 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
 /* NCCL has put all of what was given in the stream. */
 static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 {
-    struct pl_request *request = n->given;
+    struct pl_request *request = n->launching;
 
     PL_TRY(finish(n, &request->collective, reterr));
     PL_TRY(pl_device_event_record(n->device, *pl_stream_events_event_of(request), n->stream.stream, reterr));
     request->launched = true;
-    request->moves++;
-    n->given = NULL;
+    request->progress_count++;
+    n->launching = NULL;
     return PL_OK;
 }
 
@@ -359,10 +359,10 @@ static enum pl_status move(struct nccl *n, struct pl_error *reterr)
         if (!ready) {
             return PL_OK;
         }
-        if (n->given) {
+        if (n->launching) {
             PL_TRY(launched(n, reterr));
         }
-        if (!n->waiting) {
+        if (!n->queued) {
             return PL_OK;
         }
         PL_TRY(give_first(n, reterr));
@@ -376,10 +376,10 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     (void)ret_done;
     PL_TRY(pl_stream_events_mark(&n->stream, request->collective.stream, pl_stream_events_event_of(request), reterr));
     if (!(request->collective.flags & PL_AGREED)) {
-        PL_TRY(pl_roll_call(&n->rolls, &request->signature, NULL, roll_of(request), reterr));
+        PL_TRY(pl_compare_calls_start(&n->comparisons, &request->signature, NULL, comparison_of(request), reterr));
     }
-    *n->waiting_tail = request;
-    n->waiting_tail = after(request);
+    *n->queued_tail = request;
+    n->queued_tail = after(request);
     return PL_OK;
 }
 
@@ -396,18 +396,18 @@ static void note_failure(struct nccl *n)
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct nccl *n = state;
-    struct pl_roll *roll = *roll_of(request);
-    bool asks = request->launched; /* what this very call launches has not ended */
+    struct pl_call_comparison *comparison = *comparison_of(request);
+    bool was_launched = request->launched; /* what this very call launches has not ended */
     bool agreed = true;
     bool reached = false;
     enum pl_status status = PL_OK;
 
-    if (roll) {
-        PL_TRY(pl_roll_progress(&n->rolls, roll, &agreed, reterr));
+    if (comparison) {
+        PL_TRY(pl_compare_calls_progress(&n->comparisons, comparison, &agreed, reterr));
     }
     if (!n->failure.failed) {
         status = move(n, &n->failure.error);
-        if (status == PL_OK && asks) {
+        if (status == PL_OK && was_launched) {
             status =
                 pl_stream_events_reached(&n->stream, pl_stream_events_event_of(request), &reached, &n->failure.error);
         }
@@ -416,41 +416,41 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
         }
     }
     if (n->failure.failed) {
-        return pl_deferred_error_report(&n->failure, agreed || pl_clock_now_ns() - n->failed_ns >= HEAR_NS, reterr);
+        return pl_deferred_error_report(&n->failure, agreed || pl_clock_now_ns() - n->failed_ns >= GRACE_NS, reterr);
     }
     *ret_done = reached && agreed;
     if (*ret_done) {
-        pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
+        pl_compare_calls_release(&n->comparisons, PL_TAKE(*comparison_of(request)));
     }
     return PL_OK;
 }
 
-static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
+static enum pl_status stream_wait(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
 {
     const struct nccl *n = state;
 
     return pl_stream_events_order(&n->stream, request, stream, reterr);
 }
 
-static enum pl_status rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
+static enum pl_status block_until(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
 {
     struct nccl *n = state;
     enum pl_status status;
     bool left;
 
-    if (*roll_of(request) && (*roll_of(request))->gather) {
-        return pl_world_rest(pl_world_host_part(n->world), until_ns, reterr);
+    if (*comparison_of(request) && (*comparison_of(request))->gather) {
+        return pl_world_block_until(pl_world_host_world(n->world), until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
-    status = pl_world_look(pl_world_host_part(n->world), &left, reterr);
+    status = pl_world_check_peers(pl_world_host_world(n->world), &left, reterr);
     if (!left) {
         return status;
     }
     /* A rank may have left because it is done: then this rank's request ends soon, too. Else report after a second. */
-    if (!n->alone_since_ns) {
-        n->alone_since_ns = pl_clock_now_ns();
+    if (!n->peer_left_since_ns) {
+        n->peer_left_since_ns = pl_clock_now_ns();
     }
-    return pl_clock_now_ns() - n->alone_since_ns < HEAR_NS ? PL_OK : status;
+    return pl_clock_now_ns() - n->peer_left_since_ns < GRACE_NS ? PL_OK : status;
 }
 
 static void cancel(void *state, struct pl_request *request)
@@ -459,15 +459,15 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        pl_world_give_up(pl_world_host_part(n->world), &n->world->failure); /* first: aborting may take seconds */
+        pl_world_revoke(pl_world_host_world(n->world), &n->world->failure); /* first: aborting may take seconds */
         pl_nccl_abort(&n->library);
         /* notes work that hangs at the device */
-        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_LOOK_NS), NULL);
+        (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
     pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
-    pl_roll_release(&n->rolls, PL_TAKE(*roll_of(request)));
-    n->waiting = NULL;
-    n->given = NULL;
+    pl_compare_calls_release(&n->comparisons, PL_TAKE(*comparison_of(request)));
+    n->queued = NULL;
+    n->launching = NULL;
 }
 
 static int waits_for(void *state, const struct pl_request *request)
@@ -475,7 +475,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct nccl *n = state;
 
     (void)request;
-    return pl_world_waits_for(pl_world_host_part(n->world));
+    return pl_world_waits_for(pl_world_host_world(n->world));
 }
 
 /* ---- setting up ---- */
@@ -491,10 +491,11 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     }
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r; other++) {
-            if (strcmp(pl_world_place(world, r)->device, pl_world_place(world, other)->device) == 0) {
+            if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
                 (void)snprintf(reason, PL_BACKEND_REASON_BYTES,
-                               "ranks %d and %d share %s and NCCL takes one rank a GPU", pl_world_label(world, other),
-                               pl_world_label(world, r), pl_world_place(world, r)->device);
+                               "ranks %d and %d share %s and NCCL takes one rank a GPU",
+                               pl_world_global_rank(world, other), pl_world_global_rank(world, r),
+                               pl_world_locality(world, r)->device);
                 return false;
             }
         }
@@ -507,12 +508,12 @@ static void free_nccl(void *state)
     struct nccl *n = state;
 
     pl_nccl_leave(&n->library);
-    pl_rolls_done(&n->rolls);
-    if (n->token) {
-        pl_device_release(n->device, n->token);
+    pl_compare_calls_done(&n->comparisons);
+    if (n->barrier_scratch) {
+        pl_device_release(n->device, n->barrier_scratch);
     }
     pl_stream_events_done(&n->stream);
-    free(n->place_of);
+    free(n->comm_rank_of);
     free(n);
 }
 
@@ -520,21 +521,21 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
 {
     char reason[PL_BACKEND_REASON_BYTES];
 
-    n->place_of = pl_memory_new((size_t)n->size, sizeof(*n->place_of), reterr);
-    if (!n->place_of) {
+    n->comm_rank_of = pl_memory_new((size_t)n->size, sizeof(*n->comm_rank_of), reterr);
+    if (!n->comm_rank_of) {
         return PL_MEMORY;
     }
     if (!pl_nccl_load(&n->library, reason)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }
-    for (int place = 0; place < n->size; place++) {
-        n->place_of[pl_world_ring_order(n->world)[place]] = place;
-        n->straight = n->straight && pl_world_ring_order(n->world)[place] == place;
+    for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
+        n->comm_rank_of[pl_world_ring_order(n->world)[comm_rank]] = comm_rank;
+        n->identity_order = n->identity_order && pl_world_ring_order(n->world)[comm_rank] == comm_rank;
     }
     n->library.device = n->device;
     /* not while NCCL's run, which wait for other ranks; from here on the device is current in this thread */
     PL_TRY(pl_device_load_kernels(n->device, reterr));
-    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->token, reterr));
+    PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->barrier_scratch, reterr));
     return pl_stream_events_init(&n->stream, n->device, reterr);
 }
 
@@ -547,15 +548,16 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     enum pl_status status;
 
     if (!n) { /* the others are about to vote */
-        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_deadline_after_ns(join_ns));
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr,
+                                             pl_deadline_after_ns(join_ns));
     }
     n->world = world;
     n->device = pl_world_device(world);
     n->rank = pl_world_rank(world);
     n->size = pl_world_size(world);
-    n->straight = true;
-    n->rolls.world = world;
-    n->waiting_tail = &n->waiting;
+    n->identity_order = true;
+    n->comparisons.world = world;
+    n->queued_tail = &n->queued;
     status = allocate(n, reterr);
     /* Nobody joins unless all can. */
     vote.status = status;
@@ -564,7 +566,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
     }
     if (status == PL_OK) {
-        status = pl_nccl_join(&n->library, world, n->place_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
+        status = pl_nccl_join(&n->library, world, n->comm_rank_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
     }
     if (status != PL_OK) {
         free_nccl(n);
@@ -580,8 +582,8 @@ static void describe(void *state, struct pl_text *text)
 
     pl_text_printf(text, "  NCCL %d.%d.%d; ranks 0 to %d of its communicator: ranks", n->library.version / 10000,
                    n->library.version / 100 % 100, n->library.version % 100, n->size - 1);
-    for (int place = 0; place < n->size; place++) {
-        pl_text_printf(text, " %d", pl_world_ring_order(n->world)[place]);
+    for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
+        pl_text_printf(text, " %d", pl_world_ring_order(n->world)[comm_rank]);
     }
     pl_text_append(text, "\n  left to the backend device: reductions of int16 and bool, integer averages and factors, "
                          "minimum and maximum of floats,\n"
@@ -596,8 +598,8 @@ const struct pl_backend pl_backend_nccl = {.name = "nccl",
                                            .serves = serves,
                                            .post = post,
                                            .progress = progress,
-                                           .rest = rest,
-                                           .order = order,
+                                           .block_until = block_until,
+                                           .stream_wait = stream_wait,
                                            .cancel = cancel,
                                            .waits_for = waits_for,
                                            .describe = describe,

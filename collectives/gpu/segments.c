@@ -16,13 +16,13 @@ static bool is_whole(enum pl_kind kind)
     return kind == PL_ALLREDUCE || kind == PL_REDUCE || kind == PL_BROADCAST;
 }
 
-static char *slot_data(const struct pl_staged *d, uint64_t segment)
+static char *slot_data(const struct pl_host_staged *d, uint64_t segment)
 {
-    return (char *)d->staging.data + segment % PL_STAGED_SLOTS * PL_STAGED_SLOT_BYTES;
+    return (char *)d->staging.data + segment % PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES;
 }
 
 /* Elements of a block of `block` that the segment takes. */
-static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segment)
+static uint64_t taken(const struct pl_host_staged *d, uint64_t block, uint64_t segment)
 {
     uint64_t at = segment * d->share_elems;
 
@@ -30,15 +30,15 @@ static uint64_t taken(const struct pl_staged *d, uint64_t block, uint64_t segmen
 }
 
 /* ALLTOALL's results lie after what was sent; all others are in place. */
-static char *results_of(const struct pl_staged *d, uint64_t segment)
+static char *results_of(const struct pl_host_staged *d, uint64_t segment)
 {
-    return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_STAGED_SLOT_BYTES / 2 : 0);
+    return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_SEGMENT_SLOT_BYTES / 2 : 0);
 }
 
-void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
+void pl_segments_plan(struct pl_host_staged *d, uint64_t most_elems)
 {
     const struct pl_collective *c = &d->request->collective;
-    uint64_t room = PL_STAGED_SLOT_BYTES / pl_dtype_bytes(c->dtype);
+    uint64_t room = PL_SEGMENT_SLOT_BYTES / pl_dtype_bytes(c->dtype);
     uint64_t most = c->kind == PL_ALLTOALL ? most_elems : pl_counts_max(c->counts, c->count, d->size);
 
     d->share_elems = is_whole(c->kind)        ? room
@@ -46,7 +46,7 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
                                               : room / (uint64_t)d->size;
     PL_BUG_IF(d->share_elems == 0);
     d->segments = c->kind == PL_BARRIER ? 0 : (most + d->share_elems - 1) / d->share_elems;
-    d->taken_down = 0;
+    d->copied_down = 0;
     d->posted = 0;
     d->ended = 0;
     memset(d->slots, 0, sizeof(d->slots));
@@ -56,8 +56,9 @@ void pl_staged_plan(struct pl_staged *d, uint64_t most_elems)
  * Copy the segment's part of blocks `first` to `last` - 1 between device memory, where each block begins after the
  * whole ones before it, and the slot, where the parts lie one after the other.
  */
-static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, const char *device_data, char *host_data,
-                                 const uint64_t *counts, const struct pl_stream_events *stream, struct pl_error *reterr)
+static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segment, const char *device_data,
+                                 char *host_data, const uint64_t *counts, const struct pl_stream_events *stream,
+                                 struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t item = pl_dtype_bytes(c->dtype);
@@ -81,7 +82,7 @@ static enum pl_status copy_parts(const struct pl_staged *d, uint64_t segment, co
 }
 
 /* Where this rank's own part begins among the parts in a slot, in elements. */
-static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
+static uint64_t own_part_at(const struct pl_host_staged *d, uint64_t segment)
 {
     const struct pl_collective *c = &d->request->collective;
     uint64_t at = 0;
@@ -92,10 +93,10 @@ static uint64_t own_part_at(const struct pl_staged *d, uint64_t segment)
     return at;
 }
 
-static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status begin(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
-    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
     char *data = slot_data(d, segment);
     uint64_t item = pl_dtype_bytes(c->dtype);
     uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
@@ -120,10 +121,10 @@ static enum pl_status begin(struct pl_staged *d, uint64_t segment, struct pl_err
 }
 
 /* The same collective of the hosts, on the segment. */
-static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
-    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
     struct pl_collective part = *c;
     uint64_t item = pl_dtype_bytes(c->dtype);
     char name[48];
@@ -157,10 +158,10 @@ static enum pl_status pass_on(struct pl_staged *d, uint64_t segment, struct pl_e
     return pl_collective_post(d->host, &part, &slot->request, reterr);
 }
 
-static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_error *reterr)
+static enum pl_status copy_up(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
-    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
     uint64_t item = pl_dtype_bytes(c->dtype);
     uint64_t own = taken(d, pl_counts_get(c->counts, c->count, d->rank), segment);
 
@@ -180,7 +181,7 @@ static enum pl_status bring_up(struct pl_staged *d, uint64_t segment, struct pl_
     return pl_stream_events_mark(&d->up, d->up.stream, &slot->event, reterr);
 }
 
-enum pl_status pl_staged_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_segments_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_request *step = *request;
     enum pl_status status = pl_request_test(step, ret_done, reterr);
@@ -193,21 +194,21 @@ enum pl_status pl_staged_step(struct pl_request **request, bool *ret_done, struc
 }
 
 /* Advance one segment as far as it goes; `*moved` when it went somewhere. */
-static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
+static enum pl_status move(struct pl_host_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
 {
-    struct pl_slot *slot = &d->slots[segment % PL_STAGED_SLOTS];
+    struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];
     bool done = false;
 
     if (slot->stage == PL_SLOT_DOWN && segment == d->posted) {
         PL_TRY(pl_stream_events_reached(&d->down, &slot->event, &done, reterr));
         if (done) {
-            PL_TRY(pass_on(d, segment, reterr));
+            PL_TRY(post_to_hosts(d, segment, reterr));
             d->posted++;
         }
     } else if (slot->stage == PL_SLOT_HOSTS) {
-        PL_TRY(pl_staged_step(&slot->request, &done, reterr));
+        PL_TRY(pl_segments_step(&slot->request, &done, reterr));
         if (done) {
-            PL_TRY(bring_up(d, segment, reterr));
+            PL_TRY(copy_up(d, segment, reterr));
         }
     } else if (slot->stage == PL_SLOT_UP) {
         PL_TRY(pl_stream_events_reached(&d->up, &slot->event, &done, reterr));
@@ -220,43 +221,43 @@ static enum pl_status move(struct pl_staged *d, uint64_t segment, bool *moved, s
     return PL_OK;
 }
 
-enum pl_status pl_staged_progress(struct pl_staged *d, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_segments_progress(struct pl_host_staged *d, bool *ret_done, struct pl_error *reterr)
 {
     bool moved = true;
 
     while (moved) {
         moved = false;
-        if (d->taken_down < d->segments && d->slots[d->taken_down % PL_STAGED_SLOTS].stage == PL_SLOT_FREE) {
-            PL_TRY(begin(d, d->taken_down, reterr));
-            d->taken_down++;
+        if (d->copied_down < d->segments && d->slots[d->copied_down % PL_SEGMENT_SLOTS].stage == PL_SLOT_FREE) {
+            PL_TRY(begin(d, d->copied_down, reterr));
+            d->copied_down++;
             moved = true;
         }
-        for (uint64_t k = d->taken_down > PL_STAGED_SLOTS ? d->taken_down - PL_STAGED_SLOTS : 0; k < d->taken_down;
+        for (uint64_t k = d->copied_down > PL_SEGMENT_SLOTS ? d->copied_down - PL_SEGMENT_SLOTS : 0; k < d->copied_down;
              k++) {
             PL_TRY(move(d, k, &moved, reterr));
         }
-        d->request->moves += moved;
+        d->request->progress_count += moved;
     }
     *ret_done = d->ended == d->segments;
     return PL_OK;
 }
 
-bool pl_staged_waits_for_hosts(const struct pl_staged *d)
+bool pl_segments_wait_for_hosts(const struct pl_host_staged *d)
 {
     bool hosts = false;
 
-    for (int i = 0; i < PL_STAGED_SLOTS; i++) {
+    for (int i = 0; i < PL_SEGMENT_SLOTS; i++) {
         if (d->slots[i].stage == PL_SLOT_DOWN || d->slots[i].stage == PL_SLOT_UP) {
             return false;
         }
         hosts = hosts || d->slots[i].stage == PL_SLOT_HOSTS;
     }
-    return d->stage == PL_STAGED_SEGMENTS && hosts;
+    return d->stage == PL_HOST_STAGED_SEGMENTS && hosts;
 }
 
-void pl_staged_cancel(struct pl_staged *d)
+void pl_segments_cancel(struct pl_host_staged *d)
 {
-    for (int i = 0; i < PL_STAGED_SLOTS; i++) {
+    for (int i = 0; i < PL_SEGMENT_SLOTS; i++) {
         struct pl_slot *slot = &d->slots[i];
 
         if (slot->request) {

@@ -17,7 +17,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     return pl_world_size(world) == 1;
 }
 
-static void free_solo(void *state)
+static void free_self_gpu(void *state)
 {
     pl_stream_events_done(state);
     free(state);
@@ -84,7 +84,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     return pl_stream_events_reached(state, pl_stream_events_event_of(request), ret_done, reterr);
 }
 
-static enum pl_status order(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
+static enum pl_status stream_wait(void *state, struct pl_request *request, void *stream, struct pl_error *reterr)
 {
     return pl_stream_events_order(state, request, stream, reterr);
 }
@@ -100,16 +100,16 @@ static void describe(void *state, struct pl_text *text)
     pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
 }
 
-const struct pl_backend pl_backend_solo = {.name = "solo",
-                                           .on_device = true,
-                                           .always_on = true,
-                                           .streamed = true,
-                                           .probe = probe,
-                                           .init = init,
-                                           .serves = serves,
-                                           .post = post,
-                                           .progress = progress,
-                                           .order = order,
-                                           .cancel = cancel,
-                                           .describe = describe,
-                                           .free = free_solo};
+const struct pl_backend pl_backend_self_gpu = {.name = "solo",
+                                               .on_device = true,
+                                               .always_on = true,
+                                               .streamed = true,
+                                               .probe = probe,
+                                               .init = init,
+                                               .serves = serves,
+                                               .post = post,
+                                               .progress = progress,
+                                               .stream_wait = stream_wait,
+                                               .cancel = cancel,
+                                               .describe = describe,
+                                               .free = free_self_gpu};

@@ -44,7 +44,7 @@ void pl_stream_events_give_back(struct pl_stream_events *stream, void **event);
  */
 static inline void **pl_stream_events_event_of(struct pl_request *request)
 {
-    return (void **)(void *)&request->words[0];
+    return (void **)(void *)&request->scratch[0];
 }
 
 /** Let `other` wait for the event of `request` from now on: pl_backend.order. */

@@ -5,6 +5,6 @@
 
 #include "collectives/core/backend.h"
 
-extern const struct pl_backend pl_backend_hierarchy;
+extern const struct pl_backend pl_backend_hier;
 
 #endif

@@ -15,51 +15,51 @@
 #include <string.h>
 
 /* of all ranks' data: sent with the messages of the call check, which all ranks need anyway */
-enum { TOGETHER_MOST_BYTES = 4096 };
+enum { EAGER_MOST_BYTES = 4096 };
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
     bool ended = false;
-    bool agreed;
+    bool checked;
 
-    PL_TRY(pl_agree_progress(&h->agree, &request->moves, reterr));
-    agreed = h->agree.done;
+    PL_TRY(pl_check_calls_progress(&h->check, &request->progress_count, reterr));
+    checked = h->check.done;
     if (!h->failure.failed) {
-        h->failure.failed = pl_hierarchy_advance(h, &ended, &h->failure.error) != PL_OK;
+        h->failure.failed = pl_hier_advance(h, &ended, &h->failure.error) != PL_OK;
     }
-    *ret_done = ended && agreed && !h->failure.failed;
-    return pl_deferred_error_report(&h->failure, agreed, reterr);
+    *ret_done = ended && checked && !h->failure.failed;
+    return pl_deferred_error_report(&h->failure, checked, reterr);
 }
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
 
     h->request = request;
     h->failure.failed = false;
-    PL_TRY(pl_hierarchy_begin(h, reterr));
-    PL_TRY(pl_agree_start(&h->agree, &request->signature, NULL, 0, NULL, reterr));
+    PL_TRY(pl_hier_begin(h, reterr));
+    PL_TRY(pl_check_calls_start(&h->check, &request->signature, NULL, 0, NULL, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
 static void cancel(void *state, struct pl_request *request)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
 
     (void)request;
-    pl_agree_cancel(&h->agree);
-    pl_world_give_up(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
-    pl_hierarchy_drop(h);
+    pl_check_calls_cancel(&h->check);
+    pl_world_revoke(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
+    pl_hier_drop(h);
     /* What is sent between hosts is the caller's memory or a part of the arena, which is the inner world's. */
-    if (h->between && pl_bootstrap_is_stranded(pl_world_bootstrap(h->between))) {
-        pl_world_bootstrap(h->world)->transport->stranded = true;
-        pl_world_bootstrap(h->inside)->transport->stranded = true;
+    if (h->between && pl_bootstrap_has_leaked(pl_world_bootstrap(h->between))) {
+        pl_world_bootstrap(h->world)->transport->leaked = true;
+        pl_world_bootstrap(h->inside)->transport->leaked = true;
     }
 }
 
 /* Which rank the head of a sub-world's queue waits for, as a rank of the whole; -1 when unknown. */
-static int part_waits_for(const struct pl_world *part, const int *ranks)
+static int sub_world_waits_for(const struct pl_world *part, const int *ranks)
 {
     int peer = part ? pl_world_waits_for(part) : -1;
 
@@ -68,14 +68,14 @@ static int part_waits_for(const struct pl_world *part, const int *ranks)
 
 static int waits_for(void *state, const struct pl_request *request)
 {
-    struct pl_hierarchy *h = state;
-    int peer = part_waits_for(h->between, h->between_ranks);
+    struct pl_hier *h = state;
+    int peer = sub_world_waits_for(h->between, h->between_ranks);
 
     (void)request;
     if (peer < 0) {
-        peer = part_waits_for(h->inside, h->inside_ranks);
+        peer = sub_world_waits_for(h->inside, h->inside_ranks);
     }
-    return peer < 0 ? pl_agree_waits_for(&h->agree) : peer;
+    return peer < 0 ? pl_check_calls_waits_for(&h->check) : peer;
 }
 
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
@@ -92,15 +92,15 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     return pl_world_bootstrap(world)->transport != NULL;
 }
 
-static void free_hierarchy(void *state)
+static void free_hier(void *state)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
     /* Sums between hosts are sent from there, and sends that were not cancelled may go on until the process ends. */
-    bool sending = pl_bootstrap_is_stranded(pl_world_bootstrap(h->world));
+    bool sending = pl_bootstrap_has_leaked(pl_world_bootstrap(h->world));
 
     pl_world_free(h->between);
     pl_world_free(h->inside);
-    pl_agree_done(&h->agree);
+    pl_check_calls_done(&h->check);
     free(h->inside_ranks);
     free(h->between_ranks);
     free(h->shares);
@@ -109,10 +109,10 @@ static void free_hierarchy(void *state)
 }
 
 /* The ranks of both sub-worlds, from the topology. */
-static enum pl_status list_ranks(struct pl_hierarchy *h, struct pl_error *reterr)
+static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
 {
     int size = pl_world_size(h->world);
-    int lane = h->lanes ? h->local_rank : 0;
+    int leader = h->multi_leader ? h->local_rank : 0;
     int inside = 0;
 
     h->inside_ranks = pl_memory_new((size_t)size, sizeof(int), reterr);
@@ -125,52 +125,52 @@ static enum pl_status list_ranks(struct pl_hierarchy *h, struct pl_error *reterr
         if (pl_world_host_of(h->world, r) == pl_world_cross_rank(h->world)) {
             h->inside_ranks[inside++] = r;
         }
-        if (pl_world_local_of(h->world, r) == lane) {
+        if (pl_world_local_of(h->world, r) == leader) {
             h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the host's number is the rank's in `between` */
         }
     }
     return PL_OK;
 }
 
-static enum pl_status make_parts(struct pl_hierarchy *h, struct pl_error *reterr)
+static enum pl_status make_sub_worlds(struct pl_hier *h, struct pl_error *reterr)
 {
     const struct pl_bootstrap *bootstrap = pl_world_bootstrap(h->world);
     int64_t deadline_ns = pl_world_deadline_ns(h->world);
     enum pl_status status = list_ranks(h, reterr);
 
     if (status == PL_OK) {
-        status = pl_agree_init(&h->agree, h->world, reterr);
+        status = pl_check_calls_init(&h->check, h->world, reterr);
     }
-    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
-    status = pl_world_new_inner(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
+    PL_TRY(pl_bootstrap_vote(bootstrap, status, deadline_ns, reterr));
+    status = pl_world_new_internal(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
     /* the ranks of another host would wait for this one's between hosts */
-    PL_TRY(pl_bootstrap_ready(bootstrap, status, deadline_ns, reterr));
-    if (h->lanes || h->local_rank == 0) {
-        PL_TRY(pl_world_new_inner(h->world, h->between_ranks, h->hosts, &h->between, reterr));
-        h->between->has_notices = false;
+    PL_TRY(pl_bootstrap_vote(bootstrap, status, deadline_ns, reterr));
+    if (h->multi_leader || h->local_rank == 0) {
+        PL_TRY(pl_world_new_internal(h->world, h->between_ranks, h->hosts, &h->between, reterr));
+        h->between->can_revoke = false;
     }
-    h->inside->has_notices = false; /* the whole receives them while a rank waits there */
+    h->inside->can_revoke = false; /* the whole receives them while a rank waits there */
     return PL_OK;
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
-    struct pl_hierarchy *h = pl_memory_new(1, sizeof(*h), reterr);
+    struct pl_hier *h = pl_memory_new(1, sizeof(*h), reterr);
     enum pl_status status;
 
     if (!h) {
-        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     h->world = world;
     h->kernel = pl_kernel_best();
     h->local_rank = pl_world_local_rank(world);
     h->local_size = pl_world_local_size(world);
     h->hosts = pl_world_cross_size(world);
-    h->lanes = pl_world_is_homogeneous(world);
-    h->alone = strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_hierarchy.name) == 0;
-    status = make_parts(h, reterr);
+    h->multi_leader = pl_world_is_homogeneous(world);
+    h->exclusive = strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_BACKEND), pl_backend_hier.name) == 0;
+    status = make_sub_worlds(h, reterr);
     if (status != PL_OK) {
-        free_hierarchy(h);
+        free_hier(h);
         return status;
     }
     *ret_state = h;
@@ -178,10 +178,10 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
 }
 
 /* The backend for point-to-point messages of the same world; NULL where nothing is left to it. */
-static const struct pl_exchange *beside(const struct pl_hierarchy *h)
+static const struct pl_p2p *p2p_of_world(const struct pl_hier *h)
 {
-    for (int i = 0; i < h->world->backend_count && !h->alone; i++) {
-        if (h->world->backends[i].on && h->world->backends[i].backend == &pl_backend_exchange) {
+    for (int i = 0; i < h->world->backend_count && !h->exclusive; i++) {
+        if (h->world->backends[i].on && h->world->backends[i].backend == &pl_backend_p2p) {
             return h->world->backends[i].state;
         }
     }
@@ -189,51 +189,51 @@ static const struct pl_exchange *beside(const struct pl_hierarchy *h)
 }
 
 /* What that backend sends with its call check alone takes fewer steps there than here. */
-static bool is_small(const struct pl_hierarchy *h, const struct pl_collective *c)
+static bool is_small(const struct pl_hier *h, const struct pl_collective *c)
 {
-    const struct pl_exchange *exchange = beside(h);
+    const struct pl_p2p *p2p = p2p_of_world(h);
 
-    if (!exchange || c->kind == PL_BARRIER) {
-        return exchange != NULL;
+    if (!p2p || c->kind == PL_BARRIER) {
+        return p2p != NULL;
     }
-    return pl_exchange_sums_inline(exchange, c) ||
+    return pl_p2p_sums_eagerly(p2p, c) ||
            ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&
-            c->count <= TOGETHER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
+            c->count <= EAGER_MOST_BYTES / (pl_dtype_bytes(c->dtype) * (uint64_t)pl_world_size(h->world)));
 }
 
 static bool serves(void *state, const struct pl_collective *c)
 {
-    const struct pl_hierarchy *h = state;
+    const struct pl_hier *h = state;
 
-    if (c->memory == PL_MEMORY_DEVICE || pl_exchange_needs_direct(c) || is_small(h, c)) {
+    if (c->memory == PL_MEMORY_DEVICE || pl_p2p_needs_direct(c) || is_small(h, c)) {
         return false;
     }
-    if (pl_hierarchy_is_rooted(c)) {
-        return h->lanes || pl_world_local_of(h->world, c->root) == 0;
+    if (pl_hier_is_rooted(c)) {
+        return h->multi_leader || pl_world_local_of(h->world, c->root) == 0;
     }
     return c->kind == PL_ALLREDUCE || c->kind == PL_BARRIER;
 }
 
 static void describe(void *state, struct pl_text *text)
 {
-    const struct pl_hierarchy *h = state;
-    const struct pl_exchange *exchange = beside(h);
-    uint64_t small = TOGETHER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
+    const struct pl_hier *h = state;
+    const struct pl_p2p *p2p = p2p_of_world(h);
+    uint64_t small = EAGER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
 
-    pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->alone ? ", barrier" : "",
-                   h->lanes ? "each local rank carries its share" : "local rank 0 carries all");
-    if (exchange) {
+    pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->exclusive ? ", barrier" : "",
+                   h->multi_leader ? "each local rank carries its share" : "local rank 0 carries all");
+    if (p2p) {
         pl_text_printf(text,
                        "  left to the backend exchange: barriers, allreduce up to %" PRIu64
                        " bytes, reduce up to %" PRIu64
                        " bytes, reproducible sums, integer averages and factors%s; all else\n",
-                       exchange->sum_most_bytes > small ? exchange->sum_most_bytes : small, small,
-                       h->lanes ? "" : ", roots other than local rank 0");
+                       p2p->sum_most_bytes > small ? p2p->sum_most_bytes : small, small,
+                       h->multi_leader ? "" : ", roots other than local rank 0");
     }
     pl_text_printf(
         text,
         "  allreduce from %d bytes: in chunks of at most %d bytes, scattered inside, summed between, gathered inside\n",
-        PL_HIERARCHY_SPLIT_LEAST_BYTES, PL_HIERARCHY_CHUNK_MOST_BYTES);
+        PL_HIER_SPLIT_LEAST_BYTES, PL_HIER_CHUNK_MOST_BYTES);
     pl_text_append(text, "  inside this host:\n");
     for (int i = 0; i < h->inside->backend_count; i++) {
         const struct pl_world_backend *entry = &h->inside->backends[i];
@@ -249,28 +249,28 @@ static void describe(void *state, struct pl_text *text)
 
 static enum pl_status arena_alloc(void *state, uint64_t bytes, struct pl_span *ret_span, struct pl_error *reterr)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
 
     return pl_arena_alloc(h->inside, bytes, PL_MEMORY_HOST, ret_span, reterr);
 }
 
 static void arena_free(void *state, struct pl_span *span)
 {
-    struct pl_hierarchy *h = state;
+    struct pl_hier *h = state;
 
     pl_arena_free(h->inside, span);
 }
 
-const struct pl_backend pl_backend_hierarchy = {.name = "hierarchy",
-                                                .has_sub_worlds = true,
-                                                .probe = probe,
-                                                .init = init,
-                                                .serves = serves,
-                                                .post = post,
-                                                .progress = progress,
-                                                .cancel = cancel,
-                                                .waits_for = waits_for,
-                                                .describe = describe,
-                                                .arena_alloc = arena_alloc,
-                                                .arena_free = arena_free,
-                                                .free = free_hierarchy};
+const struct pl_backend pl_backend_hier = {.name = "hierarchy",
+                                           .has_sub_worlds = true,
+                                           .probe = probe,
+                                           .init = init,
+                                           .serves = serves,
+                                           .post = post,
+                                           .progress = progress,
+                                           .cancel = cancel,
+                                           .waits_for = waits_for,
+                                           .describe = describe,
+                                           .arena_alloc = arena_alloc,
+                                           .arena_free = arena_free,
+                                           .free = free_hier};

@@ -40,21 +40,21 @@ static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind 
 
 /* Half-width averages are kept small from the first addition inside a host to the last one between hosts, which takes
  * it back, divides and rounds once. */
-static double guard_factor(const struct pl_hierarchy *h, const struct pl_collective *c)
+static double guard_factor(const struct pl_hier *h, const struct pl_collective *c)
 {
-    int ranks = h->lanes ? h->local_size : pl_world_size(h->world);
+    int ranks = h->multi_leader ? h->local_size : pl_world_size(h->world);
 
     return c->op == PL_AVERAGE && pl_is_half(c->dtype) ? pl_kernel_guard(ranks) : 1.0;
 }
 
-static void scale_first(const struct pl_hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+static void scale_first(const struct pl_hier *h, const struct pl_collective *c, struct pl_collective *part)
 {
     part->postscale = guard_factor(h, c);
     part->prescale = c->prescale;
     part->scaled = part->prescale != 1.0 || part->postscale != 1.0;
 }
 
-static void scale_between(const struct pl_hierarchy *h, const struct pl_collective *c, struct pl_collective *part)
+static void scale_between(const struct pl_hier *h, const struct pl_collective *c, struct pl_collective *part)
 {
     if (c->op == PL_AVERAGE && pl_is_half(c->dtype)) {
         part->op = PL_AVERAGE;
@@ -66,7 +66,7 @@ static void scale_between(const struct pl_hierarchy *h, const struct pl_collecti
 }
 
 /* Division and postscale of the others, on this rank's finished sums. */
-static void finish_sums(const struct pl_hierarchy *h, const struct pl_collective *c, void *data, uint64_t count)
+static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, void *data, uint64_t count)
 {
     struct pl_reduction reduction = {
         .dtype = c->dtype, .op = PL_SUM, .divisor = c->divisor, .prescale = 1, .postscale = c->postscale};
@@ -82,10 +82,10 @@ static void finish_sums(const struct pl_hierarchy *h, const struct pl_collective
  * The sum between hosts of the elements from `at` is compressed where the whole is. The rounding error is kept by the
  * collective's name and the position in it, so no chunk is taken for another one. `name` has to last until the post.
  */
-static void name_sum(const struct pl_hierarchy *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
+static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
 {
-    if (pl_wire_is_wanted(c)) {
+    if (pl_compress_is_wanted(c)) {
         part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
     }
     if (part->flags == 0 || h->request->signature.name_hash) {
@@ -95,15 +95,15 @@ static void name_sum(const struct pl_hierarchy *h, const struct pl_collective *c
 }
 
 /* Advance `*request`; when it has ended it is released and NULL. */
-static enum pl_status step_on(struct pl_hierarchy *h, struct pl_request **request, struct pl_error *reterr)
+static enum pl_status step_on(struct pl_hier *h, struct pl_request **request, struct pl_error *reterr)
 {
-    uint64_t moves = (*request)->moves;
+    uint64_t progress_count = (*request)->progress_count;
     bool done;
     enum pl_status status = pl_request_test(*request, &done, reterr);
 
-    h->request->moves += (*request)->moves - moves;
+    h->request->progress_count += (*request)->progress_count - progress_count;
     if (done || status != PL_OK) {
-        h->request->moves++;
+        h->request->progress_count++;
         status = pl_request_wait(*request, reterr);
         *request = NULL;
     }
@@ -112,28 +112,28 @@ static enum pl_status step_on(struct pl_hierarchy *h, struct pl_request **reques
 
 /* ---- staged: small vectors, broadcast, reduce, barrier ---- */
 
-bool pl_hierarchy_is_rooted(const struct pl_collective *c)
+bool pl_hier_is_rooted(const struct pl_collective *c)
 {
     return c->kind == PL_BROADCAST || c->kind == PL_REDUCE;
 }
 
 /* The local rank that reduces the vector between hosts: the leader. */
-static int carrier(const struct pl_hierarchy *h, const struct pl_collective *c)
+static int leader_of(const struct pl_hier *h, const struct pl_collective *c)
 {
-    return pl_hierarchy_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
+    return pl_hier_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
 }
 
 /* Where this rank keeps sums. */
-static char *sums_of(const struct pl_hierarchy *h, const struct pl_collective *c)
+static char *sums_of(const struct pl_hier *h, const struct pl_collective *c)
 {
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
 /* Fill `part` with what this rank does in the stage; false: nothing. `name` is memory for its name. */
-static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective *c, char name[NAME_BYTES],
+static bool plan_stage(const struct pl_hier *h, const struct pl_collective *c, char name[NAME_BYTES],
                        struct pl_collective *part)
 {
-    static const int plans[][PL_HIERARCHY_END] = {
+    static const int plans[][PL_HIER_END] = {
         [PL_ALLREDUCE] = {PL_REDUCE, PL_ALLREDUCE, PL_BROADCAST},
         [PL_REDUCE] = {PL_REDUCE, PL_REDUCE, -1},
         [PL_BROADCAST] = {-1, PL_BROADCAST, PL_BROADCAST},
@@ -141,7 +141,7 @@ static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective 
     };
     int kind = plans[c->kind][h->stage];
 
-    if (kind < 0 || (h->stage == PL_HIERARCHY_BETWEEN && h->local_rank != carrier(h, c))) {
+    if (kind < 0 || (h->stage == PL_HIER_BETWEEN && h->local_rank != leader_of(h, c))) {
         return false;
     }
     *part = part_of(c, (enum pl_kind)kind);
@@ -151,15 +151,15 @@ static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective 
     part->count = c->count;
     part->recv = sums_of(h, c);
     part->send = kind == PL_BROADCAST ? NULL : part->recv;
-    if (h->stage == PL_HIERARCHY_BETWEEN) {
-        part->root = pl_hierarchy_is_rooted(c) ? pl_world_host_of(h->world, c->root) : 0;
+    if (h->stage == PL_HIER_BETWEEN) {
+        part->root = pl_hier_is_rooted(c) ? pl_world_host_of(h->world, c->root) : 0;
         scale_between(h, c, part);
-        if (pl_wire_is_wanted(c)) {
+        if (pl_compress_is_wanted(c)) {
             name_sum(h, c, 0, name, part);
         }
         return true;
     }
-    part->root = carrier(h, c);
+    part->root = leader_of(h, c);
     if (kind == PL_REDUCE) {
         part->send = c->send;
         scale_first(h, c, part);
@@ -167,21 +167,21 @@ static bool plan_stage(const struct pl_hierarchy *h, const struct pl_collective 
     return true;
 }
 
-static void end_stage(struct pl_hierarchy *h, const struct pl_collective *c)
+static void end_stage(struct pl_hier *h, const struct pl_collective *c)
 {
     bool reduces = c->kind == PL_ALLREDUCE || (c->kind == PL_REDUCE && pl_world_rank(h->world) == c->root);
 
-    if (h->stage == PL_HIERARCHY_BETWEEN && reduces && h->local_rank == carrier(h, c)) {
+    if (h->stage == PL_HIER_BETWEEN && reduces && h->local_rank == leader_of(h, c)) {
         finish_sums(h, c, c->recv, c->count);
     }
     h->stage++;
 }
 
-static enum pl_status progress_staged(struct pl_hierarchy *h, bool *ret_done, struct pl_error *reterr)
+static enum pl_status progress_staged(struct pl_hier *h, bool *ret_done, struct pl_error *reterr)
 {
     const struct pl_collective *c = &h->request->collective;
 
-    while (h->stage != PL_HIERARCHY_END) {
+    while (h->stage != PL_HIER_END) {
         struct pl_collective part;
         char name[NAME_BYTES];
 
@@ -190,8 +190,7 @@ static enum pl_status progress_staged(struct pl_hierarchy *h, bool *ret_done, st
                 end_stage(h, c);
                 continue;
             }
-            PL_TRY(
-                pl_collective_post(h->stage == PL_HIERARCHY_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
+            PL_TRY(pl_collective_post(h->stage == PL_HIER_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
         }
         PL_TRY(step_on(h, &h->step, reterr));
         if (h->step) {
@@ -203,7 +202,7 @@ static enum pl_status progress_staged(struct pl_hierarchy *h, bool *ret_done, st
     return PL_OK;
 }
 
-static enum pl_status make_scratch(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status make_scratch(struct pl_hier *h, const struct pl_collective *c, struct pl_error *reterr)
 {
     size_t bytes = c->count * pl_dtype_bytes(c->dtype);
 
@@ -222,32 +221,34 @@ static enum pl_status make_scratch(struct pl_hierarchy *h, const struct pl_colle
 
 /* ---- split: large allreduces, chunk by chunk ---- */
 
-static struct pl_hierarchy_chunk *chunk_at(struct pl_hierarchy *h, uint64_t number)
+static struct pl_hier_chunk *chunk_at(struct pl_hier *h, uint64_t number)
 {
-    return &h->chunks[number % (PL_HIERARCHY_AHEAD + 1)];
+    return &h->chunks[number % (PL_HIER_AHEAD + 1)];
 }
 
 /* Each local rank's elements of a chunk of `count`; whole cache lines where they last. */
-static void share_out(const struct pl_hierarchy *h, const struct pl_collective *c, uint64_t count)
+static void share_out(const struct pl_hier *h, const struct pl_collective *c, uint64_t count)
 {
     uint64_t line = 64 / pl_dtype_bytes(c->dtype);
     uint64_t each = (count / (uint64_t)h->local_size + line - 1) / line * line;
 
     for (int l = 0; l < h->local_size; l++) {
-        uint64_t share = !h->lanes ? (l == 0 ? count : 0) : l == h->local_size - 1 || each > count ? count : each;
+        uint64_t share = !h->multi_leader                         ? (l == 0 ? count : 0)
+                         : l == h->local_size - 1 || each > count ? count
+                                                                  : each;
 
         h->shares[l] = share;
         count -= share;
     }
 }
 
-static enum pl_status post_scatter(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status post_scatter(struct pl_hier *h, const struct pl_collective *c, struct pl_error *reterr)
 {
-    struct pl_hierarchy_chunk *chunk = chunk_at(h, h->scattered);
+    struct pl_hier_chunk *chunk = chunk_at(h, h->scattered);
     struct pl_collective part = part_of(c, PL_REDUCE_SCATTER);
     uint64_t rest;
 
-    *chunk = (struct pl_hierarchy_chunk){.at = h->scattered * h->chunk_elems};
+    *chunk = (struct pl_hier_chunk){.at = h->scattered * h->chunk_elems};
     rest = c->count - chunk->at;
     chunk->count = rest < h->chunk_elems ? rest : h->chunk_elems;
     share_out(h, c, chunk->count);
@@ -264,7 +265,7 @@ static enum pl_status post_scatter(struct pl_hierarchy *h, const struct pl_colle
     return pl_collective_post(h->inside, &part, &chunk->scatter, reterr);
 }
 
-static enum pl_status post_sum(struct pl_hierarchy *h, const struct pl_collective *c, struct pl_hierarchy_chunk *chunk,
+static enum pl_status post_sum(struct pl_hier *h, const struct pl_collective *c, struct pl_hier_chunk *chunk,
                                struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLREDUCE);
@@ -283,8 +284,8 @@ static enum pl_status post_sum(struct pl_hierarchy *h, const struct pl_collectiv
     return pl_collective_post(h->between, &part, &chunk->sum, reterr);
 }
 
-static enum pl_status post_gather(struct pl_hierarchy *h, const struct pl_collective *c,
-                                  struct pl_hierarchy_chunk *chunk, struct pl_error *reterr)
+static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective *c, struct pl_hier_chunk *chunk,
+                                  struct pl_error *reterr)
 {
     struct pl_collective part = part_of(c, PL_ALLGATHER);
 
@@ -298,10 +299,10 @@ static enum pl_status post_gather(struct pl_hierarchy *h, const struct pl_collec
 
 /* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is
  * noticed first. */
-static enum pl_status move_chunk(struct pl_hierarchy *h, const struct pl_collective *c, uint64_t number,
+static enum pl_status move_chunk(struct pl_hier *h, const struct pl_collective *c, uint64_t number,
                                  struct pl_error *reterr)
 {
-    struct pl_hierarchy_chunk *chunk = chunk_at(h, number);
+    struct pl_hier_chunk *chunk = chunk_at(h, number);
 
     if (chunk->scatter) {
         if (number != h->sent) {
@@ -324,22 +325,21 @@ static enum pl_status move_chunk(struct pl_hierarchy *h, const struct pl_collect
     return chunk->gather ? step_on(h, &chunk->gather, reterr) : PL_OK;
 }
 
-static enum pl_status progress_split(struct pl_hierarchy *h, bool *ret_done, struct pl_error *reterr)
+static enum pl_status progress_split(struct pl_hier *h, bool *ret_done, struct pl_error *reterr)
 {
     const struct pl_collective *c = &h->request->collective;
 
     for (;;) {
         bool busy = false;
 
-        for (uint64_t k = h->scattered > PL_HIERARCHY_AHEAD ? h->scattered - PL_HIERARCHY_AHEAD - 1 : 0;
-             k < h->scattered; k++) {
-            const struct pl_hierarchy_chunk *chunk = chunk_at(h, k);
+        for (uint64_t k = h->scattered > PL_HIER_AHEAD ? h->scattered - PL_HIER_AHEAD - 1 : 0; k < h->scattered; k++) {
+            const struct pl_hier_chunk *chunk = chunk_at(h, k);
 
             PL_TRY(move_chunk(h, c, k, reterr));
             busy = busy || chunk->scatter || chunk->sum || chunk->gather || !chunk->summed;
         }
-        if (h->scattered < h->chunk_count && h->scattered < h->gathered + PL_HIERARCHY_AHEAD) {
-            if (h->scattered > PL_HIERARCHY_AHEAD && chunk_at(h, h->scattered)->gather) {
+        if (h->scattered < h->chunk_count && h->scattered < h->gathered + PL_HIER_AHEAD) {
+            if (h->scattered > PL_HIER_AHEAD && chunk_at(h, h->scattered)->gather) {
                 return PL_OK; /* its slot is still in use */
             }
             PL_TRY(post_scatter(h, c, reterr));
@@ -352,12 +352,12 @@ static enum pl_status progress_split(struct pl_hierarchy *h, bool *ret_done, str
     }
 }
 
-static void plan_chunks(struct pl_hierarchy *h, const struct pl_collective *c)
+static void plan_chunks(struct pl_hier *h, const struct pl_collective *c)
 {
     size_t item = pl_dtype_bytes(c->dtype);
     uint64_t bytes = c->count * item / CHUNKS;
 
-    bytes = bytes > PL_HIERARCHY_CHUNK_MOST_BYTES ? PL_HIERARCHY_CHUNK_MOST_BYTES : bytes;
+    bytes = bytes > PL_HIER_CHUNK_MOST_BYTES ? PL_HIER_CHUNK_MOST_BYTES : bytes;
     bytes = bytes < CHUNK_LEAST_BYTES ? CHUNK_LEAST_BYTES : bytes;
     h->chunk_elems = (bytes + 63) / 64 * 64 / item;
     h->chunk_count = (c->count + h->chunk_elems - 1) / h->chunk_elems;
@@ -369,20 +369,20 @@ static void plan_chunks(struct pl_hierarchy *h, const struct pl_collective *c)
 
 /* ---- both ---- */
 
-enum pl_status pl_hierarchy_begin(struct pl_hierarchy *h, struct pl_error *reterr)
+enum pl_status pl_hier_begin(struct pl_hier *h, struct pl_error *reterr)
 {
     const struct pl_collective *c = &h->request->collective;
 
-    h->stage = PL_HIERARCHY_INSIDE;
+    h->stage = PL_HIER_INSIDE;
     h->step = NULL;
-    h->split = c->kind == PL_ALLREDUCE && c->count * pl_dtype_bytes(c->dtype) >= PL_HIERARCHY_SPLIT_LEAST_BYTES;
+    h->split = c->kind == PL_ALLREDUCE && c->count * pl_dtype_bytes(c->dtype) >= PL_HIER_SPLIT_LEAST_BYTES;
     if (h->split) {
         plan_chunks(h, c);
     }
     return make_scratch(h, c, reterr);
 }
 
-enum pl_status pl_hierarchy_advance(struct pl_hierarchy *h, bool *ret_done, struct pl_error *reterr)
+enum pl_status pl_hier_advance(struct pl_hier *h, bool *ret_done, struct pl_error *reterr)
 {
     return h->split ? progress_split(h, ret_done, reterr) : progress_staged(h, ret_done, reterr);
 }
@@ -395,10 +395,10 @@ static void drop(struct pl_request **request)
     }
 }
 
-void pl_hierarchy_drop(struct pl_hierarchy *h)
+void pl_hier_drop(struct pl_hier *h)
 {
     drop(&h->step);
-    for (int i = 0; i <= PL_HIERARCHY_AHEAD; i++) {
+    for (int i = 0; i <= PL_HIER_AHEAD; i++) {
         drop(&h->chunks[i].scatter);
         drop(&h->chunks[i].sum);
         drop(&h->chunks[i].gather);

@@ -16,13 +16,13 @@
 #include "collectives/reduce/kernel.h"
 
 enum {
-    PL_HIERARCHY_AHEAD = 2,                    /* chunks scattered before the first is gathered */
-    PL_HIERARCHY_CHUNK_MOST_BYTES = 8 << 20,   /* of the whole vector: long enough that a chunk's latencies vanish */
-    PL_HIERARCHY_SPLIT_LEAST_BYTES = 64 << 10, /* below this one rank of each host carries the vector */
+    PL_HIER_AHEAD = 2,                    /* chunks scattered before the first is gathered */
+    PL_HIER_CHUNK_MOST_BYTES = 8 << 20,   /* of the whole vector: long enough that a chunk's latencies vanish */
+    PL_HIER_SPLIT_LEAST_BYTES = 64 << 10, /* below this one rank of each host carries the vector */
 };
 
-/** A chunk under way. Chunk number k uses slot k mod (PL_HIERARCHY_AHEAD + 1). */
-struct pl_hierarchy_chunk {
+/** A chunk under way. Chunk number k uses slot k mod (PL_HIER_AHEAD + 1). */
+struct pl_hier_chunk {
     struct pl_request *scatter;
     struct pl_request *sum;
     struct pl_request *gather;
@@ -34,9 +34,9 @@ struct pl_hierarchy_chunk {
 };
 
 /** What is done in turn where the vector is not split into chunks. */
-enum pl_hierarchy_stage { PL_HIERARCHY_INSIDE, PL_HIERARCHY_BETWEEN, PL_HIERARCHY_SPREAD, PL_HIERARCHY_END };
+enum pl_hier_stage { PL_HIER_INSIDE, PL_HIER_BETWEEN, PL_HIER_SPREAD, PL_HIER_END };
 
-struct pl_hierarchy {
+struct pl_hier {
     struct pl_world *world;
     struct pl_world *inside;
     struct pl_world *between; /* NULL on ranks that are not in it */
@@ -45,20 +45,20 @@ struct pl_hierarchy {
     int local_rank;
     int local_size;
     int hosts;
-    bool lanes; /* every local rank is a leader, with a world between hosts */
-    bool alone; /* the setting `backend` names this one: it takes all collectives */
+    bool multi_leader; /* every local rank is a leader, with a world between hosts */
+    bool exclusive;    /* the setting `backend` names this one: it takes all collectives */
     const struct pl_kernel *kernel;
-    struct pl_agree agree;
+    struct pl_check_calls check;
     uint64_t *shares; /* [local_size] */
     char *scratch;    /* sums of a REDUCE on their way to its root */
     size_t scratch_bytes;
 
     /* The collective under way: */
     struct pl_request *request;
-    enum pl_hierarchy_stage stage;
+    enum pl_hier_stage stage;
     struct pl_request *step; /* of a staged collective */
     bool split;              /* chunks and shares; else staged */
-    struct pl_hierarchy_chunk chunks[PL_HIERARCHY_AHEAD + 1];
+    struct pl_hier_chunk chunks[PL_HIER_AHEAD + 1];
     uint64_t chunk_elems;
     uint64_t chunk_count;
     uint64_t scattered;               /* chunks whose scatter was posted */
@@ -68,15 +68,15 @@ struct pl_hierarchy {
 };
 
 /** Begin h->request: choose between chunks and stages. */
-enum pl_status pl_hierarchy_begin(struct pl_hierarchy *h, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_hier_begin(struct pl_hier *h, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Go on as far as it gets; true in `*ret_done` when all of it is done. */
-enum pl_status pl_hierarchy_advance(struct pl_hierarchy *h, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_hier_advance(struct pl_hier *h, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Cancel what is under way in the sub-worlds. */
-void pl_hierarchy_drop(struct pl_hierarchy *h);
+void pl_hier_drop(struct pl_hier *h);
 
 /** Broadcast or reduce. */
-bool pl_hierarchy_is_rooted(const struct pl_collective *c);
+bool pl_hier_is_rooted(const struct pl_collective *c);
 
 #endif

@@ -5,6 +5,6 @@
 
 #include "collectives/core/backend.h"
 
-extern const struct pl_backend pl_backend_exchange;
+extern const struct pl_backend pl_backend_p2p;
 
 #endif

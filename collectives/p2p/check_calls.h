@@ -12,14 +12,14 @@
 #include "collectives/reduce/kernel.h"
 
 enum {
-    PL_AGREE_ROOM_BYTES = 16384, /* for all ranks' data together, or for their sum */
-    PL_AGREE_SLOTS = 16,         /* tags of a collective: the call check uses the last, data the others */
+    PL_CHECK_CALLS_ROOM_BYTES = 16384, /* for all ranks' data together, or for their sum */
+    PL_CHECK_CALLS_TAGS = 16,          /* tags of a collective: the call check uses the last, data the others */
 };
 
-enum { PL_AGREE_NONE = -1 }; /* instead of a_rank: no mismatch is known */
+enum { PL_CHECK_CALLS_NONE = -1 }; /* instead of a_rank: no mismatch is known */
 
 /** What ranks send each other about a collective: the record of a call, and the first mismatch that they know of. */
-struct pl_agree_card {
+struct pl_check_calls_record {
     struct pl_signature own;
     int32_t a_rank; /* a mismatch: rank a_rank calls a, rank b_rank calls b */
     int32_t b_rank;
@@ -28,9 +28,9 @@ struct pl_agree_card {
 };
 
 /** Where a rank stands: see check_calls.c. */
-enum pl_agree_phase { PL_AGREE_UP, PL_AGREE_BETWEEN, PL_AGREE_DOWN };
+enum pl_check_calls_phase { PL_CHECK_CALLS_UP, PL_CHECK_CALLS_BETWEEN, PL_CHECK_CALLS_DOWN };
 
-struct pl_agree {
+struct pl_check_calls {
     const struct pl_world *world;
     const struct pl_transport *transport;
     const struct pl_kernel *kernel;
@@ -42,7 +42,7 @@ struct pl_agree {
     int *starts;  /* [hosts + 1] positions of the hosts' first ranks: ranks have positions host by host */
     int *rank_at; /* [size] by position */
     bool done;
-    enum pl_agree_phase phase;
+    enum pl_check_calls_phase phase;
     int distance; /* of the round under way */
     int from;     /* the rank whose message it awaits, or -1 */
     int to;       /* the one that it sends to, or -1 */
@@ -52,43 +52,44 @@ struct pl_agree {
     struct pl_reduction reduction; /* without factors */
     struct pl_transfer in;         /* the two messages of the round */
     struct pl_transfer out;
-    struct pl_agree_card card;
+    struct pl_check_calls_record record;
     char *message_in; /* record and data */
     char *message_out;
-    char *held; /* a block a position, or the sum */
+    char *gathered; /* a block a position, or the sum */
 };
 
-/** Tag of a message of the world's collective number `sequence`; `slot`: 0 to PL_AGREE_SLOTS - 2 for data. */
-uint32_t pl_agree_tag(uint64_t sequence, unsigned slot);
+/** Tag of a message of the world's collective number `sequence`; `slot`: 0 to PL_CHECK_CALLS_TAGS - 2 for data. */
+uint32_t pl_check_calls_tag(uint64_t sequence, unsigned slot);
 
-enum pl_status pl_agree_init(struct pl_agree *agree, const struct pl_world *world,
-                             struct pl_error *reterr) PL_MUST_CHECK;
-void pl_agree_done(struct pl_agree *agree);
+enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl_world *world,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+void pl_check_calls_done(struct pl_check_calls *check);
 
 /**
- * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_AGREE_ROOM_BYTES / n, 0 for none.
- * With a `reduction` they are added up on the way, at most PL_AGREE_ROOM_BYTES then, and its prescale is applied,
- * but neither postscale nor divisor: see pl_agree_sums().
+ * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_CHECK_CALLS_ROOM_BYTES / n, 0 for none.
+ * With a `reduction` they are added up on the way, at most PL_CHECK_CALLS_ROOM_BYTES then, and its prescale is applied,
+ * but neither postscale nor divisor: see pl_check_calls_can_sum().
  */
-enum pl_status pl_agree_start(struct pl_agree *agree, const struct pl_signature *signature, const void *data,
-                              uint64_t block_bytes, const struct pl_reduction *reduction,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct pl_signature *signature,
+                                    const void *data, uint64_t block_bytes, const struct pl_reduction *reduction,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether data can be added up on the way: hosts are a power of two, so that all get the same bits. */
-bool pl_agree_sums(const struct pl_agree *agree);
+bool pl_check_calls_can_sum(const struct pl_check_calls *check);
 
 /**
- * Advance; increases `*moves` when something came. After the last round: PL_MISMATCH where ranks disagree.
+ * Advance; increases `*progress_count` when something came. After the last round: PL_MISMATCH where ranks disagree.
  */
-enum pl_status pl_agree_progress(struct pl_agree *agree, uint64_t *moves, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_check_calls_progress(struct pl_check_calls *check, uint64_t *progress_count,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The data of `rank`, or the sum, once done. */
-const void *pl_agree_data(const struct pl_agree *agree, int rank);
+const void *pl_check_calls_data(const struct pl_check_calls *check, int rank);
 
 /** The rank whose message is awaited, else the one that does not take ours; -1 when neither is. */
-int pl_agree_waits_for(const struct pl_agree *agree);
+int pl_check_calls_waits_for(const struct pl_check_calls *check);
 
 /** Cancel the messages under way; only done may follow. */
-void pl_agree_cancel(struct pl_agree *agree);
+void pl_check_calls_cancel(struct pl_check_calls *check);
 
 #endif

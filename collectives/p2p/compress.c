@@ -17,17 +17,17 @@ struct pl_residual {
     struct pl_residual *next;
     uint64_t name_hash;
     uint64_t count;
-    float lost[];
+    float residual[];
 };
 
-enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr)
+enum pl_status pl_compress_start(struct pl_p2p *p2p, struct pl_error *reterr)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    uint64_t hash = exchange->request->signature.name_hash;
-    struct pl_residual *residual = exchange->residuals;
+    const struct pl_collective *c = &p2p->request->collective;
+    uint64_t hash = p2p->request->signature.name_hash;
+    struct pl_residual *residual = p2p->residuals;
 
-    exchange->wire = c->flags & PL_WIRE_FLOAT16 ? PL_FLOAT16 : PL_BFLOAT16;
-    exchange->lost = NULL;
+    p2p->wire_dtype = c->flags & PL_WIRE_FLOAT16 ? PL_FLOAT16 : PL_BFLOAT16;
+    p2p->residual = NULL;
     if (!hash) {
         return PL_OK; /* without a name there is no next call to add the error to */
     }
@@ -41,67 +41,66 @@ enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *rete
         }
         residual->name_hash = hash;
         residual->count = c->count;
-        residual->next = exchange->residuals;
-        exchange->residuals = residual;
+        residual->next = p2p->residuals;
+        p2p->residuals = residual;
     }
-    exchange->lost = residual->lost;
+    p2p->residual = residual->residual;
     return PL_OK;
 }
 
-void pl_wire_done(struct pl_exchange *exchange)
+void pl_compress_done(struct pl_p2p *p2p)
 {
-    while (exchange->residuals) {
-        struct pl_residual *residual = exchange->residuals;
+    while (p2p->residuals) {
+        struct pl_residual *residual = p2p->residuals;
 
-        exchange->residuals = residual->next;
+        p2p->residuals = residual->next;
         free(residual);
     }
 }
 
-void pl_wire_load(const struct pl_exchange *exchange, float *data, uint64_t at, uint64_t count)
+void pl_compress_load(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count)
 {
-    if (!exchange->lost) {
+    if (!p2p->residual) {
         return;
     }
     for (uint64_t i = 0; i < count; i++) {
-        data[i] += exchange->lost[at + i];
+        data[i] += p2p->residual[at + i];
     }
 }
 
-void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count,
-                  enum pl_wire_step step)
+void pl_compress_pack(const struct pl_p2p *p2p, uint16_t *packed, float *data, uint64_t at, uint64_t count,
+                      enum pl_compress_step step)
 {
     float piece[256];
 
-    pl_kernel_narrow(exchange->kernel, exchange->wire, packed, data, count);
-    for (uint64_t done = 0; step != PL_WIRE_PASS && done < count; done += PL_ARRAY_ITEMS(piece)) {
+    pl_kernel_narrow(p2p->kernel, p2p->wire_dtype, packed, data, count);
+    for (uint64_t done = 0; step != PL_COMPRESS_PASS && done < count; done += PL_ARRAY_ITEMS(piece)) {
         uint64_t length = count - done < PL_ARRAY_ITEMS(piece) ? count - done : PL_ARRAY_ITEMS(piece);
 
-        pl_kernel_widen(exchange->kernel, exchange->wire, piece, packed + done, length);
-        for (uint64_t i = 0; exchange->lost && i < length; i++) {
-            float lost = data[done + i] - piece[i];
+        pl_kernel_widen(p2p->kernel, p2p->wire_dtype, piece, packed + done, length);
+        for (uint64_t i = 0; p2p->residual && i < length; i++) {
+            float residual = data[done + i] - piece[i];
 
-            exchange->lost[at + done + i] = isfinite(lost) ? lost : 0.0F;
+            p2p->residual[at + done + i] = isfinite(residual) ? residual : 0.0F;
         }
-        if (step == PL_WIRE_FINISHED) {
+        if (step == PL_COMPRESS_FINISHED) {
             memcpy(data + done, piece, length * sizeof(*piece)); /* the bits that all others get */
         }
     }
 }
 
-void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count,
-                    bool combine)
+void pl_compress_unpack(const struct pl_p2p *p2p, float *data, const uint16_t *packed, uint64_t count, bool combine)
 {
     float piece[256];
 
     if (!combine) {
-        pl_kernel_widen(exchange->kernel, exchange->wire, data, packed, count);
+        pl_kernel_widen(p2p->kernel, p2p->wire_dtype, data, packed, count);
         return;
     }
     for (uint64_t done = 0; done < count; done += PL_ARRAY_ITEMS(piece)) {
         uint64_t length = count - done < PL_ARRAY_ITEMS(piece) ? count - done : PL_ARRAY_ITEMS(piece);
 
-        pl_kernel_widen(exchange->kernel, exchange->wire, piece, packed + done, length);
+        pl_kernel_widen(p2p->kernel, p2p->wire_dtype, piece, packed + done, length);
         for (uint64_t i = 0; i < length; i++) {
             data[done + i] = piece[i] + data[done + i];
         }

@@ -4,7 +4,7 @@
 
 #include "collectives/core/backend.h"
 
-bool pl_exchange_needs_direct(const struct pl_collective *c)
+bool pl_p2p_needs_direct(const struct pl_collective *c)
 {
     bool whole = !pl_dtype_is_float(c->dtype);
 
@@ -12,8 +12,8 @@ bool pl_exchange_needs_direct(const struct pl_collective *c)
     return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
 }
 
-bool pl_wire_is_wanted(const struct pl_collective *c)
+bool pl_compress_is_wanted(const struct pl_collective *c)
 {
     return (c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
-           (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_exchange_needs_direct(c);
+           (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_p2p_needs_direct(c);
 }

@@ -6,9 +6,9 @@
 #include "collectives/collective.h"
 
 /** True where blocks must be added up once, from all inputs, in rank order. */
-bool pl_exchange_needs_direct(const struct pl_collective *collective);
+bool pl_p2p_needs_direct(const struct pl_collective *collective);
 
 /** Whether the collective asks for compression, and is of a kind that can have it. */
-bool pl_wire_is_wanted(const struct pl_collective *collective);
+bool pl_compress_is_wanted(const struct pl_collective *collective);
 
 #endif

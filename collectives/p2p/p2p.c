@@ -11,83 +11,82 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)PL_EXCHANGE_LANES < (int)PL_AGREE_SLOTS, "each slot has a tag");
+_Static_assert((int)PL_P2P_SLOTS < (int)PL_CHECK_CALLS_TAGS, "each slot has a tag");
 
 /* A range of elements: of the whole vector or, in a slot's own buffers, of the segment. */
-struct run {
+struct range {
     uint64_t at;
     uint64_t count;
-    bool silent; /* empty, and no message: both ends know from the segments before that the block has ended */
+    bool empty; /* empty, and no message: both ends know from the segments before that the block has ended */
 };
 
 /* Elements of blocks `first` to `first + blocks - 1` of the segment; `starts` are the ranks' blocks where ragged. */
-static struct run run_of(const struct pl_exchange *exchange, const struct pl_lane *lane, const uint64_t *starts,
-                         int first, int blocks)
+static struct range range_of(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, const uint64_t *starts,
+                             int first, int blocks)
 {
-    uint64_t lane_at = lane->number * exchange->lane_elems;
+    uint64_t segment_at = slot->number * p2p->segment_elems;
     uint64_t length;
 
-    if (exchange->ragged) {
-        int rank = exchange->by_place ? exchange->order[first] : first;
+    if (p2p->ragged) {
+        int rank = p2p->by_position ? p2p->order[first] : first;
         uint64_t block = starts[rank + 1] - starts[rank];
 
-        length = block > lane_at ? block - lane_at : 0;
-        return (struct run){starts[rank] + lane_at, length < exchange->lane_elems ? length : exchange->lane_elems,
-                            lane_at > block};
+        length = block > segment_at ? block - segment_at : 0;
+        return (struct range){starts[rank] + segment_at, length < p2p->segment_elems ? length : p2p->segment_elems,
+                              segment_at > block};
     }
-    length = exchange->request->collective.count - lane_at;
-    length = length < exchange->lane_elems ? length : exchange->lane_elems;
+    length = p2p->request->collective.count - segment_at;
+    length = length < p2p->segment_elems ? length : p2p->segment_elems;
     /* A segment has some 2^30 bytes, so these products stay far below 2^64. */
-    uint64_t begin = length * (uint64_t)first / (uint64_t)exchange->blocks;
-    uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)exchange->blocks;
+    uint64_t begin = length * (uint64_t)first / (uint64_t)p2p->blocks;
+    uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)p2p->blocks;
 
-    return (struct run){lane_at + begin, end - begin, begin == end && lane->number > 0};
+    return (struct range){segment_at + begin, end - begin, begin == end && slot->number > 0};
 }
 
-static size_t item_bytes(const struct pl_exchange *exchange)
+static size_t item_bytes(const struct pl_p2p *p2p)
 {
-    return pl_dtype_bytes(exchange->request->collective.dtype);
+    return pl_dtype_bytes(p2p->request->collective.dtype);
 }
 
-static bool puts_aside(enum pl_pattern pattern)
+static bool keeps_per_sender(enum pl_algorithm algorithm)
 {
-    return pattern == PL_PATTERN_DIRECT || pattern == PL_PATTERN_DIRECT_REDUCE ||
-           pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER;
+    return algorithm == PL_ALGORITHM_DIRECT || algorithm == PL_ALGORITHM_DIRECT_REDUCE ||
+           algorithm == PL_ALGORITHM_DIRECT_REDUCE_SCATTER;
 }
 
 /* Partial results of these are kept in the slot: the caller gave no buffer of the right size. */
-static bool works_in_lane(const struct pl_exchange *exchange)
+static bool works_in_slot(const struct pl_p2p *p2p)
 {
-    const struct pl_collective *c = &exchange->request->collective;
+    const struct pl_collective *c = &p2p->request->collective;
 
-    return exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER || (c->kind == PL_REDUCE && exchange->rank != c->root);
+    return p2p->algorithm == PL_ALGORITHM_RING_REDUCE_SCATTER || (c->kind == PL_REDUCE && p2p->rank != c->root);
 }
 
 /* Where partial and final results of a range are. */
-static char *work_at(const struct pl_exchange *exchange, const struct pl_lane *lane, int first, struct run run)
+static char *accumulator_at(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, int first, struct range range)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    size_t item = item_bytes(exchange);
+    const struct pl_collective *c = &p2p->request->collective;
+    size_t item = item_bytes(p2p);
 
-    if (exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER) {
-        return lane->work + (uint64_t)first * exchange->lane_elems * item;
+    if (p2p->algorithm == PL_ALGORITHM_RING_REDUCE_SCATTER) {
+        return slot->accumulator + (uint64_t)first * p2p->segment_elems * item;
     }
-    if (exchange->pattern == PL_PATTERN_DIRECT_REDUCE_SCATTER) {
-        return (char *)c->recv + (run.at - exchange->recv_at[exchange->rank]) * item;
+    if (p2p->algorithm == PL_ALGORITHM_DIRECT_REDUCE_SCATTER) {
+        return (char *)c->recv + (range.at - p2p->recv_at[p2p->rank]) * item;
     }
-    if (works_in_lane(exchange)) {
-        return lane->work + (run.at - lane->number * exchange->lane_elems) * item;
+    if (works_in_slot(p2p)) {
+        return slot->accumulator + (range.at - slot->number * p2p->segment_elems) * item;
     }
-    return (char *)c->recv + run.at * item;
+    return (char *)c->recv + range.at * item;
 }
 
 /* Blocks that are kept apart follow each other by sender, each with the room of the largest. */
-static char *aside_at(const struct pl_exchange *exchange, const struct pl_lane *lane, int sender)
+static char *per_sender_at(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, int sender)
 {
-    uint64_t room_elems =
-        exchange->ragged ? exchange->lane_elems : exchange->lane_elems / (uint64_t)exchange->blocks + 1;
+    uint64_t room_elems = p2p->ragged ? p2p->segment_elems : p2p->segment_elems / (uint64_t)p2p->blocks + 1;
 
-    return lane->arrived + (uint64_t)sender * room_elems * item_bytes(exchange);
+    return slot->recv_buffer + (uint64_t)sender * room_elems * item_bytes(p2p);
 }
 
 static struct pl_reduction reduction_of(const struct pl_collective *c)
@@ -96,34 +95,33 @@ static struct pl_reduction reduction_of(const struct pl_collective *c)
         .dtype = c->dtype, .op = c->op == PL_AVERAGE ? PL_SUM : c->op, .divisor = 1, .prescale = 1, .postscale = 1};
 }
 
-static void convert(const struct pl_exchange *exchange, const struct pl_reduction *reduction, void *dest,
-                    const void *source, uint64_t count)
+static void convert(const struct pl_p2p *p2p, const struct pl_reduction *reduction, void *dest, const void *source,
+                    uint64_t count)
 {
-    pl_kernel_reduce(exchange->kernel, reduction, &dest, 1, &source, 1, count);
+    pl_kernel_reduce(p2p->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
 /* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct pattern is used, which
  * needs no guard. */
-static double guard_factor(const struct pl_exchange *exchange, const struct pl_collective *c)
+static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
-    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !puts_aside(exchange->pattern);
+    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !keeps_per_sender(p2p->algorithm);
 
-    return guarded ? pl_kernel_guard(exchange->size) : 1.0;
+    return guarded ? pl_kernel_guard(p2p->size) : 1.0;
 }
 
 /* Bring a rank's input of the segment to where the partial results are. */
-static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
+static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    size_t item = item_bytes(exchange);
+    const struct pl_collective *c = &p2p->request->collective;
+    size_t item = item_bytes(p2p);
     struct pl_reduction reduction = reduction_of(c);
 
-    if (exchange->pattern == PL_PATTERN_RING_ALLGATHER || exchange->pattern == PL_PATTERN_PAIRWISE) {
-        struct run to = run_of(exchange, lane, exchange->recv_at,
-                               exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank, 1);
-        uint64_t in_block = to.at - exchange->recv_at[exchange->rank];
-        uint64_t from =
-            exchange->pattern == PL_PATTERN_PAIRWISE ? exchange->send_at[exchange->rank] + in_block : in_block;
+    if (p2p->algorithm == PL_ALGORITHM_RING_ALLGATHER || p2p->algorithm == PL_ALGORITHM_PAIRWISE) {
+        struct range to =
+            range_of(p2p, slot, p2p->recv_at, p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank, 1);
+        uint64_t in_block = to.at - p2p->recv_at[p2p->rank];
+        uint64_t from = p2p->algorithm == PL_ALGORITHM_PAIRWISE ? p2p->send_at[p2p->rank] + in_block : in_block;
         const char *source = (const char *)c->send + from * item;
         char *dest = (char *)c->recv + to.at * item;
 
@@ -132,376 +130,373 @@ static void load(const struct pl_exchange *exchange, struct pl_lane *lane)
         }
         return;
     }
-    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern)) {
+    if (!pl_kind_reduces(c->kind) || keeps_per_sender(p2p->algorithm)) {
         return;
     }
-    reduction.prescale = c->prescale * guard_factor(exchange, c);
-    for (int block = 0; block < exchange->blocks; block++) {
-        struct run run = run_of(exchange, lane, exchange->send_at, block, 1);
-        const char *source = (const char *)c->send + run.at * item;
-        char *dest = work_at(exchange, lane, block, run);
+    reduction.prescale = c->prescale * guard_factor(p2p, c);
+    for (int block = 0; block < p2p->blocks; block++) {
+        struct range range = range_of(p2p, slot, p2p->send_at, block, 1);
+        const char *source = (const char *)c->send + range.at * item;
+        char *dest = accumulator_at(p2p, slot, block, range);
 
-        if (run.count && (source != dest || reduction.prescale != 1.0)) {
-            convert(exchange, &reduction, dest, source, run.count);
+        if (range.count && (source != dest || reduction.prescale != 1.0)) {
+            convert(p2p, &reduction, dest, source, range.count);
         }
-        if (exchange->wired) {
-            pl_wire_load(exchange, (float *)(void *)dest, run.at, run.count);
+        if (p2p->compressed) {
+            pl_compress_load(p2p, (float *)(void *)dest, range.at, range.count);
         }
     }
 }
 
 /* The last step: division and scaling of the results, and the copy from the slot to the caller's buffer. */
-static void store(const struct pl_exchange *exchange, struct pl_lane *lane)
+static void store(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
-    const struct pl_collective *c = &exchange->request->collective;
+    const struct pl_collective *c = &p2p->request->collective;
     struct pl_reduction reduction = reduction_of(c);
     double guard;
-    struct run run;
+    struct range range;
     char *from;
     char *to;
 
-    if (!pl_kind_reduces(c->kind) || puts_aside(exchange->pattern) ||
-        (c->kind == PL_REDUCE && c->root != exchange->rank)) {
+    if (!pl_kind_reduces(c->kind) || keeps_per_sender(p2p->algorithm) ||
+        (c->kind == PL_REDUCE && c->root != p2p->rank)) {
         return;
     }
-    guard = guard_factor(exchange, c);
+    guard = guard_factor(p2p, c);
     reduction.divisor = c->divisor;
     reduction.postscale = c->postscale / guard;
-    if (exchange->pattern == PL_PATTERN_RING_REDUCE_SCATTER) {
-        int place = exchange->place_of[exchange->rank];
+    if (p2p->algorithm == PL_ALGORITHM_RING_REDUCE_SCATTER) {
+        int position = p2p->position_of[p2p->rank];
 
-        run = run_of(exchange, lane, exchange->send_at, place, 1);
-        from = work_at(exchange, lane, place, run);
-        to = (char *)c->recv + (run.at - exchange->send_at[exchange->rank]) * item_bytes(exchange);
+        range = range_of(p2p, slot, p2p->send_at, position, 1);
+        from = accumulator_at(p2p, slot, position, range);
+        to = (char *)c->recv + (range.at - p2p->send_at[p2p->rank]) * item_bytes(p2p);
     } else {
-        run = run_of(exchange, lane, NULL, 0, exchange->blocks);
-        from = work_at(exchange, lane, 0, run);
+        range = range_of(p2p, slot, NULL, 0, p2p->blocks);
+        from = accumulator_at(p2p, slot, 0, range);
         to = from;
     }
-    if (run.count && (from != to || reduction.divisor != 1 || reduction.postscale != 1.0)) {
-        convert(exchange, &reduction, to, from, run.count);
+    if (range.count && (from != to || reduction.divisor != 1 || reduction.postscale != 1.0)) {
+        convert(p2p, &reduction, to, from, range.count);
     }
 }
 
 /* Add up the blocks that were kept apart, in rank order, to the rank's own block. */
-static void gather(const struct pl_exchange *exchange, struct pl_lane *lane)
+static void gather(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    struct run run = run_of(exchange, lane, exchange->send_at, exchange->rank, 1);
+    const struct pl_collective *c = &p2p->request->collective;
+    struct range range = range_of(p2p, slot, p2p->send_at, p2p->rank, 1);
     struct pl_reduction reduction = reduction_of(c);
-    void *dest = work_at(exchange, lane, exchange->rank, run);
+    void *dest = accumulator_at(p2p, slot, p2p->rank, range);
 
-    for (int r = 0; r < exchange->size; r++) {
-        exchange->sources[r] = aside_at(exchange, lane, r);
+    for (int r = 0; r < p2p->size; r++) {
+        p2p->sources[r] = per_sender_at(p2p, slot, r);
     }
-    exchange->sources[exchange->rank] = (const char *)c->send + run.at * item_bytes(exchange);
+    p2p->sources[p2p->rank] = (const char *)c->send + range.at * item_bytes(p2p);
     reduction.divisor = c->divisor;
     reduction.prescale = c->prescale;
     reduction.postscale = c->postscale;
-    if (run.count) {
-        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, (uint32_t)exchange->size,
-                         run.count);
+    if (range.count) {
+        pl_kernel_reduce(p2p->kernel, &reduction, &dest, 1, p2p->sources, (uint32_t)p2p->size, range.count);
     }
 }
 
-static char *at_input(const struct pl_exchange *exchange, struct run run)
+static char *at_input(const struct pl_p2p *p2p, struct range range)
 {
-    return (char *)(uintptr_t)exchange->request->collective.send + run.at * item_bytes(exchange);
+    return (char *)(uintptr_t)p2p->request->collective.send + range.at * item_bytes(p2p);
 }
 
-static int rank_at(const struct pl_exchange *exchange, int place)
+static int rank_at(const struct pl_p2p *p2p, int position)
 {
-    return exchange->by_place ? exchange->order[place] : place;
+    return p2p->by_position ? p2p->order[position] : position;
 }
 
 /* The 16-bit form of a range that is to be sent, in the slot's own memory. */
-static const char *pack(const struct pl_exchange *exchange, struct pl_lane *lane, char *data, struct run run)
+static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char *data, struct range range)
 {
-    enum pl_wire_step step = lane->round < exchange->size - 1    ? PL_WIRE_PARTIAL
-                             : lane->round == exchange->size - 1 ? PL_WIRE_FINISHED
-                                                                 : PL_WIRE_PASS;
+    enum pl_compress_step step = slot->round < p2p->size - 1    ? PL_COMPRESS_PARTIAL
+                                 : slot->round == p2p->size - 1 ? PL_COMPRESS_FINISHED
+                                                                : PL_COMPRESS_PASS;
 
-    pl_wire_pack(exchange, (uint16_t *)(void *)lane->work, (float *)(void *)data, run.at, run.count, step);
-    return lane->work;
+    pl_compress_pack(p2p, (uint16_t *)(void *)slot->accumulator, (float *)(void *)data, range.at, range.count, step);
+    return slot->accumulator;
 }
 
-static enum pl_status post_piece(const struct pl_exchange *exchange, struct pl_train *train, bool out,
+static enum pl_status post_piece(const struct pl_p2p *p2p, struct pl_p2p_message *message, bool out,
                                  struct pl_error *reterr)
 {
-    const struct pl_transport *transport = exchange->transport;
+    const struct pl_transport *transport = p2p->transport;
 
-    train->piece_bytes = train->left_bytes < exchange->piece_bytes ? train->left_bytes : exchange->piece_bytes;
-    return (out ? transport->send(transport->context, train->data, train->piece_bytes, train->peer, train->tag,
-                                  &train->transfer, reterr)
-                : transport->recv(transport->context, train->data, train->piece_bytes, train->peer, train->tag,
-                                  &train->transfer, reterr));
+    message->piece_bytes = message->left_bytes < p2p->piece_bytes ? message->left_bytes : p2p->piece_bytes;
+    return (out ? transport->send(transport->context, message->data, message->piece_bytes, message->peer, message->tag,
+                                  &message->transfer, reterr)
+                : transport->recv(transport->context, message->data, message->piece_bytes, message->peer, message->tag,
+                                  &message->transfer, reterr));
 }
 
-static enum pl_status start_train(const struct pl_exchange *exchange, struct pl_train *train, const char *data,
-                                  size_t bytes, int peer, uint32_t tag, bool out, struct pl_error *reterr)
+static enum pl_status start_message(const struct pl_p2p *p2p, struct pl_p2p_message *message, const char *data,
+                                    size_t bytes, int peer, uint32_t tag, bool out, struct pl_error *reterr)
 {
-    *train = (struct pl_train){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
-    return post_piece(exchange, train, out, reterr);
+    *message = (struct pl_p2p_message){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
+    return post_piece(p2p, message, out, reterr);
 }
 
 /* Advance a message as far as it gets. */
-static enum pl_status test_train(const struct pl_exchange *exchange, struct pl_train *train, bool out,
-                                 struct pl_error *reterr)
+static enum pl_status test_message(const struct pl_p2p *p2p, struct pl_p2p_message *message, bool out,
+                                   struct pl_error *reterr)
 {
-    while (train->transfer.active) {
+    while (message->transfer.active) {
         size_t bytes;
         bool done;
 
-        PL_TRY(exchange->transport->test(exchange->transport->context, &train->transfer, &done, &bytes, reterr));
+        PL_TRY(p2p->transport->test(p2p->transport->context, &message->transfer, &done, &bytes, reterr));
         if (!done) {
             break;
         }
-        if (!out && bytes != train->piece_bytes) {
+        if (!out && bytes != message->piece_bytes) {
             return pl_error_set(reterr, PL_MISMATCH, "rank %d sent %zu bytes where rank %d expected %zu",
-                                pl_world_label(exchange->world, train->peer), bytes,
-                                pl_world_label(exchange->world, exchange->rank), train->piece_bytes);
+                                pl_world_global_rank(p2p->world, message->peer), bytes,
+                                pl_world_global_rank(p2p->world, p2p->rank), message->piece_bytes);
         }
-        exchange->request->moves++;
-        train->data += train->piece_bytes;
-        train->left_bytes -= train->piece_bytes;
-        if (train->left_bytes) {
-            PL_TRY(post_piece(exchange, train, out, reterr));
+        p2p->request->progress_count++;
+        message->data += message->piece_bytes;
+        message->left_bytes -= message->piece_bytes;
+        if (message->left_bytes) {
+            PL_TRY(post_piece(p2p, message, out, reterr));
         }
     }
     return PL_OK;
 }
 
 /* Post the messages of the slot's round. */
-static enum pl_status start_round(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
+static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    uint32_t tag = pl_agree_tag(exchange->request->signature.sequence, (unsigned)(lane - exchange->lanes));
-    int place = exchange->by_place ? exchange->place_of[exchange->rank] : exchange->rank;
-    size_t item = exchange->wired ? sizeof(uint16_t) : item_bytes(exchange);
-    struct pl_step *step = &lane->step;
+    const struct pl_collective *c = &p2p->request->collective;
+    uint32_t tag = pl_check_calls_tag(p2p->request->signature.sequence, (unsigned)(slot - p2p->slots));
+    int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
+    size_t item = p2p->compressed ? sizeof(uint16_t) : item_bytes(p2p);
+    struct pl_algorithm_step *step = &slot->step;
 
-    *step = pl_pattern_step(exchange->pattern, exchange->size, place, c->root, lane->round);
+    *step = pl_algorithm_step_at(p2p->algorithm, p2p->size, position, c->root, slot->round);
     if (step->from >= 0) {
         /* What is kept apart is the sender's input for the rank's own block. */
-        struct run run =
-            run_of(exchange, lane, exchange->recv_at, step->aside ? place : step->recv_first, step->recv_blocks);
-        char *data = step->aside                        ? aside_at(exchange, lane, step->from)
-                     : step->combine || exchange->wired ? lane->arrived
-                                                        : work_at(exchange, lane, step->recv_first, run);
+        struct range range =
+            range_of(p2p, slot, p2p->recv_at, step->per_sender ? position : step->recv_first, step->recv_blocks);
+        char *data = step->per_sender                   ? per_sender_at(p2p, slot, step->from)
+                     : step->combine || p2p->compressed ? slot->recv_buffer
+                                                        : accumulator_at(p2p, slot, step->recv_first, range);
 
-        if (!run.silent) {
-            PL_TRY(start_train(exchange, &lane->in, data, run.count * item, rank_at(exchange, step->from), tag, false,
-                               reterr));
+        if (!range.empty) {
+            PL_TRY(
+                start_message(p2p, &slot->in, data, range.count * item, rank_at(p2p, step->from), tag, false, reterr));
         }
     }
     if (step->to >= 0) {
-        bool input = step->aside || exchange->pattern == PL_PATTERN_PAIRWISE;
-        struct run run =
-            run_of(exchange, lane, input ? exchange->send_at : exchange->recv_at, step->send_first, step->send_blocks);
-        char *data = input ? at_input(exchange, run) : work_at(exchange, lane, step->send_first, run);
+        bool input = step->per_sender || p2p->algorithm == PL_ALGORITHM_PAIRWISE;
+        struct range range =
+            range_of(p2p, slot, input ? p2p->send_at : p2p->recv_at, step->send_first, step->send_blocks);
+        char *data = input ? at_input(p2p, range) : accumulator_at(p2p, slot, step->send_first, range);
 
-        if (!run.silent) {
-            const char *out = exchange->wired ? pack(exchange, lane, data, run) : data;
+        if (!range.empty) {
+            const char *out = p2p->compressed ? pack(p2p, slot, data, range) : data;
 
-            PL_TRY(start_train(exchange, &lane->out, out, run.count * item, rank_at(exchange, step->to), tag, true,
-                               reterr));
+            PL_TRY(start_message(p2p, &slot->out, out, range.count * item, rank_at(p2p, step->to), tag, true, reterr));
         }
     }
     return PL_OK;
 }
 
-static void combine(const struct pl_exchange *exchange, struct pl_lane *lane)
+static void combine(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
-    const struct pl_step *step = &lane->step;
-    struct run run = run_of(exchange, lane, exchange->recv_at, step->recv_first, step->recv_blocks);
-    struct pl_reduction reduction = reduction_of(&exchange->request->collective);
-    void *own = work_at(exchange, lane, step->recv_first, run);
+    const struct pl_algorithm_step *step = &slot->step;
+    struct range range = range_of(p2p, slot, p2p->recv_at, step->recv_first, step->recv_blocks);
+    struct pl_reduction reduction = reduction_of(&p2p->request->collective);
+    void *own = accumulator_at(p2p, slot, step->recv_first, range);
 
-    if (exchange->wired) {
-        pl_wire_unpack(exchange, own, (const uint16_t *)(void *)lane->arrived, run.count, step->combine);
+    if (p2p->compressed) {
+        pl_compress_unpack(p2p, own, (const uint16_t *)(void *)slot->recv_buffer, range.count, step->combine);
         return;
     }
-    const void *sources[2] = {step->received_left ? lane->arrived : own, step->received_left ? own : lane->arrived};
+    const void *sources[2] = {step->received_left ? slot->recv_buffer : own,
+                              step->received_left ? own : slot->recv_buffer};
 
-    if (run.count) {
-        pl_kernel_reduce(exchange->kernel, &reduction, &own, 1, sources, 2, run.count);
+    if (range.count) {
+        pl_kernel_reduce(p2p->kernel, &reduction, &own, 1, sources, 2, range.count);
     }
 }
 
 /* True in `*ret_ended` when neither message of the round is under way any more. */
-static enum pl_status test_round(struct pl_exchange *exchange, struct pl_lane *lane, bool *ret_ended,
-                                 struct pl_error *reterr)
+static enum pl_status test_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, bool *ret_ended, struct pl_error *reterr)
 {
     *ret_ended = false;
-    PL_TRY(test_train(exchange, &lane->in, false, reterr));
-    PL_TRY(test_train(exchange, &lane->out, true, reterr));
-    *ret_ended = !lane->in.transfer.active && !lane->out.transfer.active;
+    PL_TRY(test_message(p2p, &slot->in, false, reterr));
+    PL_TRY(test_message(p2p, &slot->out, true, reterr));
+    *ret_ended = !slot->in.transfer.active && !slot->out.transfer.active;
     return PL_OK;
 }
 
-static enum pl_status begin_lane(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
+static enum pl_status begin_segment(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
-    lane->active = true;
-    lane->number = exchange->lanes_started++;
-    lane->round = 0;
-    load(exchange, lane);
-    return start_round(exchange, lane, reterr);
+    slot->active = true;
+    slot->number = p2p->segments_started++;
+    slot->round = 0;
+    load(p2p, slot);
+    return start_round(p2p, slot, reterr);
 }
 
 /* Advance one slot as far as it gets. */
-static enum pl_status run_lane(struct pl_exchange *exchange, struct pl_lane *lane, struct pl_error *reterr)
+static enum pl_status run_slot(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
     for (;;) {
         bool ended;
 
-        if (!lane->active) {
+        if (!slot->active) {
             /* Segment k uses slot k mod n, so that the messages of a slot come in the same order at both ends. */
-            if (exchange->lanes_started >= exchange->lane_count ||
-                exchange->lanes_started % PL_EXCHANGE_LANES != (uint64_t)(lane - exchange->lanes)) {
+            if (p2p->segments_started >= p2p->segment_count ||
+                p2p->segments_started % PL_P2P_SLOTS != (uint64_t)(slot - p2p->slots)) {
                 return PL_OK;
             }
-            PL_TRY(begin_lane(exchange, lane, reterr));
+            PL_TRY(begin_segment(p2p, slot, reterr));
         }
-        PL_TRY(test_round(exchange, lane, &ended, reterr));
+        PL_TRY(test_round(p2p, slot, &ended, reterr));
         if (!ended) {
             return PL_OK;
         }
-        if (lane->step.from >= 0 && (lane->step.combine || exchange->wired)) {
-            combine(exchange, lane);
+        if (slot->step.from >= 0 && (slot->step.combine || p2p->compressed)) {
+            combine(p2p, slot);
         }
-        if (pl_pattern_gathers(exchange->pattern, exchange->size, lane->round)) {
-            gather(exchange, lane);
+        if (pl_algorithm_reduces_per_sender(p2p->algorithm, p2p->size, slot->round)) {
+            gather(p2p, slot);
         }
-        if (++lane->round < exchange->rounds) {
-            PL_TRY(start_round(exchange, lane, reterr));
+        if (++slot->round < p2p->rounds) {
+            PL_TRY(start_round(p2p, slot, reterr));
             continue;
         }
-        store(exchange, lane);
-        lane->active = false;
-        exchange->lanes_ended++;
+        store(p2p, slot);
+        slot->active = false;
+        p2p->segments_ended++;
     }
 }
 
 /* A small collective: all inputs, or their sum, came with the call check. */
-static void finish_inline(struct pl_exchange *exchange)
+static void finish_eager(struct pl_p2p *p2p)
 {
-    const struct pl_collective *c = &exchange->request->collective;
-    uint32_t sources = exchange->agree.summed ? 1 : (uint32_t)exchange->size;
+    const struct pl_collective *c = &p2p->request->collective;
+    uint32_t sources = p2p->check.summed ? 1 : (uint32_t)p2p->size;
     struct pl_reduction reduction = reduction_of(c);
-    size_t item = item_bytes(exchange);
+    size_t item = item_bytes(p2p);
     uint64_t first = 0;
     uint64_t count = c->count;
     void *dest = c->recv;
 
-    for (int i = 0; i < exchange->size; i++) {
-        exchange->sources[i] = pl_agree_data(&exchange->agree, i);
+    for (int i = 0; i < p2p->size; i++) {
+        p2p->sources[i] = pl_check_calls_data(&p2p->check, i);
     }
     if (c->kind == PL_ALLGATHER) {
-        for (int r = 0; r < exchange->size; r++) {
-            memcpy((char *)c->recv + (size_t)r * exchange->agree.block_bytes, exchange->sources[r],
-                   exchange->agree.block_bytes);
+        for (int r = 0; r < p2p->size; r++) {
+            memcpy((char *)c->recv + (size_t)r * p2p->check.block_bytes, p2p->sources[r], p2p->check.block_bytes);
         }
         return;
     }
-    if (c->kind == PL_REDUCE && c->root != exchange->rank) {
+    if (c->kind == PL_REDUCE && c->root != p2p->rank) {
         return;
     }
     if (c->kind == PL_REDUCE_SCATTER) {
-        first = exchange->recv_at[exchange->rank];
-        count = exchange->recv_at[exchange->rank + 1] - first;
+        first = p2p->recv_at[p2p->rank];
+        count = p2p->recv_at[p2p->rank + 1] - first;
     }
-    for (int r = 0; r < exchange->size; r++) {
-        exchange->sources[r] = (const char *)exchange->sources[r] + first * item;
+    for (int r = 0; r < p2p->size; r++) {
+        p2p->sources[r] = (const char *)p2p->sources[r] + first * item;
     }
     reduction.divisor = c->divisor;
-    reduction.prescale = exchange->agree.summed ? 1 : c->prescale;
+    reduction.prescale = p2p->check.summed ? 1 : c->prescale;
     reduction.postscale = c->postscale;
     if (count) {
-        pl_kernel_reduce(exchange->kernel, &reduction, &dest, 1, exchange->sources, sources, count);
+        pl_kernel_reduce(p2p->kernel, &reduction, &dest, 1, p2p->sources, sources, count);
     }
 }
 
-static enum pl_status make_room(struct pl_exchange *exchange, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status make_room(struct pl_p2p *p2p, const struct pl_collective *c, struct pl_error *reterr)
 {
     size_t item = pl_dtype_bytes(c->dtype);
-    size_t blocks = exchange->ragged ? (size_t)exchange->size : 1;
-    size_t room = (exchange->lane_elems * blocks + (size_t)exchange->size) * item;
+    size_t blocks = p2p->ragged ? (size_t)p2p->size : 1;
+    size_t room = (p2p->segment_elems * blocks + (size_t)p2p->size) * item;
 
-    if (!exchange->lane_count || !pl_kind_reduces(c->kind) || room <= exchange->lane_room_bytes) {
+    if (!p2p->segment_count || !pl_kind_reduces(c->kind) || room <= p2p->slot_room_bytes) {
         return PL_OK; /* data that is not reduced is sent from and received in the caller's memory */
     }
-    for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-        struct pl_lane *lane = &exchange->lanes[i];
+    for (int i = 0; i < PL_P2P_SLOTS; i++) {
+        struct pl_p2p_slot *slot = &p2p->slots[i];
 
-        free(lane->arrived);
-        free(lane->work);
-        lane->work = NULL;
-        lane->arrived = pl_memory_new_aligned(room, 1, 64, reterr);
-        lane->work = lane->arrived ? pl_memory_new_aligned(room, 1, 64, reterr) : NULL;
-        if (!lane->work) {
-            exchange->lane_room_bytes = 0;
+        free(slot->recv_buffer);
+        free(slot->accumulator);
+        slot->accumulator = NULL;
+        slot->recv_buffer = pl_memory_new_aligned(room, 1, 64, reterr);
+        slot->accumulator = slot->recv_buffer ? pl_memory_new_aligned(room, 1, 64, reterr) : NULL;
+        if (!slot->accumulator) {
+            p2p->slot_room_bytes = 0;
             return PL_MEMORY;
         }
     }
-    exchange->lane_room_bytes = room;
+    p2p->slot_room_bytes = room;
     return PL_OK;
 }
 
-static enum pl_status plan_lanes(struct pl_exchange *exchange, const struct pl_collective *c, struct pl_error *reterr)
+static enum pl_status plan_segments(struct pl_p2p *p2p, const struct pl_collective *c, struct pl_error *reterr)
 {
-    pl_exchange_plan(exchange, c);
-    PL_TRY(make_room(exchange, c, reterr));
-    exchange->wired = exchange->lane_count && pl_wire_is_wanted(c);
-    return exchange->wired ? pl_wire_start(exchange, reterr) : PL_OK;
+    pl_p2p_plan(p2p, c);
+    PL_TRY(make_room(p2p, c, reterr));
+    p2p->compressed = p2p->segment_count && pl_compress_is_wanted(c);
+    return p2p->compressed ? pl_compress_start(p2p, reterr) : PL_OK;
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
 
 static enum pl_status post(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_exchange *exchange = state;
+    struct pl_p2p *p2p = state;
     const struct pl_collective *c = &request->collective;
     struct pl_reduction reduction = reduction_of(c);
     uint64_t inline_bytes;
 
     reduction.prescale = c->prescale;
-    exchange->request = request;
-    exchange->failure.failed = false;
-    exchange->lanes_started = 0;
-    exchange->lanes_ended = 0;
-    exchange->lane_count = 0;
-    exchange->wired = false;
-    pl_counts_starts(c->counts, c->count, exchange->size, exchange->send_at);
-    pl_counts_starts(c->recv_counts ? c->recv_counts : c->counts, c->count, exchange->size, exchange->recv_at);
-    inline_bytes = pl_exchange_inline_bytes(exchange, c);
+    p2p->request = request;
+    p2p->failure.failed = false;
+    p2p->segments_started = 0;
+    p2p->segments_ended = 0;
+    p2p->segment_count = 0;
+    p2p->compressed = false;
+    pl_counts_starts(c->counts, c->count, p2p->size, p2p->send_at);
+    pl_counts_starts(c->recv_counts ? c->recv_counts : c->counts, c->count, p2p->size, p2p->recv_at);
+    inline_bytes = pl_p2p_eager_bytes(p2p, c);
     if (!inline_bytes && c->kind != PL_BARRIER) {
-        PL_TRY(plan_lanes(exchange, c, reterr));
+        PL_TRY(plan_segments(p2p, c, reterr));
     }
-    PL_TRY(pl_agree_start(&exchange->agree, &request->signature, c->send, inline_bytes,
-                          pl_exchange_sums_inline(exchange, c) ? &reduction : NULL, reterr));
+    PL_TRY(pl_check_calls_start(&p2p->check, &request->signature, c->send, inline_bytes,
+                                pl_p2p_sums_eagerly(p2p, c) ? &reduction : NULL, reterr));
     return progress(state, request, ret_done, reterr);
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
-    struct pl_exchange *exchange = state;
-    struct pl_deferred_error *failure = &exchange->failure;
-    bool agreed;
+    struct pl_p2p *p2p = state;
+    struct pl_deferred_error *failure = &p2p->failure;
+    bool checked;
 
     *ret_done = false;
-    PL_TRY(pl_agree_progress(&exchange->agree, &request->moves, reterr));
-    agreed = exchange->agree.done;
-    for (int i = 0; i < PL_EXCHANGE_LANES && exchange->lanes_ended < exchange->lane_count && !failure->failed; i++) {
-        failure->failed = run_lane(exchange, &exchange->lanes[i], &failure->error) != PL_OK;
+    PL_TRY(pl_check_calls_progress(&p2p->check, &request->progress_count, reterr));
+    checked = p2p->check.done;
+    for (int i = 0; i < PL_P2P_SLOTS && p2p->segments_ended < p2p->segment_count && !failure->failed; i++) {
+        failure->failed = run_slot(p2p, &p2p->slots[i], &failure->error) != PL_OK;
     }
     if (failure->failed) {
-        return pl_deferred_error_report(failure, agreed, reterr);
+        return pl_deferred_error_report(failure, checked, reterr);
     }
-    if (!agreed || exchange->lanes_ended < exchange->lane_count) {
+    if (!checked || p2p->segments_ended < p2p->segment_count) {
         return PL_OK;
     }
-    if (exchange->agree.block_bytes) {
-        finish_inline(exchange);
+    if (p2p->check.block_bytes) {
+        finish_eager(p2p);
     }
     *ret_done = true;
     return PL_OK;
@@ -509,39 +504,39 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 
 static void cancel(void *state, struct pl_request *request)
 {
-    struct pl_exchange *exchange = state;
-    const struct pl_transport *transport = exchange->transport;
+    struct pl_p2p *p2p = state;
+    const struct pl_transport *transport = p2p->transport;
 
     (void)request;
-    pl_agree_cancel(&exchange->agree);
-    for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-        struct pl_lane *lane = &exchange->lanes[i];
+    pl_check_calls_cancel(&p2p->check);
+    for (int i = 0; i < PL_P2P_SLOTS; i++) {
+        struct pl_p2p_slot *slot = &p2p->slots[i];
 
-        /* As in pl_agree_cancel(). Messages are received in `arrived` and sent from `work`, if not in
+        /* As in pl_check_calls_cancel(). Messages are received in `recv_buffer` and sent from `accumulator`, if not in
          * the caller's memory. */
-        if (lane->in.transfer.active && !transport->cancel(transport->context, &lane->in.transfer)) {
-            lane->arrived = NULL;
+        if (slot->in.transfer.active && !transport->cancel(transport->context, &slot->in.transfer)) {
+            slot->recv_buffer = NULL;
         }
-        if (lane->out.transfer.active && !transport->cancel(transport->context, &lane->out.transfer)) {
-            lane->work = NULL;
+        if (slot->out.transfer.active && !transport->cancel(transport->context, &slot->out.transfer)) {
+            slot->accumulator = NULL;
         }
-        lane->active = false;
+        slot->active = false;
     }
 }
 
 static int waits_for(void *state, const struct pl_request *request)
 {
-    const struct pl_exchange *exchange = state;
+    const struct pl_p2p *p2p = state;
 
     (void)request;
-    if (pl_agree_waits_for(&exchange->agree) >= 0) {
-        return pl_agree_waits_for(&exchange->agree);
+    if (pl_check_calls_waits_for(&p2p->check) >= 0) {
+        return pl_check_calls_waits_for(&p2p->check);
     }
-    for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-        const struct pl_lane *lane = &exchange->lanes[i];
+    for (int i = 0; i < PL_P2P_SLOTS; i++) {
+        const struct pl_p2p_slot *slot = &p2p->slots[i];
 
-        if (lane->active && (lane->in.transfer.active || lane->out.transfer.active)) {
-            return lane->in.transfer.active ? lane->in.peer : lane->out.peer;
+        if (slot->active && (slot->in.transfer.active || slot->out.transfer.active)) {
+            return slot->in.transfer.active ? slot->in.peer : slot->out.peer;
         }
     }
     return -1;
@@ -557,61 +552,61 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     return pl_world_bootstrap(world)->transport != NULL;
 }
 
-static void free_exchange(void *state)
+static void free_p2p(void *state)
 {
-    struct pl_exchange *exchange = state;
+    struct pl_p2p *p2p = state;
 
-    if (!exchange) {
+    if (!p2p) {
         return;
     }
-    for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-        free(exchange->lanes[i].arrived);
-        free(exchange->lanes[i].work);
+    for (int i = 0; i < PL_P2P_SLOTS; i++) {
+        free(p2p->slots[i].recv_buffer);
+        free(p2p->slots[i].accumulator);
     }
-    pl_agree_done(&exchange->agree);
-    pl_wire_done(exchange);
-    free(exchange->place_of);
-    free(exchange->send_at);
-    free(exchange->recv_at);
-    free(exchange->sources);
-    free(exchange);
+    pl_check_calls_done(&p2p->check);
+    pl_compress_done(p2p);
+    free(p2p->position_of);
+    free(p2p->send_at);
+    free(p2p->recv_at);
+    free(p2p->sources);
+    free(p2p);
 }
 
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
     size_t size = (size_t)pl_world_size(world);
-    struct pl_exchange *exchange = pl_memory_new(1, sizeof(*exchange), reterr);
+    struct pl_p2p *p2p = pl_memory_new(1, sizeof(*p2p), reterr);
     enum pl_status status = PL_OK;
 
-    if (!exchange) {
-        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+    if (!p2p) {
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
-    exchange->world = world;
-    exchange->transport = pl_world_bootstrap(world)->transport;
-    exchange->kernel = pl_kernel_best();
-    exchange->rank = pl_world_rank(world);
-    exchange->size = (int)size;
-    exchange->order = pl_world_ring_order(world);
-    exchange->place_of = pl_memory_new(size, sizeof(*exchange->place_of), reterr);
-    exchange->send_at = pl_memory_new(size + 1, sizeof(*exchange->send_at), reterr);
-    exchange->recv_at = pl_memory_new(size + 1, sizeof(*exchange->recv_at), reterr);
-    exchange->sources = pl_memory_new(size, sizeof(*exchange->sources), reterr);
-    if (!exchange->place_of || !exchange->send_at || !exchange->recv_at || !exchange->sources ||
-        pl_agree_init(&exchange->agree, world, reterr) != PL_OK) {
+    p2p->world = world;
+    p2p->transport = pl_world_bootstrap(world)->transport;
+    p2p->kernel = pl_kernel_best();
+    p2p->rank = pl_world_rank(world);
+    p2p->size = (int)size;
+    p2p->order = pl_world_ring_order(world);
+    p2p->position_of = pl_memory_new(size, sizeof(*p2p->position_of), reterr);
+    p2p->send_at = pl_memory_new(size + 1, sizeof(*p2p->send_at), reterr);
+    p2p->recv_at = pl_memory_new(size + 1, sizeof(*p2p->recv_at), reterr);
+    p2p->sources = pl_memory_new(size, sizeof(*p2p->sources), reterr);
+    if (!p2p->position_of || !p2p->send_at || !p2p->recv_at || !p2p->sources ||
+        pl_check_calls_init(&p2p->check, world, reterr) != PL_OK) {
         status = PL_MEMORY;
     }
     for (size_t i = 0; i < size && status == PL_OK; i++) {
-        exchange->place_of[exchange->order[i]] = (int)i;
+        p2p->position_of[p2p->order[i]] = (int)i;
     }
-    status = pl_bootstrap_ready(pl_world_bootstrap(world), status, pl_world_deadline_ns(world), reterr);
+    status = pl_bootstrap_vote(pl_world_bootstrap(world), status, pl_world_deadline_ns(world), reterr);
     if (status == PL_OK) {
-        status = pl_exchange_model(exchange, reterr);
+        status = pl_p2p_model(p2p, reterr);
     }
     if (status != PL_OK) {
-        free_exchange(exchange);
+        free_p2p(p2p);
         return status;
     }
-    *ret_state = exchange;
+    *ret_state = p2p;
     return PL_OK;
 }
 
@@ -621,13 +616,13 @@ static bool serves(void *state, const struct pl_collective *collective)
     return collective->memory != PL_MEMORY_DEVICE;
 }
 
-const struct pl_backend pl_backend_exchange = {.name = "exchange",
-                                               .probe = probe,
-                                               .init = init,
-                                               .serves = serves,
-                                               .post = post,
-                                               .progress = progress,
-                                               .cancel = cancel,
-                                               .waits_for = waits_for,
-                                               .describe = pl_exchange_describe,
-                                               .free = free_exchange};
+const struct pl_backend pl_backend_p2p = {.name = "exchange",
+                                          .probe = probe,
+                                          .init = init,
+                                          .serves = serves,
+                                          .post = post,
+                                          .progress = progress,
+                                          .cancel = cancel,
+                                          .waits_for = waits_for,
+                                          .describe = pl_p2p_describe,
+                                          .free = free_p2p};

@@ -3,7 +3,7 @@
  * Collectives over point-to-point messages; internal to collectives/.
  *
  * A collective is one pattern (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to stay
- * in cache; up to PL_EXCHANGE_LANES are under way at once, so that one is added up while others are on the wire. Beside
+ * in cache; up to PL_P2P_SLOTS are under way at once, so that one is added up while others are on the wire. Beside
  * the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_P2P_STATE_H
@@ -17,14 +17,14 @@
 #include "collectives/reduce/kernel.h"
 
 /* Segments under way: together their messages have to cover the bytes under way on a link. */
-enum { PL_EXCHANGE_LANES = 8 };
+enum { PL_P2P_SLOTS = 8 };
 
-enum { PL_EXCHANGE_PROBES = 5 }; /* message sizes that are timed */
+enum { PL_P2P_PROBES = 5 }; /* message sizes that are timed */
 
 struct pl_residual; /* compress.c */
 
 /* A segmented message of a slot: each piece is one message of the transport, and the first is under way. */
-struct pl_train {
+struct pl_p2p_message {
     struct pl_transfer transfer;
     char *data;
     size_t piece_bytes;
@@ -33,103 +33,102 @@ struct pl_train {
     uint32_t tag;
 };
 
-struct pl_lane {
+struct pl_p2p_slot {
     bool active;
     uint64_t number;
     int round;
-    struct pl_step step;
-    struct pl_train in;
-    struct pl_train out;
-    char *arrived; /* received and still to be combined; blocks that are kept apart */
-    char *work;    /* accumulator, where the caller's buffers cannot hold partial results */
+    struct pl_algorithm_step step;
+    struct pl_p2p_message in;
+    struct pl_p2p_message out;
+    char *recv_buffer; /* received and still to be combined; blocks that are kept apart */
+    char *accumulator; /* accumulator, where the caller's buffers cannot hold partial results */
 };
 
-struct pl_exchange {
+struct pl_p2p {
     struct pl_world *world;
     const struct pl_transport *transport;
     const struct pl_kernel *kernel;
     int rank;
     int size;
-    const int *order;                      /* ring position -> rank */
-    int *place_of;                         /* rank -> ring position */
-    double message_ns[PL_EXCHANGE_PROBES]; /* what a round of such messages takes: the cost model */
+    const int *order;                 /* ring position -> rank */
+    int *position_of;                 /* rank -> ring position */
+    double message_ns[PL_P2P_PROBES]; /* what a round of such messages takes: the cost model */
     /* allreduces up to this long are sent with the call check and added up on the way */
     uint64_t sum_most_bytes;
-    struct pl_agree agree;
-    struct pl_lane lanes[PL_EXCHANGE_LANES];
-    size_t lane_room_bytes; /* of each slot's two buffers */
+    struct pl_check_calls check;
+    struct pl_p2p_slot slots[PL_P2P_SLOTS];
+    size_t slot_room_bytes; /* of each slot's two buffers */
     struct pl_residual *residuals;
 
     /* The collective under way: */
     struct pl_request *request;
-    enum pl_pattern pattern;
-    bool by_place; /* the algorithm runs over ring positions, not ranks */
-    bool ragged;   /* blocks are the ranks' counts, not equal parts of a segment */
+    enum pl_algorithm algorithm;
+    bool by_position; /* the algorithm runs over ring positions, not ranks */
+    bool ragged;      /* blocks are the ranks' counts, not equal parts of a segment */
     int rounds;
     int blocks;
-    uint64_t lane_elems; /* a segment: this much of the vector, or of each block where ragged */
-    uint64_t lane_count;
-    uint64_t lanes_started;
-    uint64_t lanes_ended;
+    uint64_t segment_elems; /* a segment: this much of the vector, or of each block where ragged */
+    uint64_t segment_count;
+    uint64_t segments_started;
+    uint64_t segments_ended;
     size_t piece_bytes; /* a slot's message is cut into these */
     uint64_t *send_at;  /* [size + 1] starts of the ranks' blocks, where ragged */
     uint64_t *recv_at;
     const void **sources; /* [size] scratch: one pointer a rank */
-    bool wired;           /* compressed: float32 is sent as `wire` */
-    enum pl_dtype wire;
-    float *lost;                      /* [count] of the collective's name; NULL: not kept */
+    bool compressed;      /* compressed: float32 is sent as `wire_dtype` */
+    enum pl_dtype wire_dtype;
+    float *residual;                  /* [count] of the collective's name; NULL: not kept */
     struct pl_deferred_error failure; /* of a lane */
 };
 
 /** How much of every rank's data is sent with the call check; 0: none is. */
-uint64_t pl_exchange_inline_bytes(const struct pl_exchange *exchange, const struct pl_collective *collective);
+uint64_t pl_p2p_eager_bytes(const struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /** The longest float32 allreduce that is sent with the call check. */
-static inline uint64_t pl_exchange_inline_most_bytes(const struct pl_exchange *exchange)
+static inline uint64_t pl_p2p_eager_most_bytes(const struct pl_p2p *p2p)
 {
-    uint64_t blocks = PL_AGREE_ROOM_BYTES / (uint64_t)exchange->size;
+    uint64_t blocks = PL_CHECK_CALLS_ROOM_BYTES / (uint64_t)p2p->size;
 
-    return blocks > exchange->sum_most_bytes ? blocks : exchange->sum_most_bytes;
+    return blocks > p2p->sum_most_bytes ? blocks : p2p->sum_most_bytes;
 }
 
 /** Whether an allreduce is sent with the call check and added up on the way. */
-bool pl_exchange_sums_inline(const struct pl_exchange *exchange, const struct pl_collective *collective);
+bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /**
- * Choose algorithm and segment size for the collective. Sets the fields from `pattern` to `lane_count`, and
+ * Choose algorithm and segment size for the collective. Sets the fields from `algorithm` to `segment_count`, and
  * `piece_bytes`.
  */
-void pl_exchange_plan(struct pl_exchange *exchange, const struct pl_collective *collective);
+void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /**
  * Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 30 ms at 1
  * Gbit/s). Collective.
  */
-enum pl_status pl_exchange_model(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The algorithm that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
-enum pl_pattern pl_exchange_choose(const struct pl_exchange *exchange, uint64_t bytes);
+enum pl_algorithm pl_p2p_choose(const struct pl_p2p *p2p, uint64_t bytes);
 
-void pl_exchange_describe(void *state, struct pl_text *text);
+void pl_p2p_describe(void *state, struct pl_text *text);
 
 /** Find or make the residual that earlier calls of this name have left. */
-enum pl_status pl_wire_start(struct pl_exchange *exchange, struct pl_error *reterr) PL_MUST_CHECK;
-void pl_wire_done(struct pl_exchange *exchange);
+enum pl_status pl_compress_start(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_compress_done(struct pl_p2p *p2p);
 
 /** Add the residual to `data`, which is the vector's elements from `at`. */
-void pl_wire_load(const struct pl_exchange *exchange, float *data, uint64_t at, uint64_t count);
+void pl_compress_load(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
 
-enum pl_wire_step {
-    PL_WIRE_PARTIAL,  /* keep the rounding error */
-    PL_WIRE_FINISHED, /* and replace the data by its rounded form */
-    PL_WIRE_PASS,     /* exact: it was received in 16 bits */
+enum pl_compress_step {
+    PL_COMPRESS_PARTIAL,  /* keep the rounding error */
+    PL_COMPRESS_FINISHED, /* and replace the data by its rounded form */
+    PL_COMPRESS_PASS,     /* exact: it was received in 16 bits */
 };
 
-void pl_wire_pack(const struct pl_exchange *exchange, uint16_t *packed, float *data, uint64_t at, uint64_t count,
-                  enum pl_wire_step step);
+void pl_compress_pack(const struct pl_p2p *p2p, uint16_t *packed, float *data, uint64_t at, uint64_t count,
+                      enum pl_compress_step step);
 
 /** Replace `data`, or add what was received as the left operand. */
-void pl_wire_unpack(const struct pl_exchange *exchange, float *data, const uint16_t *packed, uint64_t count,
-                    bool combine);
+void pl_compress_unpack(const struct pl_p2p *p2p, float *data, const uint16_t *packed, uint64_t count, bool combine);
 
 #endif

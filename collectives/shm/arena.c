@@ -23,7 +23,7 @@ enum pl_status pl_shm_arena_alloc(void *state, uint64_t bytes, struct pl_span *r
     status = pl_memory_grow(&shm->spans, &shm->span_capacity, shm->span_count + 1, sizeof(*shm->spans), reterr);
     if (status != PL_OK) {
         pl_shm_region_free(&span.region);
-        pl_error_context(reterr, "rank %d", pl_world_label(shm->world, shm->rank));
+        pl_error_context(reterr, "rank %d", pl_world_global_rank(shm->world, shm->rank));
         return status;
     }
     shm->spans[shm->span_count++] = span;

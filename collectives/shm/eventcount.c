@@ -3,7 +3,8 @@
  * An eventcount between the ranks of a host. Publishing is one store; the reader polls. A rank that has polled for long
  * sleeps on a futex, between counting itself as a sleeper and taking that back. The publisher stores its counter and
  * then reads the number of sleepers; the sleeper raises that number and then reads the counter once more. With
- * sequentially consistent operations one of the two sees the other, so no wake-up is lost (tests/models/bell.pml).
+ * sequentially consistent operations one of the two sees the other, so no wake-up is lost
+ * (tests/models/eventcount.pml).
  */
 #include "collectives/shm/layout.h"
 
@@ -19,23 +20,23 @@
 #include <unistd.h>
 
 /* How often a sleeping rank checks that its peers live. */
-static const int64_t LOOK_NS = 50 * PL_NS_PER_MS;
+static const int64_t CHECK_PEERS_NS = 50 * PL_NS_PER_MS;
 
-void pl_shm_ring(struct pl_shm *shm)
+void pl_shm_wake(struct pl_shm *shm)
 {
-    atomic_fetch_add(&shm->control->bell, 1);
-    (void)syscall(SYS_futex, &shm->control->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    atomic_fetch_add(&shm->control->wakeups, 1);
+    (void)syscall(SYS_futex, &shm->control->wakeups, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value)
 {
     atomic_store(word, value);
     if (__builtin_expect(atomic_load(&shm->control->sleepers) != 0, 0)) {
-        pl_shm_ring(shm);
+        pl_shm_wake(shm);
     }
 }
 
-void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why)
+void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const struct pl_error *why)
 {
     uint32_t none = 0;
 
@@ -44,28 +45,28 @@ void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_e
     if (atomic_load(&shm->control->failure) != 0) {
         return;
     }
-    pl_world_pass_on(shm->world, status, why, &pl_shm_words(shm, shm->rank)->heard);
+    pl_world_relay_error(shm->world, status, why, &pl_shm_counters(shm, shm->rank)->received);
     if (atomic_compare_exchange_strong(&shm->control->failure, &none, (uint32_t)shm->rank + 1)) {
-        pl_shm_ring(shm);
+        pl_shm_wake(shm);
     }
 }
 
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr)
 {
     uint32_t failure = atomic_load_explicit(&shm->control->failure, memory_order_acquire);
-    const struct pl_error *heard;
+    const struct pl_error *received;
 
     if (__builtin_expect(failure == 0, 1)) {
         return PL_OK;
     }
-    heard = &pl_shm_words(shm, (int)failure - 1)->heard;
+    received = &pl_shm_counters(shm, (int)failure - 1)->received;
     if (reterr) {
-        *reterr = *heard;
+        *reterr = *received;
     }
-    return heard->status;
+    return received->status;
 }
 
-void pl_shm_watch(struct pl_shm *shm)
+void pl_shm_open_pidfds(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {
         pid_t pid = pl_world_pid_of(shm->world, rank);
@@ -84,7 +85,7 @@ static bool is_gone(const struct pl_shm *shm, int rank)
     struct pollfd poll_fd = {.fd = shm->pidfds[rank], .events = POLLIN};
     pid_t pid = pl_world_pid_of(shm->world, rank);
 
-    if (atomic_load_explicit(&pl_shm_words(shm, rank)->left, memory_order_acquire) != 0) {
+    if (atomic_load_explicit(&pl_shm_counters(shm, rank)->left, memory_order_acquire) != 0) {
         return true;
     }
     if (poll_fd.fd >= 0) {
@@ -94,17 +95,17 @@ static bool is_gone(const struct pl_shm *shm, int rank)
 }
 
 /* A peer that is gone matters only if something is still missing from it; what it published before it went counts. */
-static void look_for_peers(struct pl_shm *shm)
+static void check_missing_peers(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {
-        if (rank != shm->rank && is_gone(shm, rank) && !pl_shm_is_through(shm, rank)) {
-            int label = pl_world_label(shm->world, rank);
+        if (rank != shm->rank && is_gone(shm, rank) && !pl_shm_is_complete(shm, rank)) {
+            int label = pl_world_global_rank(shm->world, rank);
             struct pl_error gone;
 
             (void)pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
                                  "rank %d's process has ended or left the world, and rank %d was waiting for it", label,
-                                 pl_world_label(shm->world, shm->rank));
-            pl_shm_declare(shm, PL_PEER, &gone);
+                                 pl_world_global_rank(shm->world, shm->rank));
+            pl_shm_declare_failure(shm, PL_PEER, &gone);
             return;
         }
     }
@@ -114,26 +115,26 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
 {
     struct pl_shm_control *control = shm->control;
     int64_t now_ns = pl_clock_now_ns();
-    int64_t wait_ns = until_ns - now_ns < LOOK_NS ? until_ns - now_ns : LOOK_NS;
+    int64_t wait_ns = until_ns - now_ns < CHECK_PEERS_NS ? until_ns - now_ns : CHECK_PEERS_NS;
     struct timespec timeout = {.tv_sec = wait_ns / PL_NS_PER_S, .tv_nsec = wait_ns % PL_NS_PER_S};
-    uint32_t heard = atomic_load(&control->bell);
+    uint32_t received = atomic_load(&control->wakeups);
 
-    look_for_peers(shm);
+    check_missing_peers(shm);
     atomic_fetch_add(&control->sleepers, 1);
     if (wait_ns > 0 && !pl_shm_is_ready(shm) && atomic_load(&control->failure) == 0) {
-        (void)syscall(SYS_futex, &control->bell, FUTEX_WAIT, heard, &timeout, NULL, 0);
+        (void)syscall(SYS_futex, &control->wakeups, FUTEX_WAIT, received, &timeout, NULL, 0);
     }
     atomic_fetch_sub(&control->sleepers, 1);
 }
 
-enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr)
+enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *reterr)
 {
     const struct pl_shm *shm = state;
 
     PL_TRY(pl_shm_check(shm, reterr));
     for (int rank = 0; rank < shm->size; rank++) {
         if (rank != shm->rank && is_gone(shm, rank)) {
-            int label = pl_world_label(shm->world, rank);
+            int label = pl_world_global_rank(shm->world, rank);
 
             *ret_left = true;
             return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_RANK, label,

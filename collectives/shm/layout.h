@@ -21,7 +21,7 @@
 
 enum {
     PL_SHM_LINE_BYTES = 64,
-    PL_SHM_FLAT_BYTES = 4096,       /* room for bytes of a rank that are sent with the header */
+    PL_SHM_EAGER_BYTES = 4096,      /* room for bytes of a rank that are sent with the header */
     PL_SHM_INLINE_BYTES = 40,       /* up to this many in the header's own cache line */
     PL_SHM_DEPTH = 4,               /* rounds of staging memory */
     PL_SHM_ROUND_BYTES = 256 << 10, /* staging memory of a rank for one round, at least */
@@ -33,23 +33,24 @@ enum {
 /** Read by every waiting rank, written on failures and by sleepers: a cache line of its own. */
 struct pl_shm_control {
     _Alignas(128) _Atomic uint32_t sleepers; /* ranks inside the futex wait, or about to be */
-    _Atomic uint32_t bell;                   /* the futex; increased after each publication while there are sleepers */
-    _Atomic uint32_t failure;                /* 0, or one more than the rank that has declared the first failure */
+    /* the futex; increased after each publication while there are sleepers */
+    _Atomic uint32_t wakeups;
+    _Atomic uint32_t failure; /* 0, or one more than the rank that has declared the first failure */
 };
 
 /** One rank's progress counters, which never decrease. */
-struct pl_shm_words {
+struct pl_shm_counters {
     _Alignas(128) _Atomic uint64_t staged; /* rounds whose data lies in staging memory */
     _Atomic uint64_t consumed;             /* rounds whose data from all others was used */
     /* zero-copy: number of the last collective whose buffers this rank no longer accesses */
     _Atomic uint64_t done;
     _Atomic uint32_t left; /* the rank has freed its world */
     /* what the others report when control->failure names this rank; written before, and once */
-    struct pl_error heard;
+    struct pl_error received;
 };
 
 /** Where a rank's buffers lie, for data that is not sent with the header. */
-struct pl_shm_places {
+struct pl_shm_buffers {
     uint32_t send_span; /* 0: not in the arena */
     uint32_t recv_span;
     uint64_t send_offset;
@@ -58,12 +59,12 @@ struct pl_shm_places {
 };
 
 /** A rank's descriptor of one collective. */
-struct pl_shm_notice {
+struct pl_shm_descriptor {
     uint64_t hash;  /* of the signature */
     uint64_t bytes; /* what this rank sends */
     union {
         unsigned char data[PL_SHM_INLINE_BYTES]; /* bytes <= PL_SHM_INLINE_BYTES, but for alltoall */
-        struct pl_shm_places at;
+        struct pl_shm_buffers at;
     } in;
 };
 
@@ -71,13 +72,13 @@ struct pl_shm_notice {
  * One rank's header of one collective, followed by its alltoall counts and its eager data. Number and descriptor share
  * a cache line.
  */
-struct pl_shm_head {
+struct pl_shm_header {
     _Alignas(128) _Atomic uint64_t sequence; /* published last */
-    struct pl_shm_notice notice;
+    struct pl_shm_descriptor descriptor;
     struct pl_signature signature;
 };
 
-_Static_assert(offsetof(struct pl_shm_head, signature) == PL_SHM_LINE_BYTES,
+_Static_assert(offsetof(struct pl_shm_header, signature) == PL_SHM_LINE_BYTES,
                "a small collective moves one line a rank");
 
 /** A region of pl_arena_alloc(). */
@@ -86,7 +87,7 @@ struct pl_shm_span {
     struct pl_shm_region region;
 };
 
-enum pl_shm_mode { PL_SHM_HEADS, PL_SHM_FLAT, PL_SHM_DIRECT, PL_SHM_STAGED };
+enum pl_shm_mode { PL_SHM_HEADERS, PL_SHM_EAGER, PL_SHM_ZERO_COPY, PL_SHM_STAGED };
 
 /** The collective under way. */
 struct pl_shm_op {
@@ -116,8 +117,8 @@ struct pl_shm {
 
     struct pl_shm_region region;
     struct pl_shm_control *control;
-    uint64_t flat_bytes; /* up to so many are sent with the header */
-    size_t slot_bytes, flat_at, staging_at, round_bytes;
+    uint64_t eager_bytes; /* up to so many are sent with the header */
+    size_t slot_bytes, eager_at, staging_at, round_bytes;
 
     uint64_t sequence;    /* collectives so far */
     uint64_t rounds_base; /* rounds of all staged collectives so far */
@@ -136,27 +137,27 @@ struct pl_shm {
 
 /* ---- addresses in the region ---- */
 
-static inline struct pl_shm_words *pl_shm_words(const struct pl_shm *shm, int rank)
+static inline struct pl_shm_counters *pl_shm_counters(const struct pl_shm *shm, int rank)
 {
-    return (struct pl_shm_words *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
-                                           sizeof(struct pl_shm_control));
+    return (struct pl_shm_counters *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
+                                              sizeof(struct pl_shm_control));
 }
 
-static inline struct pl_shm_head *pl_shm_head(const struct pl_shm *shm, int rank, uint64_t sequence)
+static inline struct pl_shm_header *pl_shm_header(const struct pl_shm *shm, int rank, uint64_t sequence)
 {
-    return (struct pl_shm_head *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
-                                          sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) +
-                                          (sequence & 1) * shm->slot_bytes);
+    return (struct pl_shm_header *)(void *)(shm->region.base + (size_t)rank * shm->region.piece_bytes +
+                                            sizeof(struct pl_shm_control) + sizeof(struct pl_shm_counters) +
+                                            (sequence & 1) * shm->slot_bytes);
 }
 
-static inline uint64_t *pl_shm_alltoall_counts(struct pl_shm_head *head)
+static inline uint64_t *pl_shm_alltoall_counts(struct pl_shm_header *header)
 {
-    return (uint64_t *)(void *)(head + 1);
+    return (uint64_t *)(void *)(header + 1);
 }
 
-static inline char *pl_shm_flat_data(const struct pl_shm *shm, struct pl_shm_head *head)
+static inline char *pl_shm_eager_data(const struct pl_shm *shm, struct pl_shm_header *header)
 {
-    return (char *)head + shm->flat_at;
+    return (char *)header + shm->eager_at;
 }
 
 /** Staging memory of `rank` for round `round`, counted over all collectives. */
@@ -172,7 +173,7 @@ static inline char *pl_shm_staging(const struct pl_shm *shm, int rank, uint64_t 
 bool pl_shm_is_ready(const struct pl_shm *shm);
 
 /** Whether `rank` has published all that this rank needs from it for the collective under way. */
-bool pl_shm_is_through(const struct pl_shm *shm, int rank);
+bool pl_shm_is_complete(const struct pl_shm *shm, int rank);
 
 /** The first rank whose staged, or consumed, rounds of this collective are fewer than `rounds`; -1 when none. */
 int pl_shm_state_short_of_staged(const struct pl_shm *shm, const struct pl_shm_op *op, uint64_t rounds);
@@ -192,7 +193,7 @@ static inline bool pl_shm_is_root(const struct pl_shm *shm, const struct pl_shm_
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value);
 
 /** Wake all sleepers. */
-void pl_shm_ring(struct pl_shm *shm);
+void pl_shm_wake(struct pl_shm *shm);
 
 /** The failure that some rank declared, as this rank's report; PL_OK when there is none. */
 enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) PL_MUST_CHECK;
@@ -201,18 +202,18 @@ enum pl_status pl_shm_check(const struct pl_shm *shm, struct pl_error *reterr) P
  * Declare to all ranks that the world cannot go on because of `why`, which they report as `status`. The first failure
  * stays.
  */
-void pl_shm_declare(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
+void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const struct pl_error *why);
 
 /**
  * Check the peers without a request: the failure that one has declared, or PL_PEER and `*ret_left` when one is gone.
  */
-enum pl_status pl_shm_look(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Sleep until something was published or `until_ns`, unless the collective can go on already. Declares dead peers. */
 void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns);
 
 /** pidfds of the other processes, where the kernel gives them. */
-void pl_shm_watch(struct pl_shm *shm);
+void pl_shm_open_pidfds(struct pl_shm *shm);
 
 /* ---- run.c: the algorithms ---- */
 
@@ -238,17 +239,17 @@ struct pl_shm_piece pl_shm_sent(const struct pl_shm *shm, const struct pl_shm_op
 struct pl_shm_piece pl_shm_received(const struct pl_shm *shm, const struct pl_shm_op *op, int from, uint64_t round);
 
 /** All ranks read the same part of staging memory: allgather, broadcast. */
-bool pl_shm_is_bulletin(enum pl_kind kind);
+bool pl_shm_is_one_to_all(enum pl_kind kind);
 
 /* ---- zero_copy.c ---- */
 
 /** Go on with a zero-copy collective; true when this rank is done. Sets `waits_for` otherwise. */
-bool pl_shm_advance_direct(struct pl_shm *shm, struct pl_shm_op *op);
+bool pl_shm_zero_copy_advance(struct pl_shm *shm, struct pl_shm_op *op);
 
 /* ---- staged.c ---- */
 
 /** Go on with a staged collective; true when this rank is done. Sets `waits_for` otherwise. */
-bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op);
+bool pl_shm_staged_advance(struct pl_shm *shm, struct pl_shm_op *op);
 
 /* ---- arena.c ---- */
 

@@ -33,7 +33,7 @@ enum {
 };
 
 /* What rank 0 sends to the others, and at the end every rank to all. */
-struct offer {
+struct region_record {
     unsigned char nonce[NONCE_BYTES];
     char *base; /* where ranks are threads */
     bool huge_pages;
@@ -52,10 +52,10 @@ static size_t alignment_of(size_t bytes)
     return bytes >= HUGE_BYTES ? HUGE_BYTES : page_bytes();
 }
 
-static void describe_failure(struct offer *offer, enum pl_status status, const struct pl_error *error)
+static void describe_failure(struct region_record *region_record, enum pl_status status, const struct pl_error *error)
 {
-    offer->status = status;
-    (void)pl_error_text(error, offer->text, sizeof(offer->text));
+    region_record->status = status;
+    (void)pl_error_text(error, region_record->text, sizeof(region_record->text));
 }
 
 static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sockaddr_un *address)
@@ -74,7 +74,7 @@ static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sock
 
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
-    int ready = pl_fd_poll_readable(fd, deadline_ns);
+    int ready = pl_file_poll_readable(fd, deadline_ns);
 
     if (ready < 0) {
         return pl_error_errno(reterr, "poll for %s", what);
@@ -179,7 +179,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     int code;
 
     (void)madvise(region->base, region->bytes, MADV_HUGEPAGE);
-    code = pl_fd_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
+    code = pl_file_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
     if (code != 0) {
         return pl_error_raise(reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
                               "allocate %zu bytes of shared memory", region->piece_bytes);
@@ -197,7 +197,8 @@ static _Atomic int *users_of(const struct pl_shm_region *region)
 }
 
 static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_process, struct pl_shm_region *region,
-                                  int *ret_fd, int *ret_listen_fd, struct offer *offer, struct pl_error *reterr)
+                                  int *ret_fd, int *ret_listen_fd, struct region_record *region_record,
+                                  struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = -1;
     struct sysinfo machine;
@@ -216,12 +217,12 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
         PL_TRY(map(fd, region, reterr));
         region->users = users_of(region);
         atomic_store(region->users, bootstrap->size);
-        offer->base = region->base;
+        region_record->base = region->base;
     } else {
-        if (getrandom(offer->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
+        if (getrandom(region_record->nonce, NONCE_BYTES, 0) != NONCE_BYTES) {
             return pl_error_errno(reterr, "getrandom");
         }
-        PL_TRY(listen_here(offer->nonce, ret_listen_fd, reterr));
+        PL_TRY(listen_here(region_record->nonce, ret_listen_fd, reterr));
     }
     *ret_fd = fd;
     fd = -1;
@@ -229,22 +230,23 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
 }
 
 /* Vote: send this rank's status to all; the lowest rank that failed decides what all return. */
-static enum pl_status agree(struct pl_bootstrap *bootstrap, const struct offer *mine, struct offer *all,
-                            int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status vote_status(struct pl_bootstrap *bootstrap, const struct region_record *mine,
+                                  struct region_record *all, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_TRY(bootstrap->allgather(bootstrap->context, mine, all, sizeof(*mine), deadline_ns, reterr));
     for (int rank = 0; rank < bootstrap->size; rank++) {
         if (all[rank].status != PL_OK) {
             return pl_error_set(reterr, all[rank].status, "rank %d: %s",
-                                bootstrap->transport ? pl_transport_label(bootstrap->transport, rank) : rank,
+                                bootstrap->transport ? pl_transport_global_rank(bootstrap->transport, rank) : rank,
                                 all[rank].text);
         }
     }
     return PL_OK;
 }
 
-static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct offer *root, int socket_fd,
-                             int64_t deadline_ns, int *fd, struct pl_shm_region *region, struct pl_error *reterr)
+static enum pl_status attach(struct pl_bootstrap *bootstrap, bool one_process, const struct region_record *root,
+                             int socket_fd, int64_t deadline_ns, int *fd, struct pl_shm_region *region,
+                             struct pl_error *reterr)
 {
     if (one_process) {
         region->base = root->base;
@@ -272,15 +274,15 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
     PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; another rank's is opened before rank 0 waits for it */
-    PL_AUTO_FREE struct offer *all = NULL;
-    struct offer mine;
+    PL_AUTO_FREE struct region_record *all = NULL;
+    struct region_record mine;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = PL_OK;
 
     memset(&mine, 0, sizeof(mine));
     all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
     if (all == NULL) {
-        return pl_bootstrap_refuse(bootstrap, PL_MEMORY, reterr, deadline_ns);
+        return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (region.piece_bytes < piece_bytes ||
         __builtin_mul_overflow(region.piece_bytes, (size_t)bootstrap->size, &region.bytes) ||
@@ -296,7 +298,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     if (status != PL_OK) {
         describe_failure(&mine, status, &error);
     }
-    status = agree(bootstrap, &mine, all, deadline_ns, reterr);
+    status = vote_status(bootstrap, &mine, all, deadline_ns, reterr);
     if (status == PL_OK) {
         status = attach(bootstrap, one_process, &all[0], socket_fd, deadline_ns, &fd, &region, &error);
         pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those that it has not see the end */
@@ -304,7 +306,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
             describe_failure(&mine, status, &error);
         }
         mine.huge_pages = region.huge_pages;
-        status = agree(bootstrap, &mine, all, deadline_ns, reterr);
+        status = vote_status(bootstrap, &mine, all, deadline_ns, reterr);
     }
     if (status != PL_OK) {
         pl_shm_region_free(&region);

@@ -18,7 +18,7 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
     return a / b + (a % b != 0);
 }
 
-bool pl_shm_is_bulletin(enum pl_kind kind)
+bool pl_shm_is_one_to_all(enum pl_kind kind)
 {
     return kind == PL_ALLGATHER || kind == PL_BROADCAST;
 }
@@ -26,7 +26,7 @@ bool pl_shm_is_bulletin(enum pl_kind kind)
 void pl_shm_plan(const struct pl_shm *shm, struct pl_shm_op *op, uint64_t longest)
 {
     uint64_t line_elems = PL_SHM_LINE_BYTES / op->elem_bytes;
-    uint64_t parts = pl_shm_is_bulletin(op->collective->kind) ? 1 : (uint64_t)shm->size;
+    uint64_t parts = pl_shm_is_one_to_all(op->collective->kind) ? 1 : (uint64_t)shm->size;
     uint64_t elems = shm->round_bytes / op->elem_bytes / parts;
 
     op->part_elems = elems - elems % line_elems;

@@ -62,9 +62,9 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
 }
 
 /* Write this rank's two lists after its header; returns the largest count to one rank. */
-static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head)
+static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_header *header)
 {
-    uint64_t *counts = pl_shm_alltoall_counts(head);
+    uint64_t *counts = pl_shm_alltoall_counts(header);
     uint64_t longest = 0;
 
     for (int rank = 0; rank < shm->size; rank++) {
@@ -75,67 +75,67 @@ static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_head *head
     return longest;
 }
 
-static struct pl_shm_places find_places(struct pl_shm *shm, const struct pl_collective *collective, uint64_t bytes)
+static struct pl_shm_buffers find_buffers(struct pl_shm *shm, const struct pl_collective *collective, uint64_t bytes)
 {
-    struct pl_shm_places places = {.send_span = 0};
+    struct pl_shm_buffers buffers = {.send_span = 0};
 
-    pl_shm_arena_find(shm, send_buffer(collective), bytes, &places.send_span, &places.send_offset);
-    pl_shm_arena_find(shm, collective->recv, bytes, &places.recv_span, &places.recv_offset);
-    return places;
+    pl_shm_arena_find(shm, send_buffer(collective), bytes, &buffers.send_span, &buffers.send_offset);
+    pl_shm_arena_find(shm, collective->recv, bytes, &buffers.recv_span, &buffers.recv_offset);
+    return buffers;
 }
 
 /*
  * Post this rank's header and return the hash in it. The stores to the cache line follow each other closely: all other
  * ranks poll it, and between two stores with other work in between it would move to their caches.
  */
-static uint64_t post_head(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
+static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
 {
     const struct pl_collective *collective = &request->collective;
-    struct pl_shm_head *head = pl_shm_head(shm, shm->rank, sequence);
+    struct pl_shm_header *header = pl_shm_header(shm, shm->rank, sequence);
     bool sends = bytes > 0 && (collective->kind != PL_BROADCAST || shm->rank == collective->root);
     uint64_t hash = hash_signature(&request->signature);
 
-    pl_copy_fresh(&head->signature, &request->signature, sizeof(head->signature));
+    pl_copy_fresh(&header->signature, &request->signature, sizeof(header->signature));
     if (is_inline(collective->kind, bytes)) {
         if (sends) {
-            memcpy(head->notice.in.data, send_buffer(collective), bytes);
+            memcpy(header->descriptor.in.data, send_buffer(collective), bytes);
         }
     } else {
-        struct pl_shm_places places = {.send_span = 0};
+        struct pl_shm_buffers buffers = {.send_span = 0};
 
-        if (bytes > shm->flat_bytes) {
-            places = find_places(shm, collective, bytes);
+        if (bytes > shm->eager_bytes) {
+            buffers = find_buffers(shm, collective, bytes);
         } else if (sends) {
-            pl_kernel_copy(shm->kernel, pl_shm_flat_data(shm, head), send_buffer(collective), bytes,
+            pl_kernel_copy(shm->kernel, pl_shm_eager_data(shm, header), send_buffer(collective), bytes,
                            PL_KERNEL_STORE_MIGRATE);
         }
         if (collective->kind == PL_ALLTOALL) {
-            places.longest = fill_alltoall(shm, head);
+            buffers.longest = fill_alltoall(shm, header);
         }
-        head->notice.in.at = places;
+        header->descriptor.in.at = buffers;
     }
-    head->notice.hash = hash;
-    head->notice.bytes = bytes;
-    pl_shm_publish(shm, &head->sequence, sequence);
+    header->descriptor.hash = hash;
+    header->descriptor.bytes = bytes;
+    pl_shm_publish(shm, &header->sequence, sequence);
     return hash;
 }
 
 /* Read the headers that have come, in rank order; true when all have. Sets `waits_for` otherwise. */
-static bool see_heads(struct pl_shm *shm, struct pl_shm_op *op)
+static bool read_headers(struct pl_shm *shm, struct pl_shm_op *op)
 {
     for (; op->seen < shm->size; op->seen++) {
-        const struct pl_shm_head *head = pl_shm_head(shm, op->seen, op->sequence);
+        const struct pl_shm_header *header = pl_shm_header(shm, op->seen, op->sequence);
 
-        while (atomic_load(&head->sequence) < op->sequence) {
-            if (op->request->patience == 0) {
+        while (atomic_load(&header->sequence) < op->sequence) {
+            if (op->request->poll_budget == 0) {
                 op->waits_for = op->seen;
                 return false;
             }
-            op->request->patience--;
+            op->request->poll_budget--;
             pl_pause_cpu();
         }
-        op->differs |= head->notice.hash ^ op->hash;
-        op->most = head->notice.bytes > op->most ? head->notice.bytes : op->most;
+        op->differs |= header->descriptor.hash ^ op->hash;
+        op->most = header->descriptor.bytes > op->most ? header->descriptor.bytes : op->most;
     }
     op->seen = 0;
     op->waits_for = -1;
@@ -145,31 +145,31 @@ static bool see_heads(struct pl_shm *shm, struct pl_shm_op *op)
 /* Ranks disagree. The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
 static enum pl_status raise_mismatch(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
-    const struct pl_shm_head *first = pl_shm_head(shm, 0, op->sequence);
+    const struct pl_shm_header *first = pl_shm_header(shm, 0, op->sequence);
     int rank = 1;
 
-    while (rank < shm->size && pl_shm_head(shm, rank, op->sequence)->notice.hash == first->notice.hash) {
+    while (rank < shm->size && pl_shm_header(shm, rank, op->sequence)->descriptor.hash == first->descriptor.hash) {
         rank++;
     }
     PL_BUG_IF(rank == shm->size);
-    return pl_signature_mismatch(&first->signature, pl_world_label(shm->world, 0),
-                                 &pl_shm_head(shm, rank, op->sequence)->signature, pl_world_label(shm->world, rank),
-                                 reterr);
+    return pl_signature_mismatch(&first->signature, pl_world_global_rank(shm->world, 0),
+                                 &pl_shm_header(shm, rank, op->sequence)->signature,
+                                 pl_world_global_rank(shm->world, rank), reterr);
 }
 
 static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
     for (int from = 0; op->collective->counts != NULL && from < shm->size; from++) {
-        const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_head(shm, from, op->sequence));
+        const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_header(shm, from, op->sequence));
 
         for (int to = 0; to < shm->size; to++) {
-            uint64_t expected = pl_shm_alltoall_counts(pl_shm_head(shm, to, op->sequence))[shm->size + from];
+            uint64_t expected = pl_shm_alltoall_counts(pl_shm_header(shm, to, op->sequence))[shm->size + from];
 
             if (sent[to] != expected) {
                 return pl_error_set(reterr, PL_MISMATCH,
                                     "alltoall: rank %d sends %llu elements to rank %d, which expects %llu",
-                                    pl_world_label(shm->world, from), (unsigned long long)sent[to],
-                                    pl_world_label(shm->world, to), (unsigned long long)expected);
+                                    pl_world_global_rank(shm->world, from), (unsigned long long)sent[to],
+                                    pl_world_global_rank(shm->world, to), (unsigned long long)expected);
             }
         }
     }
@@ -177,17 +177,18 @@ static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op 
 }
 
 /* Whether all buffers that other ranks would access lie in the arena. */
-static bool is_direct(const struct pl_shm *shm, const struct pl_shm_op *op)
+static bool is_zero_copy(const struct pl_shm *shm, const struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
 
     for (int rank = 0; rank < shm->size; rank++) {
-        const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
+        const struct pl_shm_header *header = pl_shm_header(shm, rank, op->sequence);
         bool sends = collective->kind != PL_BROADCAST || rank == collective->root;
         bool receives = collective->kind == PL_ALLREDUCE || (collective->kind == PL_REDUCE && rank == collective->root);
 
-        if (is_inline(collective->kind, head->notice.bytes) || (sends && head->notice.in.at.send_span == 0) ||
-            (receives && head->notice.in.at.recv_span == 0)) {
+        if (is_inline(collective->kind, header->descriptor.bytes) ||
+            (sends && header->descriptor.in.at.send_span == 0) ||
+            (receives && header->descriptor.in.at.recv_span == 0)) {
             return false;
         }
     }
@@ -201,10 +202,10 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
     uint64_t longest = 0;
 
     for (int rank = 0; rank < shm->size; rank++) {
-        const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
-        uint64_t block = kind == PL_ALLTOALL         ? head->notice.in.at.longest
+        const struct pl_shm_header *header = pl_shm_header(shm, rank, op->sequence);
+        uint64_t block = kind == PL_ALLTOALL         ? header->descriptor.in.at.longest
                          : kind == PL_REDUCE_SCATTER ? shm->send_displ[rank + 1] - shm->send_displ[rank]
-                                                     : head->notice.bytes / op->elem_bytes;
+                                                     : header->descriptor.bytes / op->elem_bytes;
 
         longest = block > longest ? block : longest;
     }
@@ -212,7 +213,7 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
 }
 
 /* All headers are here: choose the mode, from what all ranks see alike. */
-static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
+static enum pl_status choose_mode(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_collective *collective = op->collective;
 
@@ -222,11 +223,11 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
     if (collective->kind == PL_ALLTOALL) {
         PL_TRY(check_alltoall(shm, op, reterr));
     }
-    if (op->most <= shm->flat_bytes) {
-        op->mode = PL_SHM_FLAT;
+    if (op->most <= shm->eager_bytes) {
+        op->mode = PL_SHM_EAGER;
         return PL_OK;
     }
-    op->mode = is_direct(shm, op) ? PL_SHM_DIRECT : PL_SHM_STAGED;
+    op->mode = is_zero_copy(shm, op) ? PL_SHM_ZERO_COPY : PL_SHM_STAGED;
     op->reduction.store = PL_KERNEL_STORE_MIGRATE; /* results go to lines that other cores have modified */
     if (op->mode == PL_SHM_STAGED) {
         pl_shm_plan(shm, op, longest_block(shm, op));
@@ -236,15 +237,15 @@ static enum pl_status settle(struct pl_shm *shm, struct pl_shm_op *op, struct pl
 
 /* ---- eager: everything is in the headers ---- */
 
-static inline const char *flat_source(struct pl_shm *shm, const struct pl_shm_op *op, int rank)
+static inline const char *eager_source(struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
-    struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
+    struct pl_shm_header *header = pl_shm_header(shm, rank, op->sequence);
 
     if (rank == shm->rank) {
         return send_buffer(op->collective);
     }
-    return is_inline(op->collective->kind, head->notice.bytes) ? (const char *)head->notice.in.data
-                                                               : pl_shm_flat_data(shm, head);
+    return is_inline(op->collective->kind, header->descriptor.bytes) ? (const char *)header->descriptor.in.data
+                                                                     : pl_shm_eager_data(shm, header);
 }
 
 static void move(void *dest, const void *source, uint64_t bytes)
@@ -255,17 +256,17 @@ static void move(void *dest, const void *source, uint64_t bytes)
 }
 
 /* `count` elements from element `skip` of what every rank sends, reduced into recv. */
-static void reduce_flat(struct pl_shm *shm, struct pl_shm_op *op, uint64_t skip, uint64_t count)
+static void reduce_eager(struct pl_shm *shm, struct pl_shm_op *op, uint64_t skip, uint64_t count)
 {
     void *dest = op->collective->recv;
 
     for (int rank = 0; rank < shm->size; rank++) {
-        shm->sources[rank] = flat_source(shm, op, rank) + skip * op->elem_bytes;
+        shm->sources[rank] = eager_source(shm, op, rank) + skip * op->elem_bytes;
     }
     pl_kernel_reduce(shm->kernel, &op->reduction, &dest, 1, shm->sources, (uint32_t)shm->size, count);
 }
 
-static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
+static void run_eager(struct pl_shm *shm, struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
     size_t each = op->elem_bytes;
@@ -273,36 +274,36 @@ static void run_flat(struct pl_shm *shm, struct pl_shm_op *op)
 
     switch (collective->kind) {
     case PL_ALLREDUCE:
-        reduce_flat(shm, op, 0, collective->count);
+        reduce_eager(shm, op, 0, collective->count);
         break;
     case PL_REDUCE:
         if (shm->rank == collective->root) {
-            reduce_flat(shm, op, 0, collective->count);
+            reduce_eager(shm, op, 0, collective->count);
         }
         break;
     case PL_REDUCE_SCATTER:
-        reduce_flat(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1] - shm->send_displ[shm->rank]);
+        reduce_eager(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1] - shm->send_displ[shm->rank]);
         break;
     case PL_ALLGATHER:
         for (int rank = 0; rank < shm->size; rank++) {
-            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank),
+            move(recv + shm->recv_displ[rank] * each, eager_source(shm, op, rank),
                  (shm->recv_displ[rank + 1] - shm->recv_displ[rank]) * each);
         }
         break;
     case PL_ALLTOALL:
         for (int rank = 0; rank < shm->size; rank++) {
-            const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_head(shm, rank, op->sequence));
+            const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_header(shm, rank, op->sequence));
             uint64_t before = 0;
 
             for (int to = 0; to < shm->rank; to++) {
                 before += sent[to];
             }
-            move(recv + shm->recv_displ[rank] * each, flat_source(shm, op, rank) + before * each,
+            move(recv + shm->recv_displ[rank] * each, eager_source(shm, op, rank) + before * each,
                  sent[shm->rank] * each);
         }
         break;
     case PL_BROADCAST:
-        move(recv, flat_source(shm, op, collective->root), collective->count * each);
+        move(recv, eager_source(shm, op, collective->root), collective->count * each);
         break;
     case PL_BARRIER:
         break;
@@ -317,7 +318,7 @@ enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_d
     const struct pl_collective *collective = &request->collective;
     size_t elem_bytes = collective->kind == PL_BARRIER ? 1 : pl_dtype_bytes(collective->dtype);
     uint64_t sequence = ++shm->sequence;
-    uint64_t hash = post_head(shm, request, sequence, sent_elems(shm, collective) * elem_bytes);
+    uint64_t hash = post_header(shm, request, sequence, sent_elems(shm, collective) * elem_bytes);
 
     /* What follows is done while the header's cache line moves to the other cores. */
     shm->op = (struct pl_shm_op){
@@ -340,27 +341,28 @@ enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_d
 }
 
 /* Go as far as it gets; `*ret_done` only when all of it is done. */
-static inline enum pl_status attempt(struct pl_shm *shm, struct pl_shm_op *op, bool *ret_done, struct pl_error *reterr)
+static inline enum pl_status advance_once(struct pl_shm *shm, struct pl_shm_op *op, bool *ret_done,
+                                          struct pl_error *reterr)
 {
-    if (op->mode == PL_SHM_HEADS) {
-        if (!see_heads(shm, op)) {
+    if (op->mode == PL_SHM_HEADERS) {
+        if (!read_headers(shm, op)) {
             return PL_OK;
         }
-        op->request->moves++;
-        PL_TRY(settle(shm, op, reterr));
+        op->request->progress_count++;
+        PL_TRY(choose_mode(shm, op, reterr));
     }
     switch (op->mode) {
-    case PL_SHM_HEADS:
+    case PL_SHM_HEADERS:
         break;
-    case PL_SHM_FLAT:
-        run_flat(shm, op);
+    case PL_SHM_EAGER:
+        run_eager(shm, op);
         *ret_done = true;
         break;
-    case PL_SHM_DIRECT:
-        *ret_done = pl_shm_advance_direct(shm, op);
+    case PL_SHM_ZERO_COPY:
+        *ret_done = pl_shm_zero_copy_advance(shm, op);
         break;
     case PL_SHM_STAGED:
-        *ret_done = pl_shm_advance_staged(shm, op);
+        *ret_done = pl_shm_staged_advance(shm, op);
         break;
     }
     return PL_OK;
@@ -373,7 +375,7 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
 
     (void)request;
     for (bool failed = false;; failed = true) {
-        PL_TRY(attempt(shm, op, ret_done, reterr));
+        PL_TRY(advance_once(shm, op, ret_done, reterr));
         if (*ret_done) {
             return PL_OK;
         }

@@ -41,15 +41,15 @@ static void shm_free(void *state)
     struct pl_shm *shm = state;
 
     if (shm->region.base != NULL) {
-        atomic_store(&pl_shm_words(shm, shm->rank)->left, 1);
-        pl_shm_ring(shm);
+        atomic_store(&pl_shm_counters(shm, shm->rank)->left, 1);
+        pl_shm_wake(shm);
     }
     for (int rank = 0; shm->pidfds != NULL && rank < shm->size; rank++) {
         if (shm->pidfds[rank] >= 0) {
             close(shm->pidfds[rank]);
         }
     }
-    for (size_t i = 0; i < shm->span_count && !pl_bootstrap_is_stranded(pl_world_bootstrap(shm->world)); i++) {
+    for (size_t i = 0; i < shm->span_count && !pl_bootstrap_has_leaked(pl_world_bootstrap(shm->world)); i++) {
         pl_shm_region_free(&shm->spans[i].region);
     }
     pl_shm_region_free(&shm->region);
@@ -83,7 +83,7 @@ static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
         shm->pidfds == NULL) {
         return PL_MEMORY;
     }
-    pl_shm_watch(shm);
+    pl_shm_open_pidfds(shm);
     return PL_OK;
 }
 
@@ -94,17 +94,19 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     size_t piece_bytes;
 
     if (shm == NULL) {
-        return pl_bootstrap_refuse(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
+        return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     shm->world = world;
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
     shm->one_process = pl_world_is_one_process(world);
     /* with two ranks, waiting once more costs least */
-    shm->flat_bytes = shm->size == 2 ? PL_SHM_FLAT_BYTES / 2 : PL_SHM_FLAT_BYTES;
-    shm->flat_at = round_up(sizeof(struct pl_shm_head) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
-    shm->slot_bytes = round_up(shm->flat_at + PL_SHM_FLAT_BYTES, 2 * PL_SHM_LINE_BYTES);
-    shm->staging_at = round_up(sizeof(struct pl_shm_control) + sizeof(struct pl_shm_words) + 2 * shm->slot_bytes, 4096);
+    shm->eager_bytes = shm->size == 2 ? PL_SHM_EAGER_BYTES / 2 : PL_SHM_EAGER_BYTES;
+    shm->eager_at =
+        round_up(sizeof(struct pl_shm_header) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
+    shm->slot_bytes = round_up(shm->eager_at + PL_SHM_EAGER_BYTES, 2 * PL_SHM_LINE_BYTES);
+    shm->staging_at =
+        round_up(sizeof(struct pl_shm_control) + sizeof(struct pl_shm_counters) + 2 * shm->slot_bytes, 4096);
     shm->round_bytes = (size_t)shm->size * PL_SHM_PART_BYTES;
     shm->round_bytes = shm->round_bytes < PL_SHM_ROUND_BYTES ? PL_SHM_ROUND_BYTES : shm->round_bytes;
     piece_bytes = shm->staging_at + PL_SHM_DEPTH * shm->round_bytes;
@@ -112,7 +114,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     read_knobs(shm);
     status = allocate(shm, reterr);
     if (status != PL_OK) {
-        (void)pl_bootstrap_refuse(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
+        (void)pl_bootstrap_abort_collective(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
     } else {
         status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes,
                                    pl_world_deadline_ns(world), &shm->region, reterr);
@@ -132,7 +134,8 @@ static bool shm_serves(void *state, const struct pl_collective *collective)
     return collective->memory != PL_MEMORY_DEVICE;
 }
 
-static enum pl_status shm_rest(void *state, struct pl_request *request, int64_t until_ns, struct pl_error *reterr)
+static enum pl_status shm_block_until(void *state, struct pl_request *request, int64_t until_ns,
+                                      struct pl_error *reterr)
 {
     (void)request;
     (void)reterr; /* a failure is reported by the next progress, which first takes what has come */
@@ -145,12 +148,12 @@ static void shm_cancel(void *state, struct pl_request *request)
     struct pl_shm *shm = state;
     const struct pl_error *why = &request->world->failure;
 
-    pl_shm_declare(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
+    pl_shm_declare_failure(shm, why->status == PL_TIMEOUT && shm->op.waits_for >= 0 ? PL_TIMEOUT : PL_PEER, why);
 }
 
 static void shm_abort(void *state, const struct pl_error *why)
 {
-    pl_shm_declare(state, PL_PEER, why);
+    pl_shm_declare_failure(state, PL_PEER, why);
 }
 
 static int shm_waits_for(void *state, const struct pl_request *request)
@@ -168,7 +171,7 @@ static void shm_describe(void *state, struct pl_text *text)
     pl_text_printf(text,
                    "  up to %" PRIu64 " bytes: one exchange, data in the headers; arena buffers: in place; else "
                    "through %zu KiB of staging a rank\n",
-                   shm->flat_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
+                   shm->eager_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
     pl_text_printf(text, "  reduction code: %s; huge pages for shared memory: %s\n", shm->kernel->name,
                    shm->span_count == 0              ? "not asked yet"
                    : shm->spans[0].region.huge_pages ? "yes"
@@ -182,11 +185,11 @@ const struct pl_backend pl_backend_shm = {
     .serves = shm_serves,
     .post = pl_shm_begin,
     .progress = pl_shm_advance,
-    .rest = shm_rest,
+    .block_until = shm_block_until,
     .cancel = shm_cancel,
     .abort = shm_abort,
     .waits_for = shm_waits_for,
-    .look = pl_shm_look,
+    .check_peers = pl_shm_check_peers,
     .describe = shm_describe,
     .arena_alloc = pl_shm_arena_alloc,
     .arena_free = pl_shm_arena_free,

@@ -18,7 +18,7 @@
 /* Part `part` of `rank`'s staging memory in `round`. */
 static char *part_of(const struct pl_shm *shm, const struct pl_shm_op *op, int rank, int part, uint64_t round)
 {
-    uint64_t offset = pl_shm_is_bulletin(op->collective->kind) ? 0 : (uint64_t)part * op->part_elems * op->elem_bytes;
+    uint64_t offset = pl_shm_is_one_to_all(op->collective->kind) ? 0 : (uint64_t)part * op->part_elems * op->elem_bytes;
 
     return pl_shm_staging(shm, rank, shm->rounds_base + round) + offset;
 }
@@ -27,7 +27,7 @@ static void stage(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
 {
     const struct pl_collective *collective = op->collective;
     const char *from = collective->kind == PL_BROADCAST ? collective->recv : collective->send;
-    bool bulletin = pl_shm_is_bulletin(collective->kind);
+    bool one_to_all = pl_shm_is_one_to_all(collective->kind);
 
     for (int i = 1; i < shm->size; i++) {
         int to = (shm->rank + i) % shm->size;
@@ -37,7 +37,7 @@ static void stage(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
             pl_kernel_copy(shm->kernel, part_of(shm, op, shm->rank, to, round), from + piece.at * op->elem_bytes,
                            piece.elems * op->elem_bytes, op->reduction.store);
         }
-        if (bulletin) {
+        if (one_to_all) {
             return;
         }
     }
@@ -107,9 +107,9 @@ static void finish(struct pl_shm *shm, struct pl_shm_op *op, uint64_t round)
     }
 }
 
-bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op)
+bool pl_shm_staged_advance(struct pl_shm *shm, struct pl_shm_op *op)
 {
-    struct pl_shm_words *words = pl_shm_words(shm, shm->rank);
+    struct pl_shm_counters *counters = pl_shm_counters(shm, shm->rank);
     bool broadcast = op->collective->kind == PL_BROADCAST;
 
     while (op->finished < op->rounds) {
@@ -122,18 +122,18 @@ bool pl_shm_advance_staged(struct pl_shm *shm, struct pl_shm_op *op)
                 consume_copies(shm, op, op->consumed);
             }
             op->consumed++;
-            pl_shm_publish(shm, &words->consumed, shm->rounds_base + op->consumed);
+            pl_shm_publish(shm, &counters->consumed, shm->rounds_base + op->consumed);
         } else if (op->staged < op->rounds && op->staged - op->finished < PL_SHM_DEPTH) {
             if (!broadcast || pl_shm_is_root(shm, op)) {
                 stage(shm, op, op->staged);
             }
             op->staged++;
-            pl_shm_publish(shm, &words->staged, shm->rounds_base + op->staged);
+            pl_shm_publish(shm, &counters->staged, shm->rounds_base + op->staged);
         } else {
             (void)pl_shm_state_can_move(shm, op, &op->waits_for);
             return false;
         }
-        op->request->moves++;
+        op->request->progress_count++;
     }
     shm->rounds_base += op->rounds;
     return true;

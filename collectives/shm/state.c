@@ -12,7 +12,7 @@ int pl_shm_state_short_of_staged(const struct pl_shm *shm, const struct pl_shm_o
     for (int rank = 0; rank < shm->size; rank++) {
         bool reads = rank != shm->rank && (reads_all(op) || rank == op->collective->root);
 
-        if (reads && atomic_load(&pl_shm_words(shm, rank)->staged) < shm->rounds_base + rounds) {
+        if (reads && atomic_load(&pl_shm_counters(shm, rank)->staged) < shm->rounds_base + rounds) {
             return rank;
         }
     }
@@ -24,7 +24,7 @@ int pl_shm_state_short_of_consumed(const struct pl_shm *shm, const struct pl_shm
     for (int rank = 0; rank < shm->size; rank++) {
         bool waits = rank != shm->rank && (reads_all(op) || pl_shm_is_root(shm, op));
 
-        if (waits && atomic_load(&pl_shm_words(shm, rank)->consumed) < shm->rounds_base + rounds) {
+        if (waits && atomic_load(&pl_shm_counters(shm, rank)->consumed) < shm->rounds_base + rounds) {
             return rank;
         }
     }
@@ -56,21 +56,21 @@ bool pl_shm_state_can_move(const struct pl_shm *shm, const struct pl_shm_op *op,
     return false;
 }
 
-bool pl_shm_is_through(const struct pl_shm *shm, int rank)
+bool pl_shm_is_complete(const struct pl_shm *shm, int rank)
 {
     const struct pl_shm_op *op = &shm->op;
-    struct pl_shm_words *words = pl_shm_words(shm, rank);
+    struct pl_shm_counters *counters = pl_shm_counters(shm, rank);
 
     switch (op->mode) {
-    case PL_SHM_HEADS:
-        return atomic_load(&pl_shm_head(shm, rank, op->sequence)->sequence) >= op->sequence;
-    case PL_SHM_FLAT:
+    case PL_SHM_HEADERS:
+        return atomic_load(&pl_shm_header(shm, rank, op->sequence)->sequence) >= op->sequence;
+    case PL_SHM_EAGER:
         break;
-    case PL_SHM_DIRECT:
-        return rank == shm->rank || atomic_load(&words->done) >= op->sequence;
+    case PL_SHM_ZERO_COPY:
+        return rank == shm->rank || atomic_load(&counters->done) >= op->sequence;
     case PL_SHM_STAGED:
-        return atomic_load(&words->staged) >= shm->rounds_base + op->rounds &&
-               atomic_load(&words->consumed) >= shm->rounds_base + op->rounds;
+        return atomic_load(&counters->staged) >= shm->rounds_base + op->rounds &&
+               atomic_load(&counters->consumed) >= shm->rounds_base + op->rounds;
     }
     return true;
 }
@@ -84,5 +84,5 @@ bool pl_shm_is_ready(const struct pl_shm *shm)
 
         return pl_shm_state_can_move(shm, op, &waits_for);
     }
-    return (op->mode == PL_SHM_DIRECT && !op->worked) || op->waits_for < 0 || pl_shm_is_through(shm, op->waits_for);
+    return (op->mode == PL_SHM_ZERO_COPY && !op->worked) || op->waits_for < 0 || pl_shm_is_complete(shm, op->waits_for);
 }

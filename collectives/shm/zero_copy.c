@@ -5,24 +5,24 @@
  */
 #include "collectives/shm/layout.h"
 
-static char *direct_send(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
+static char *zero_copy_send(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
-    const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
+    const struct pl_shm_header *header = pl_shm_header(shm, rank, op->sequence);
 
-    return pl_shm_arena_at(shm, head->notice.in.at.send_span, rank, head->notice.in.at.send_offset);
+    return pl_shm_arena_at(shm, header->descriptor.in.at.send_span, rank, header->descriptor.in.at.send_offset);
 }
 
-static char *direct_recv(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
+static char *zero_copy_recv(const struct pl_shm *shm, const struct pl_shm_op *op, int rank)
 {
-    const struct pl_shm_head *head = pl_shm_head(shm, rank, op->sequence);
+    const struct pl_shm_header *header = pl_shm_header(shm, rank, op->sequence);
 
-    return pl_shm_arena_at(shm, head->notice.in.at.recv_span, rank, head->notice.in.at.recv_offset);
+    return pl_shm_arena_at(shm, header->descriptor.in.at.recv_span, rank, header->descriptor.in.at.recv_offset);
 }
 
 /* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element
  * `dest_first`. */
-static bool reduce_direct(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end, uint64_t dest_first,
-                          uint32_t dest_count)
+static bool reduce_zero_copy(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end,
+                             uint64_t dest_first, uint32_t dest_count)
 {
     uint64_t step = PL_SHM_STEP_BYTES / op->elem_bytes;
     uint64_t at = first + op->at_elems;
@@ -30,7 +30,7 @@ static bool reduce_direct(struct pl_shm *shm, struct pl_shm_op *op, uint64_t fir
     size_t each = op->elem_bytes;
 
     for (int rank = 0; rank < shm->size; rank++) {
-        shm->sources[rank] = direct_send(shm, op, rank) + at * each;
+        shm->sources[rank] = zero_copy_send(shm, op, rank) + at * each;
     }
     for (uint32_t i = 0; i < dest_count; i++) {
         shm->dests[i] = (char *)shm->dests[i] + (at - dest_first) * each;
@@ -56,14 +56,14 @@ static bool reduce_share(struct pl_shm *shm, struct pl_shm_op *op)
     }
     for (int rank = 0; rank < shm->size; rank++) {
         if (collective->kind == PL_ALLREDUCE || rank == collective->root) {
-            shm->dests[dests++] = direct_recv(shm, op, rank);
+            shm->dests[dests++] = zero_copy_recv(shm, op, rank);
         }
     }
-    return reduce_direct(shm, op, first, end, 0, dests);
+    return reduce_zero_copy(shm, op, first, end, 0, dests);
 }
 
 /* Do a piece of this rank's share; true when all of it is done. */
-static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
+static bool work_zero_copy(struct pl_shm *shm, struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
     char *recv = collective->recv;
@@ -78,14 +78,14 @@ static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
             return true;
         }
         shm->dests[0] = recv;
-        return reduce_direct(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1],
-                             shm->send_displ[shm->rank], 1);
+        return reduce_zero_copy(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1],
+                                shm->send_displ[shm->rank], 1);
     case PL_ALLGATHER: {
         /* One block a call, each rank starting with another so that they do not all read the same memory. */
         int from = (int)((op->at_elems++ + (uint64_t)shm->rank) % (uint64_t)shm->size);
         uint64_t bytes = (shm->recv_displ[from + 1] - shm->recv_displ[from]) * each;
         char *dest = recv + shm->recv_displ[from] * each;
-        const char *source = from == shm->rank ? collective->send : direct_send(shm, op, from);
+        const char *source = from == shm->rank ? collective->send : zero_copy_send(shm, op, from);
 
         if (dest != source) {
             pl_kernel_copy(shm->kernel, dest, source, bytes, op->reduction.store);
@@ -94,7 +94,7 @@ static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
     }
     case PL_BROADCAST:
         if (shm->rank != collective->root) {
-            pl_kernel_copy(shm->kernel, recv, direct_send(shm, op, collective->root), collective->count * each,
+            pl_kernel_copy(shm->kernel, recv, zero_copy_send(shm, op, collective->root), collective->count * each,
                            op->reduction.store);
         }
         return true;
@@ -105,18 +105,18 @@ static bool work_direct(struct pl_shm *shm, struct pl_shm_op *op)
     return true;
 }
 
-bool pl_shm_advance_direct(struct pl_shm *shm, struct pl_shm_op *op)
+bool pl_shm_zero_copy_advance(struct pl_shm *shm, struct pl_shm_op *op)
 {
     if (!op->worked) {
-        op->worked = work_direct(shm, op);
-        op->request->moves++;
+        op->worked = work_zero_copy(shm, op);
+        op->request->progress_count++;
         if (!op->worked) {
             return false;
         }
-        pl_shm_publish(shm, &pl_shm_words(shm, shm->rank)->done, op->sequence);
+        pl_shm_publish(shm, &pl_shm_counters(shm, shm->rank)->done, op->sequence);
     }
     for (; op->seen < shm->size; op->seen++) {
-        if (!pl_shm_is_through(shm, op->seen)) {
+        if (!pl_shm_is_complete(shm, op->seen)) {
             op->waits_for = op->seen;
             return false;
         }

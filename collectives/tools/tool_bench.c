@@ -457,25 +457,25 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_opt
     return wrong;
 }
 
-struct seat {
+struct bench_thread {
     pthread_t thread;
     struct pl_bootstrap *bootstrap;
     const struct bench_options *options;
     uint64_t wrong;
 };
 
-static void *seat_main(void *argument)
+static void *bench_thread_main(void *argument)
 {
-    struct seat *seat = argument;
+    struct bench_thread *bench_thread = argument;
 
-    seat->wrong = run_bench(seat->bootstrap, seat->options);
-    pl_bootstrap_free(seat->bootstrap);
+    bench_thread->wrong = run_bench(bench_thread->bootstrap, bench_thread->options);
+    pl_bootstrap_free(bench_thread->bootstrap);
     return NULL;
 }
 
 static uint64_t run_threads(const struct bench_options *options)
 {
-    struct seat seats[64];
+    struct bench_thread seats[64];
     struct pl_bootstrap *bootstraps[64];
     struct pl_error error = PL_ERROR_NONE;
     uint64_t wrong = 0;
@@ -484,8 +484,8 @@ static uint64_t run_threads(const struct bench_options *options)
         fail(&error, "threads");
     }
     for (int i = 0; i < options->threads; i++) {
-        seats[i] = (struct seat){.bootstrap = bootstraps[i], .options = options};
-        if (pthread_create(&seats[i].thread, NULL, seat_main, &seats[i]) != 0) {
+        seats[i] = (struct bench_thread){.bootstrap = bootstraps[i], .options = options};
+        if (pthread_create(&seats[i].thread, NULL, bench_thread_main, &seats[i]) != 0) {
             pl_log(PL_LOG_ERROR, "no thread for rank %d", i);
             exit(1);
         }

@@ -61,7 +61,7 @@ enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct
         }
         if (i < iterations) {
             PL_TRY(pl_collective_post(bench->world, &c, request, reterr));
-            PL_TRY(pl_request_order(*request, bench->stream, reterr));
+            PL_TRY(pl_request_stream_wait(*request, bench->stream, reterr));
         }
     }
     return finish(bench, reterr);

@@ -74,7 +74,7 @@ static enum pl_status take_word(const char *name, const char *text, const char *
 static enum pl_status take_option(struct bench_options *options, int letter, const char *text, struct pl_error *reterr)
 {
     uint64_t number = 0;
-    int place = 0;
+    int affinity = 0;
 
     switch (letter) {
     case 'm':
@@ -86,16 +86,17 @@ static enum pl_status take_option(struct bench_options *options, int letter, con
     case 't':
         return take_type(text, &options->dtype, reterr);
     case 'b':
-        PL_TRY(take_word("buffers", text, (const char *const[]){"arena", "private", "device", NULL}, &place, reterr));
-        options->buffers = (const enum bench_buffers[]){BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE}[place];
+        PL_TRY(
+            take_word("buffers", text, (const char *const[]){"arena", "private", "device", NULL}, &affinity, reterr));
+        options->buffers = (const enum bench_buffers[]){BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE}[affinity];
         return PL_OK;
     case 'p':
-        PL_TRY(take_word("peer", text, (const char *const[]){"mpi", "mpi-best", NULL}, &place, reterr));
-        options->peer = place ? PEER_MPI_BEST : PEER_MPI;
+        PL_TRY(take_word("peer", text, (const char *const[]){"mpi", "mpi-best", NULL}, &affinity, reterr));
+        options->peer = affinity ? PEER_MPI_BEST : PEER_MPI;
         return PL_OK;
     case 'w':
-        PL_TRY(take_word("wire", text, (const char *const[]){"float16", "bfloat16", NULL}, &place, reterr));
-        options->flags |= place ? PL_WIRE_BFLOAT16 : PL_WIRE_FLOAT16;
+        PL_TRY(take_word("wire", text, (const char *const[]){"float16", "bfloat16", NULL}, &affinity, reterr));
+        options->flags |= affinity ? PL_WIRE_BFLOAT16 : PL_WIRE_FLOAT16;
         return PL_OK;
     case 'n':
         PL_TRY(pl_options_whole("pairs", text, 1, 999, &number, reterr));

@@ -6,8 +6,8 @@
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 #include "collectives/world_on_device.h"
+#include "device/affinity.h"
 #include "device/device.h"
-#include "device/place.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static void print_device(int ordinal)
     struct pl_error error = PL_ERROR_NONE;
     struct pl_device *device;
     const struct pl_device_info *info;
-    struct pl_device_place place;
+    struct pl_device_affinity affinity;
     char text[1200];
 
     if (pl_device_open(ordinal, &device, &error) != PL_OK) {
@@ -42,14 +42,14 @@ static void print_device(int ordinal)
         return;
     }
     info = pl_device_info(device);
-    pl_device_place_read("", info->pci, &place);
+    pl_device_affinity_read("", info->pci, &affinity);
     printf("  %d: %s, %s, %s, sm_%d%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d\n", ordinal, info->name,
            info->uuid, info->pci, info->compute_major, info->compute_minor, info->multiprocessors,
            (double)info->memory_bytes / 1073741824.0, info->driver_version / 1000, info->driver_version % 1000 / 10);
-    if (place.numa_node >= 0 || place.cpu_list[0] || place.nic[0]) {
-        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", place.numa_node,
-               place.cpu_list[0] ? place.cpu_list : "unknown", place.nic[0] ? place.nic : "unknown",
-               place.nic_by_node ? " (same node)" : "");
+    if (affinity.numa_node >= 0 || affinity.cpu_list[0] || affinity.nic[0]) {
+        printf("     NUMA node %d, beside CPUs %s, nearest network interface %s%s\n", affinity.numa_node,
+               affinity.cpu_list[0] ? affinity.cpu_list : "unknown", affinity.nic[0] ? affinity.nic : "unknown",
+               affinity.nic_by_node ? " (same node)" : "");
     }
     pl_device_close(device);
 }

@@ -47,7 +47,7 @@ static struct pl_python_json *decode(const struct pl_python_json *raw)
 
 /* paceline_timeout_s = 60 becomes PACELINE_TIMEOUT_S=60. */
 static enum pl_status add_setting(const char *name, const struct pl_python_json *value, struct pl_strv *setting_values,
-                               struct pl_error *reterr)
+                                  struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 

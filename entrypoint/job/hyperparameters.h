@@ -10,7 +10,7 @@ struct pl_hyperparameters {
     struct pl_python_json *user;      /* what the program sees */
     struct pl_python_json *framework; /* sagemaker_* but those that are consumed */
     struct pl_python_json *platform;  /* every sagemaker_* and the other reserved names */
-    struct pl_strv setting_values;            /* "PACELINE_NAME=value" */
+    struct pl_strv setting_values;    /* "PACELINE_NAME=value" */
 };
 
 /** Decode and sort the members of `raw`, the whole file. The caller owns the results, also after an error. */

@@ -326,7 +326,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
             const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
 
             if (pl_strv_find(&job->distribution_groups,
-                              pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
+                             pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
                 continue;
             }
             for (; host != NULL; host = pl_python_json_next(host)) {

@@ -81,21 +81,21 @@ struct pl_job {
     /* the program of sagemaker_program, when SAGEMAKER_PROGRAM overrides it with another; NULL otherwise */
     const char *overridden_program;
     struct pl_strv command; /* the arguments after `--`: run instead of a program; usually empty */
-    const char *submit_uri;  /* sagemaker_submit_directory, NULL when none */
-    const char *module_dir;  /* submit_uri or the code directory */
-    const char *job_name;    /* TRAINING_JOB_NAME, NULL when unset */
+    const char *submit_uri; /* sagemaker_submit_directory, NULL when none */
+    const char *module_dir; /* submit_uri or the code directory */
+    const char *job_name;   /* TRAINING_JOB_NAME, NULL when unset */
     const char *sagemaker_job_name;
     char *region;                     /* SAGEMAKER_REGION's value, "" when unknown */
     struct pl_python_json *log_level; /* an integer unless the hyperparameter says otherwise */
     const char *framework_module;     /* SAGEMAKER_TRAINING_MODULE, NULL when unset or empty */
-    struct pl_strv user_args;        /* --name value ..., in the order and form of the Python toolkit */
+    struct pl_strv user_args;         /* --name value ..., in the order and form of the Python toolkit */
     struct pl_job_switches switches;
     struct pl_strv distribution_groups;
     struct pl_strv distribution_hosts; /* may be empty; the first is the master */
-    const char *master_host;            /* first distribution host, else first host */
-    int distribution_index;             /* this host's index in distribution_hosts, -1 when it is not one */
-    int host_index;                     /* this host's index in hosts */
-    int processes_per_host;             /* at least 1 */
+    const char *master_host;           /* first distribution host, else first host */
+    int distribution_index;            /* this host's index in distribution_hosts, -1 when it is not one */
+    int host_index;                    /* this host's index in hosts */
+    int processes_per_host;            /* at least 1 */
     /* no hyperparameter names processes_per_host: it is what this host's devices make it */
     bool counts_devices;
     int processes; /* over all distribution hosts */

@@ -184,8 +184,8 @@ static enum pl_status check_hyperparameter(const char *name, const char *text, s
     return check_value(name, text, what, reterr);
 }
 
-enum pl_status pl_settings_check_values(const struct pl_environment *environment,
-                                        const struct pl_strv *hyperparameters, struct pl_error *reterr)
+enum pl_status pl_settings_check_values(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                        struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
     struct pl_knobs setting_values;
@@ -236,8 +236,8 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
-    return pl_strv_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s",
-                           pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
+    return pl_strv_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s", pl_text_string(&name),
+                          is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
 }
 
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,

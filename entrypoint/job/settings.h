@@ -26,8 +26,8 @@ bool pl_settings_have(const char *name);
  *
  * Errors  PL_INVALID naming the variable or hyperparameter, its value and what was expected.
  */
-enum pl_status pl_settings_check_values(const struct pl_environment *environment,
-                                        const struct pl_strv *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_settings_check_values(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The value of the setting `name` ("PACELINE_PYTHON"), else `fallback`. */
 const char *pl_settings_text(const struct pl_environment *environment, const struct pl_strv *hyperparameters,

@@ -108,7 +108,7 @@ static const char *split_quoted(const char *at, struct pl_text *word)
 }
 
 enum pl_status pl_strv_read_word(const char *text, const char *ends, const char *what, const char **at_at,
-                             struct pl_text *word, struct pl_error *reterr)
+                                 struct pl_text *word, struct pl_error *reterr)
 {
     const char *at = *at_at;
 

@@ -24,11 +24,10 @@ enum pl_status pl_strv_printf(struct pl_strv *words, struct pl_error *reterr, co
 
 /** Add every word of `more`. */
 enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add the NULL-terminated words of `list`. */
-enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As a JSON list of strings; NULL when memory is out. */
 struct pl_python_json *pl_strv_json(const struct pl_strv *words);
@@ -44,14 +43,14 @@ void pl_strv_done(struct pl_strv *words);
  * shell is run. An unterminated quote or a backslash at the end is PL_INVALID, naming `what` and the column.
  */
 enum pl_status pl_strv_split(const char *text, const char *what, struct pl_strv *words,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The step of pl_strv_split(): append to `word` the one word at `*at_at`, which lies in `text` and not on a blank, and
  * move `*at_at` past it. Besides blanks, each character of `ends` ends a word unless it is quoted.
  */
 enum pl_status pl_strv_read_word(const char *text, const char *ends, const char *what, const char **at_at,
-                             struct pl_text *word, struct pl_error *reterr) PL_MUST_CHECK;
+                                 struct pl_text *word, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The characters that separate words. */
 #define PL_STRV_BLANKS " \t\r\n"

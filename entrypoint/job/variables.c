@@ -59,8 +59,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
 
     if (needs_bytes(name) || needs_bytes(value)) {
         if (pl_variables_os_text(name, &name_bytes) != PL_OK || pl_variables_os_text(value, &value_bytes) != PL_OK) {
-            return pl_strv_printf(builder->warnings, builder->reterr,
-                                   "%s is not set: a variable cannot contain U+0000", name);
+            return pl_strv_printf(builder->warnings, builder->reterr, "%s is not set: a variable cannot contain U+0000",
+                                  name);
         }
         PL_TRY(pl_text_check(&name_bytes, builder->reterr));
         PL_TRY(pl_text_check(&value_bytes, builder->reterr));
@@ -68,8 +68,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         value = pl_text_string(&value_bytes);
     }
     if (strchr(name, '=') != NULL) {
-        return pl_strv_printf(builder->warnings, builder->reterr,
-                               "%s is not set: a variable's name cannot contain '='", name);
+        return pl_strv_printf(builder->warnings, builder->reterr, "%s is not set: a variable's name cannot contain '='",
+                              name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
@@ -78,8 +78,8 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
             pl_environment_unset(builder->inherited, name);
         }
         return pl_strv_printf(builder->warnings, builder->reterr,
-                               "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
-                               strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
+                              "%s is not set: %zu bytes are more than Linux passes in one variable (%d)", name,
+                              strlen(value), PL_VARIABLES_STRING_MAX_BYTES);
     }
     return pl_environment_set(builder->environment, name, value, builder->reterr);
 }
@@ -368,8 +368,8 @@ static enum pl_status add_settings(struct builder *builder)
 
     for (size_t i = 0; i < job->setting_values.count; i++) {
         const char *equals = strchr(job->setting_values.items[i], '=');
-        PL_AUTO_FREE char *name =
-            pl_memory_string_n(job->setting_values.items[i], (size_t)(equals - job->setting_values.items[i]), builder->reterr);
+        PL_AUTO_FREE char *name = pl_memory_string_n(job->setting_values.items[i],
+                                                     (size_t)(equals - job->setting_values.items[i]), builder->reterr);
 
         if (name == NULL) {
             return PL_MEMORY;

@@ -89,7 +89,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
 }
 
 enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                            struct pl_error *reterr)
+                                   struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;
 
@@ -103,5 +103,5 @@ enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_pl
         return PL_MEMORY;
     }
     return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
-                           job->network_interface, *ret_name);
+                          job->network_interface, *ret_name);
 }

@@ -39,6 +39,6 @@ bool pl_launcher_has_efa_rdma(const char *instance_type);
  * other hosts, with a sentence in plan->warnings. The caller frees.
  */
 enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                            struct pl_error *reterr) PL_MUST_CHECK;
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -208,7 +208,8 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
  * More ranks than the host list has slots for would make mpirun fail much later, with a less clear message. Only the
  * master knows: its devices count for all hosts.
  */
-static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_options_custom *custom, struct pl_error *reterr)
+static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
+                                  struct pl_error *reterr)
 {
     int slots = job->processes_per_host * (int)job->distribution_hosts.count;
 
@@ -232,7 +233,7 @@ static const char *find_other_type(const struct pl_job *job)
         const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
 
         if (pl_strv_find(&job->distribution_groups,
-                          pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
+                         pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
             pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL &&
             pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
             strcmp(pl_python_json_text(type), job->instance_type) != 0) {
@@ -252,10 +253,10 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                           "every host gets %d processes, counted from the devices of this one (%s), and there are "
-                           "hosts of another type (%s): "
-                           "sagemaker_mpi_num_of_processes_per_host names the number",
-                           job->processes_per_host, job->instance_type, other);
+                          "every host gets %d processes, counted from the devices of this one (%s), and there are "
+                          "hosts of another type (%s): "
+                          "sagemaker_mpi_num_of_processes_per_host names the number",
+                          job->processes_per_host, job->instance_type, other);
 }
 
 /*
@@ -263,7 +264,7 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
  * image without mpi4py does without it: the interpreter is asked once.
  */
 static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
-                                     struct pl_error *reterr)
+                                   struct pl_error *reterr)
 {
     struct pl_strv *argv = NULL;
 

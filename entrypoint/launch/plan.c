@@ -60,9 +60,9 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
             return PL_OK;
         }
         return pl_strv_printf(&plan->warnings, reterr,
-                               "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if "
-                               "an earlier run left it",
-                               job->paths.output_intermediate);
+                              "sagemaker_s3_output is set, and %s is there already: nothing is uploaded; remove it if "
+                              "an earlier run left it",
+                              job->paths.output_intermediate);
     }
     if (pl_companion_find(job->self_path, "paceline-sync", &companion, NULL) != PL_OK) {
         return pl_strv_printf(
@@ -75,9 +75,9 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(pl_text_check(&text, reterr));
     snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
     return pl_strv_add_list(&plan->sync,
-                             (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
-                                                   pl_text_string(&text), NULL},
-                             reterr);
+                            (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
+                                                  pl_text_string(&text), NULL},
+                            reterr);
 }
 
 /* Without a group the host is outside every distribution: with a wrong name each host would train by itself, with
@@ -95,10 +95,10 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
         }
         if (!found) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                   "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
-                                   "expected names of instance_groups in "
-                                   "resourceconfig.json",
-                                   name));
+                                  "sagemaker_distribution_instance_groups names '%s', and the job has no such group: "
+                                  "expected names of instance_groups in "
+                                  "resourceconfig.json",
+                                  name));
         }
     }
     return PL_OK;

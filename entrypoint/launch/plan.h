@@ -34,8 +34,8 @@ struct pl_launch_plan {
     enum pl_launch_plan_role role;
     const char *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; just this host for a direct process */
-    int host_index;        /* this host's index in `hosts` */
-    int processes;         /* ranks in the whole launch */
+    int host_index;       /* this host's index in `hosts` */
+    int processes;        /* ranks in the whole launch */
 
     char *cwd;
     /* empty for an MPI worker. With `spawns_ranks` it holds SELF rank PROGRAM... -- ARGUMENTS... itself */
@@ -60,7 +60,7 @@ struct pl_launch_plan {
     struct pl_sidecar *side; /* NULL when there is none */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
-    char *chmod_path;         /* file to make executable first; NULL when it is already or there is none */
+    char *chmod_path;        /* file to make executable first; NULL when it is already or there is none */
     struct pl_strv warnings; /* sentences to log once */
 };
 

@@ -114,10 +114,10 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
-                                   "save it without one",
-                                   word,
-                                   memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
+                                  "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
+                                  "save it without one",
+                                  word,
+                                  memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
         }
     } else if (access(path, X_OK) != 0) {
         plan->chmod_path = pl_memory_string(path, reterr);
@@ -209,7 +209,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 
 /* The same, with a note about where the name comes from when it overrides another one. */
 static enum pl_status find_with_origin(const struct pl_job *job, bool pending, struct pl_program *program,
-                                 struct pl_launch_plan *plan, struct pl_error *reterr)
+                                       struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
@@ -223,9 +223,9 @@ static enum pl_status find_with_origin(const struct pl_job *job, bool pending, s
         return status;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                           "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
-                           "sagemaker_program, '%.200s', has no effect",
-                           job->program, job->overridden_program);
+                          "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
+                          "sagemaker_program, '%.200s', has no effect",
+                          job->program, job->overridden_program);
 }
 
 static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
@@ -243,7 +243,7 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 
 /* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
 static enum pl_status probe_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
-                                   struct pl_launch_plan *plan, struct pl_error *reterr)
+                                struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     struct pl_strv *argv = NULL;
 
@@ -255,10 +255,10 @@ static enum pl_status probe_pip(const struct pl_job *job, const struct pl_progra
                               NULL},
         reterr));
     return pl_strv_printf(argv, reterr,
-                           "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of "
-                           "Paceline's Dockerfile), or switch the "
-                           "installation off by PACELINE_INSTALL=0",
-                           file);
+                          "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of "
+                          "Paceline's Dockerfile), or switch the "
+                          "installation off by PACELINE_INSTALL=0",
+                          file);
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
@@ -277,11 +277,11 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     }
     if (program->python == NULL) {
         return pl_strv_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
-                            reterr);
+                           reterr);
     }
     if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
         PL_TRY(pl_strv_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL",
-                            reterr));
+                           reterr));
     }
     PL_TRY(probe_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps,
@@ -297,8 +297,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     if (package) {
         PL_TRY(pl_strv_add(argv, ".", reterr));
     }
-    return requirements ? pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr)
-                        : PL_OK;
+    return requirements ? pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr) : PL_OK;
 }
 
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
@@ -349,8 +348,8 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
     return PL_OK;
 }
 
-enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
-                                   struct pl_strv *words, struct pl_error *reterr)
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words,
+                                   struct pl_error *reterr)
 {
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(pl_strv_add(words, program->python, reterr));

@@ -39,8 +39,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
  * Add the words that name the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY
  * -m mpi4py name`.
  */
-enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module,
-                                   struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Add the program's arguments: the hyperparameters, as the bytes that it sees, or those of the given command. */
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,

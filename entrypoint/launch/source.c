@@ -45,7 +45,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
     PL_TRY(pl_text_check(&file, reterr));
     PL_TRY(pl_steps_add(steps, "fetching the code from S3", NULL, &argv, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL},
-                             reterr));
+                            reterr));
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 

@@ -11,10 +11,10 @@
  * failure file.
  */
 struct pl_launch_plan_step {
-    char *what;           /* "installing requirements.txt" */
+    char *what;          /* "installing requirements.txt" */
     struct pl_strv argv; /* argv[0] is an absolute path, or searched on PATH */
-    char *cwd;            /* NULL: the base directory */
-    bool is_probe;     /* a probe: its exit code is an answer, not a failure */
+    char *cwd;           /* NULL: the base directory */
+    bool is_probe;       /* a probe: its exit code is an answer, not a failure */
 
     struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };

@@ -29,7 +29,7 @@ const char *pl_link_frame_name(enum pl_frame_type type)
 }
 
 enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
-                               struct pl_error *reterr)
+                                    struct pl_error *reterr)
 {
     const unsigned char *head = (const unsigned char *)data;
     size_t payload_bytes;
@@ -77,8 +77,8 @@ enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_fr
     return PL_OK;
 }
 
-enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
-                               struct pl_error *reterr)
+enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields,
+                                    size_t count, struct pl_error *reterr)
 {
     size_t payload_bytes = 0;
     char head[PL_FRAME_HEAD_BYTES] = {frame_magic[0], frame_magic[1], PL_FRAME_VERSION, (char)type};
@@ -102,7 +102,7 @@ enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type typ
 }
 
 enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
-                               int64_t *ret_value, struct pl_error *reterr)
+                                    int64_t *ret_value, struct pl_error *reterr)
 {
     char *end = NULL;
     long long value;
@@ -121,7 +121,7 @@ enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, 
 
 enum pl_status pl_link_open(struct pl_link *link, int fd, struct pl_error *reterr)
 {
-    PL_TRY(pl_fd_set_nonblock(fd, true, reterr));
+    PL_TRY(pl_file_set_nonblock(fd, true, reterr));
     *link = PL_LINK_NONE;
     link->fd = fd;
     link->received_ns = pl_clock_now_ns();

@@ -56,15 +56,15 @@ struct pl_frame {
  * Errors  PL_CORRUPT: wrong magic, version, type, size, or fields that do not end.
  */
 enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_frame *frame, size_t *ret_used,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the encoded frame to `text`. */
-enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields, size_t count,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_link_frame_encode(struct pl_text *text, enum pl_frame_type type, const char *const *fields,
+                                    size_t count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Field `index` as a whole number within [low, high]. */
 enum pl_status pl_link_frame_number(const struct pl_frame *frame, size_t index, int64_t low, int64_t high,
-                               int64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
+                                    int64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
 const char *pl_link_frame_name(enum pl_frame_type type);
 
@@ -73,7 +73,7 @@ struct pl_link {
     struct pl_text in, out;
     size_t consumed_bytes; /* of `in`, by the frame that was handed out last */
     size_t sent_bytes;     /* of `out` */
-    int64_t received_ns;      /* when bytes came last */
+    int64_t received_ns;   /* when bytes came last */
     bool ended;            /* the other side closed */
 };
 

@@ -34,7 +34,7 @@ static bool move(int from, int to)
     do {
         count = read(from, bytes, sizeof(bytes));
     } while (count < 0 && errno == EINTR);
-    return count > 0 && pl_fd_write(to, bytes, (size_t)count, "the link", NULL) == PL_OK;
+    return count > 0 && pl_file_write_fd(to, bytes, (size_t)count, "the link", NULL) == PL_OK;
 }
 
 static int join(const char *run_dir)
@@ -43,7 +43,7 @@ static int join(const char *run_dir)
     struct pl_error error = PL_ERROR_NONE;
 
     signal(SIGPIPE, SIG_IGN);
-    if (pl_rundir_connect(run_dir, &link, &error) != PL_OK || pl_fd_set_nonblock(link.fd, false, &error) != PL_OK) {
+    if (pl_rundir_connect(run_dir, &link, &error) != PL_OK || pl_file_set_nonblock(link.fd, false, &error) != PL_OK) {
         pl_log_error(&error, "paceline relay");
         return 1;
     }
@@ -94,7 +94,7 @@ static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr
 }
 
 static enum pl_status request_daemon(const struct pl_strv *words, const struct pl_environment *environment,
-                          struct pl_error *reterr)
+                                     struct pl_error *reterr)
 {
     const char *run_dir = pl_environment_get(environment, PL_RUNDIR_VARIABLE);
     PL_AUTO_TEXT struct pl_text command = PL_TEXT_NONE;

@@ -20,19 +20,22 @@ static const char *const source_texts[] = {
 #undef PL_EXIT_SOURCE_TEXT
 };
 
-enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link, struct pl_error *reterr)
+enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link,
+                                   struct pl_error *reterr)
 {
     char source[16], rank[16], code[16];
 
     snprintf(source, sizeof(source), "%d", (int)exit_report->source);
     snprintf(rank, sizeof(rank), "%d", exit_report->rank);
     snprintf(code, sizeof(code), "%d", exit_report->code);
-    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host, exit_report->signalled ? "1" : "0", code,
-                        exit_report->out_of_memory ? "1" : "0", exit_report->not_started ? "1" : "0", exit_report->program,
-                        exit_report->note, exit_report->tail);
+    return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host,
+                        exit_report->signalled ? "1" : "0", code, exit_report->out_of_memory ? "1" : "0",
+                        exit_report->not_started ? "1" : "0", exit_report->program, exit_report->note,
+                        exit_report->tail);
 }
 
-enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report, struct pl_error *reterr)
+enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
+                                      struct pl_error *reterr)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     int64_t source, rank, signalled, code, out_of_memory, not_started;
@@ -74,7 +77,8 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     if (exit_report->not_started) {
         pl_text_append(text, " did not start");
     } else if (exit_report->signalled) {
-        pl_text_printf(text, " was killed by signal %d (%s)", exit_report->code, pl_signals_name(exit_report->code, name));
+        pl_text_printf(text, " was killed by signal %d (%s)", exit_report->code,
+                       pl_signals_name(exit_report->code, name));
     } else {
         pl_text_printf(text, " exited with code %d", exit_report->code);
     }

@@ -8,13 +8,13 @@
 #include "entrypoint/ssh/link.h"
 
 /* what, words for people */
-#define PL_EXIT_SOURCE_LIST(X)                                                                                              \
+#define PL_EXIT_SOURCE_LIST(X)                                                                                         \
     X(PROGRAM, "the program")                                                                                          \
     X(RANK, "rank")                                                                                                    \
     X(LAUNCHER, "mpirun")                                                                                              \
     X(DAEMON, "Open MPI's launch daemon")                                                                              \
     X(SSHD, "sshd")                                                                                                    \
-    X(SIDECAR, "the parameter server")                                                                                    \
+    X(SIDECAR, "the parameter server")                                                                                 \
     X(SYNC, "the upload of intermediate output")                                                                       \
     X(STEP, "the command")
 
@@ -37,8 +37,8 @@ struct pl_exit_report {
     char host[PL_EXIT_REPORT_HOST_BYTES];
     bool not_started; /* `note` says why */
     bool signalled;
-    int code;                              /* exit code, or the signal's number */
-    bool out_of_memory;                    /* the kernel's memory limit killed something here meanwhile */
+    int code;                                   /* exit code, or the signal's number */
+    bool out_of_memory;                         /* the kernel's memory limit killed something here meanwhile */
     char program[PL_EXIT_REPORT_PROGRAM_BYTES]; /* "" when its shim was killed and so reported nothing */
     /* why it did not start; a limit, a full disk; what mpirun does not say; mostly "" */
     char note[PL_EXIT_REPORT_NOTE_BYTES];
@@ -50,11 +50,11 @@ struct pl_exit_report {
 bool pl_exit_report_ok(const struct pl_exit_report *exit_report);
 
 enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Decode an ENDED frame. */
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * One sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory ...".

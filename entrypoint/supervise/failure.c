@@ -85,13 +85,13 @@ static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
     size_t bytes;
 
     while (fd >= 0 && text->length < max_bytes &&
-           pl_fd_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
+           pl_file_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
         pl_text_append_n(text, part, bytes);
     }
 }
 
 static enum pl_status append_report(const struct pl_failure *failure, size_t own_max_bytes, const char *text,
-                                       struct pl_error *reterr)
+                                    struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
     size_t own_bytes;

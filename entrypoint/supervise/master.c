@@ -36,7 +36,7 @@ struct worker {
     const char *host;
     struct pl_connection *link; /* NULL while there is no session */
     int ssh_stderr_fd;          /* a memory file with ssh's stderr */
-    int64_t next_try_ns;   /* PL_DEADLINE_NEVER while a session is up or being made */
+    int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or being made */
     bool ready, done;
     char reason[200]; /* why the last session failed */
 };
@@ -60,7 +60,8 @@ static struct worker *worker_of(struct master *master, const struct pl_connectio
     return NULL;
 }
 
-static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
+static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_exit_report *exit_report)
 {
     struct master *master = supervisor->state;
 
@@ -131,7 +132,7 @@ static void forward_start(struct pl_supervisor *supervisor, struct pl_connection
 }
 
 static void handle_ready(struct pl_supervisor *supervisor, struct worker *worker, struct pl_connection *connection,
-                       const struct pl_frame *frame)
+                         const struct pl_frame *frame)
 {
     if (frame->count < 1 || strcmp(frame->fields[0], worker->host) != 0) {
         pl_supervise_fail(
@@ -145,8 +146,8 @@ static void handle_ready(struct pl_supervisor *supervisor, struct worker *worker
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
 }
 
-static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker *worker, struct pl_connection *connection,
-                              const struct pl_frame *frame)
+static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker *worker,
+                                struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct master *master = supervisor->state;
     struct pl_connection *agent;
@@ -197,7 +198,8 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker 
     }
 }
 
-static void master_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void master_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
 {
     struct master *master = supervisor->state;
     struct worker *worker = worker_of(master, connection);

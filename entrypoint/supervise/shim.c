@@ -247,7 +247,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     }
     shim->copier.fd = pair[0];
     write_fd = pair[1];
-    PL_TRY(pl_fd_set_nonblock(shim->copier.fd, true, reterr));
+    PL_TRY(pl_file_set_nonblock(shim->copier.fd, true, reterr));
     setup.stderr_fd = write_fd;
     setup.own_group = true;
     setup.signals = shim->signals;
@@ -327,7 +327,7 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
 }
 
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
-                  struct pl_exit_report *ret_report)
+                 struct pl_exit_report *ret_report)
 {
     struct shim shim = {.options = options, .signals = signals, .link = link, .copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
@@ -383,7 +383,7 @@ static void close_others(int link_fd, int signals_fd)
 }
 
 enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
-                             int *ret_fd, struct pl_error *reterr)
+                            int *ret_fd, struct pl_error *reterr)
 {
     struct pl_link link = PL_LINK_NONE;
     struct pl_exit_report exit_report;

@@ -29,10 +29,10 @@ struct pl_shim_options {
  * leaves when it ends are killed. The exit report, a failed start included, is stored in `*ret_report` too.
  */
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
-                  struct pl_exit_report *ret_report);
+                 struct pl_exit_report *ret_report);
 
 /** Fork a shim; the other end of its link is `*ret_fd`. The child never returns. */
 enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
-                             int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
+                            int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

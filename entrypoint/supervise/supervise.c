@@ -26,7 +26,7 @@
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    ROOT_CAUSE = 3,              /* the severity of an exit that needs no other to explain it */
+    ROOT_CAUSE = 3,         /* the severity of an exit that needs no other to explain it */
 };
 /* How long a host that failed in its preparation waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
@@ -48,8 +48,11 @@ static int64_t setting_ns(const struct pl_job *job, const char *name)
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure)
 {
-    *supervisor = (struct pl_supervisor){
-        .job = job, .signals = signals, .failure = failure, .rundir = PL_RUNDIR_NONE, .exit_report = PL_EXIT_REPORT_NONE};
+    *supervisor = (struct pl_supervisor){.job = job,
+                                         .signals = signals,
+                                         .failure = failure,
+                                         .rundir = PL_RUNDIR_NONE,
+                                         .exit_report = PL_EXIT_REPORT_NONE};
     supervisor->heartbeat_timeout_ns = setting_ns(job, "PACELINE_SILENCE_S");
     supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
@@ -77,7 +80,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
 }
 
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
-                                      struct pl_error *reterr)
+                                     struct pl_error *reterr)
 {
     supervisor->plan = plan;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
@@ -99,8 +102,8 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     struct pl_connection *connection;
     enum pl_status status;
 
-    PL_TRY(pl_memory_grow(&supervisor->connections, &supervisor->connections_capacity, supervisor->connections_count + 1,
-                          sizeof(*supervisor->connections), reterr));
+    PL_TRY(pl_memory_grow(&supervisor->connections, &supervisor->connections_capacity,
+                          supervisor->connections_count + 1, sizeof(*supervisor->connections), reterr));
     connection = pl_memory_new(1, sizeof(*connection), reterr);
     if (connection == NULL) {
         return PL_MEMORY;
@@ -132,13 +135,17 @@ static int failure_code(const struct pl_supervisor *supervisor)
  */
 static int severity(const struct pl_exit_report *exit_report)
 {
-    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM && exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
+    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
+        exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
         return 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
         return 1;
     }
-    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled && exit_report->code == MPI_UNKNOWN_ERROR ? 2 : ROOT_CAUSE;
+    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled &&
+                   exit_report->code == MPI_UNKNOWN_ERROR
+               ? 2
+               : ROOT_CAUSE;
 }
 
 void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
@@ -222,7 +229,8 @@ static bool is_live_shim(const struct pl_connection *connection)
 
 static bool is_host_link(const struct pl_connection *connection)
 {
-    return (connection->kind == PL_CONNECTION_WORKER || connection->kind == PL_CONNECTION_MASTER) && !connection->dropped && connection->begun;
+    return (connection->kind == PL_CONNECTION_WORKER || connection->kind == PL_CONNECTION_MASTER) &&
+           !connection->dropped && connection->begun;
 }
 
 static void send_stop(struct pl_connection *shim, int number)
@@ -314,14 +322,16 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64
     return begun_ns + (supervisor->failed ? NOTIFY_FAILURE_NS : supervisor->join_timeout_ns);
 }
 
-static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
+static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_exit_report *exit_report)
 {
     if (supervisor->role != NULL && supervisor->role->ended != NULL) {
         supervisor->role->ended(supervisor, connection, exit_report);
     }
 }
 
-static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
 {
     if (supervisor->role != NULL && supervisor->role->frame != NULL) {
         supervisor->role->frame(supervisor, connection, frame);
@@ -364,7 +374,8 @@ static void reap(void)
     } while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
-static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
+static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                               const struct pl_exit_report *exit_report)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -393,7 +404,8 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
     handle_exit_report(supervisor, connection, &exit_report);
 }
 
-static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                              const struct pl_frame *frame)
 {
     struct pl_exit_report exit_report;
 
@@ -405,7 +417,8 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     }
 }
 
-static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
 {
     const char *kind = frame->type == PL_FRAME_HELLO && frame->count >= 2 ? frame->fields[0] : "";
     int64_t rank;
@@ -566,7 +579,8 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
 void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
-        supervisor->connections[i]->dropped = supervisor->connections[i]->dropped || supervisor->connections[i]->kind == kind;
+        supervisor->connections[i]->dropped =
+            supervisor->connections[i]->dropped || supervisor->connections[i]->kind == kind;
     }
     free_dropped(supervisor);
 }
@@ -578,7 +592,8 @@ static bool survives_kill(const struct pl_connection *connection, bool links)
     if (connection->kind == PL_CONNECTION_WORKER) {
         return links && connection->begun && !connection->dropped;
     }
-    return is_live_shim(connection) && (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));
+    return is_live_shim(connection) &&
+           (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));
 }
 
 void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
@@ -604,7 +619,8 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
-        connection->dropped = connection->dropped || (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links));
+        connection->dropped =
+            connection->dropped || (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links));
     }
     free_dropped(supervisor);
 }

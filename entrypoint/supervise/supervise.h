@@ -15,12 +15,12 @@
 #include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/shim.h"
+#include "entrypoint/supervise/signals.h"
 
 enum pl_connection_kind {
     PL_CONNECTION_NEW,      /* connected, has not sent HELLO */
-    PL_CONNECTION_SHIM,    /* the shim of a program on this host */
+    PL_CONNECTION_SHIM,     /* the shim of a program on this host */
     PL_CONNECTION_AGENT,    /* mpirun's request to start a daemon */
     PL_CONNECTION_RESOLVER, /* looks names up */
     PL_CONNECTION_WORKER,   /* the master's link to a worker */
@@ -32,12 +32,12 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_exit_source source; /* of a shim */
-    int rank;             /* of a shim; -1 */
-    int index;            /* of an agent: the worker that is to start a daemon; -1 */
-    pid_t pid;            /* the process at the other end when it is our child, else 0 */
-    bool begun;           /* a shim: its program runs; a link: the other host sent READY */
-    bool ended;           /* a shim: its exit report was handled */
-    bool dropped;         /* to be freed */
+    int rank;                   /* of a shim; -1 */
+    int index;                  /* of an agent: the worker that is to start a daemon; -1 */
+    pid_t pid;                  /* the process at the other end when it is our child, else 0 */
+    bool begun;                 /* a shim: its program runs; a link: the other host sent READY */
+    bool ended;                 /* a shim: its exit report was handled */
+    bool dropped;               /* to be freed */
 };
 
 struct pl_supervisor;
@@ -47,7 +47,8 @@ struct pl_supervisor;
  * The end of the upload of intermediate output, which fails no job, is no event.
  */
 struct pl_role {
-    void (*ended)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report);
+    void (*ended)(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                  const struct pl_exit_report *exit_report);
     void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
     void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
 };
@@ -67,7 +68,7 @@ struct pl_supervisor {
 
     bool failed;
     int64_t failed_ns;
-    int exit_code;           /* when failed */
+    int exit_code;                     /* when failed */
     struct pl_exit_report exit_report; /* the one that failed the job, when `exit_report_known` */
     bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
@@ -77,9 +78,9 @@ struct pl_supervisor {
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
-    int64_t join_timeout_ns;   /* the join timeout: how long hosts wait for each other at the start */
-    int64_t sync_budget_ns; /* for the last uploads of intermediate output */
-    int64_t stop_budget_ns; /* from the signal to our own end */
+    int64_t join_timeout_ns; /* the join timeout: how long hosts wait for each other at the start */
+    int64_t sync_budget_ns;  /* for the last uploads of intermediate output */
+    int64_t stop_budget_ns;  /* from the signal to our own end */
 };
 
 /** Parts of the stop budget, counted back from its end: when mpirun is told to end, when everything is killed. */
@@ -97,7 +98,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
-                                      struct pl_error *reterr) PL_MUST_CHECK;
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait for events until `deadline_ns`, handle them once. */
 enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns,
@@ -108,8 +109,8 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
                                 struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Send a frame to another host; one that takes no more is lost, and the role's `gone` is called. */
-#define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                                \
-    pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                               \
+#define PL_SUPERVISE_SEND(supervisor, connection, type, ...)                                                           \
+    pl_supervise_send((supervisor), (connection), (type), (const char *const[]){__VA_ARGS__},                          \
                       sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
 void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *connection, enum pl_frame_type type,
                        const char *const *fields, size_t count);

@@ -48,11 +48,11 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
-                             .rank = -1,
-                             .host = supervisor->job->current_host,
-                             .program_words = program_words(supervisor, source, setup->argv),
-                             .setup = *setup,
-                             .disks = disks};
+                                      .rank = -1,
+                                      .host = supervisor->job->current_host,
+                                      .program_words = program_words(supervisor, source, setup->argv),
+                                      .setup = *setup,
+                                      .disks = disks};
     struct pl_connection *connection;
     enum pl_status status;
     pid_t pid;
@@ -98,8 +98,8 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = !plan->spawns_ranks;
-    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_EXIT_SOURCE_LAUNCHER : PL_EXIT_SOURCE_PROGRAM, &setup, NULL,
-                              reterr);
+    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_EXIT_SOURCE_LAUNCHER : PL_EXIT_SOURCE_PROGRAM, &setup,
+                              NULL, reterr);
 }
 
 void pl_supervise_end_sidecar(struct pl_supervisor *supervisor)
@@ -170,7 +170,8 @@ struct step_state {
     bool ok;
 };
 
-static void step_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
+static void step_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                       const struct pl_exit_report *exit_report)
 {
     struct step_state *state = supervisor->state;
 

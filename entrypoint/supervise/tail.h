@@ -13,7 +13,7 @@ enum {
 
 /** Zero-initialise; holds no resources. */
 struct pl_tail {
-    size_t used;   /* bytes held, at most PL_TAIL_BYTES */
+    size_t used;         /* bytes held, at most PL_TAIL_BYTES */
     size_t write_offset; /* where the next byte goes */
     char bytes[PL_TAIL_BYTES];
 };

@@ -57,7 +57,8 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
     }
 }
 
-static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_exit_report *exit_report)
+static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_exit_report *exit_report)
 {
     struct worker_state *state = supervisor->state;
 
@@ -158,7 +159,8 @@ static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct
 }
 
 /* A client with the job's key says that it is the master: the first one is accepted. */
-static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                          const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
 
@@ -178,7 +180,8 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
 }
 
-static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
     int64_t number;
@@ -308,7 +311,8 @@ static void shut_down(struct pl_supervisor *supervisor)
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     while (state->result_known &&
-           (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) || pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM)) &&
+           (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM)) &&
            !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;

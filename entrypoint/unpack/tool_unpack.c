@@ -34,7 +34,7 @@ static bool has_archive_name(const char *source)
 }
 
 static enum pl_status unpack_source(const char *source, const char *dest, bool is_archive,
-                            const struct pl_unpack_limits *limits, struct pl_error *reterr)
+                                    const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int dest_fd = -1;
     struct stat info;

@@ -215,7 +215,7 @@ static enum pl_status write_data(struct unpacker *unpacker, struct archive *arch
             }
         }
         PL_TRY(count_bytes(unpacker, bytes));
-        PL_TRY(pl_fd_write(fd, block, bytes, name, unpacker->reterr));
+        PL_TRY(pl_file_write_fd(fd, block, bytes, name, unpacker->reterr));
         end = offset + (int64_t)bytes;
     }
     if (size > end) {
@@ -251,7 +251,7 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
             return PL_OK;
         }
         PL_TRY(count_bytes(unpacker, (size_t)bytes));
-        PL_TRY(pl_fd_write(to_fd, block, (size_t)bytes, name, unpacker->reterr));
+        PL_TRY(pl_file_write_fd(to_fd, block, (size_t)bytes, name, unpacker->reterr));
     }
 }
 

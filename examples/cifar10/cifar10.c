@@ -236,9 +236,10 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
             PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr));
-            pl_progress_show("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
-                             (unsigned long long)epoch.score.samples * (unsigned long long)pl_world_size(t->world),
-                             epoch.score.loss_sum / (double)epoch.score.samples);
+            pl_metrics_show_progress("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
+                                     (unsigned long long)epoch.score.samples *
+                                         (unsigned long long)pl_world_size(t->world),
+                                     epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
     PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr)); /* waits for a GPU, too */
@@ -296,7 +297,7 @@ int main(int argc, char **argv)
         status = train(&trainer, &error);
     }
     if (status != PL_OK) {
-        pl_progress_clear();
+        pl_metrics_clear_progress();
         pl_log_error(&error, "training failed");
         return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
     }

@@ -105,7 +105,8 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
                                    const char *directory, struct pl_stream_options *options, struct pl_error *reterr)
 {
     const struct pl_world *world = pl_runtime_world(runtime);
-    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world),
+                             .size = (uint32_t)pl_world_local_size(world)};
     struct pl_share_options share = {
         .local_rank = local.rank, .local_size = local.size, .timeout_ns = data->timeout_ns};
 

@@ -13,7 +13,8 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
 {
     struct pl_world *world = pl_runtime_world(runtime);
     struct pl_shard all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
-    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world),
+                             .size = (uint32_t)pl_world_local_size(world)};
     struct mnist_data data = {.host = NULL};
 
     if (*directory) {

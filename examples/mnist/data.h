@@ -10,7 +10,7 @@ struct mnist_data {
     struct pl_idx_pairs pairs;
     uint64_t epoch;        /* that `pairs` are of */
     size_t image_bytes;    /* of every image; 0: that of the first ones that are loaded */
-    struct pl_shard deal;   /* which samples are this rank's */
+    struct pl_shard deal;  /* which samples are this rank's */
     struct pl_world *host; /* the ranks of this host; only for Pipe Mode */
 };
 

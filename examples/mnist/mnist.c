@@ -307,7 +307,7 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
 static void note_checkpoint(void *context, const char *text)
 {
     (void)context;
-    pl_progress_clear();
+    pl_metrics_clear_progress();
     pl_log(PL_LOG_WARNING, "%s", text);
 }
 
@@ -401,9 +401,10 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
         if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
             PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
-            pl_progress_show("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
-                             (unsigned long long)(100 * taken / t->epoch_samples),
-                             (unsigned long long)t->training.pairs.count, score.loss_sum / (double)score.samples);
+            pl_metrics_show_progress("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
+                                     (unsigned long long)(100 * taken / t->epoch_samples),
+                                     (unsigned long long)t->training.pairs.count,
+                                     score.loss_sum / (double)score.samples);
         }
     }
     PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr)); /* waits for a GPU, too */
@@ -512,7 +513,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
         PL_TRY(evaluate(t, &accuracy, reterr)); /* nothing was left to train */
     }
     if (t->stopped && pl_world_rank(t->world) == 0) {
-        pl_progress_clear();
+        pl_metrics_clear_progress();
         pl_log(PL_LOG_INFO, "stopped after step %llu, as asked%s", (unsigned long long)t->step,
                t->checkpoints ? ""
                               : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY
@@ -559,7 +560,7 @@ int main(int argc, char **argv)
         status = train(&trainer, &error);
     }
     if (status != PL_OK) {
-        pl_progress_clear();
+        pl_metrics_clear_progress();
         pl_log_error(&error, "training failed");
         return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
     }

@@ -310,7 +310,9 @@ enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct
         PL_AUTO_FREE float *values = pl_memory_new(parameter->count_elems, sizeof(float), reterr);
         bool is_bias;
         const struct nn_layer *layer = layer_of(model, i, &is_bias);
-        float *to = model->staged_parameter[i].value ? model->staged_parameter[i].value : is_bias ? layer->bias : layer->weight;
+        float *to = model->staged_parameter[i].value ? model->staged_parameter[i].value
+                    : is_bias                        ? layer->bias
+                                                     : layer->weight;
 
         if (!values) {
             return PL_MEMORY;
@@ -365,7 +367,7 @@ enum pl_status nn_model_forward(struct nn_model *model, const float *input, size
     PL_BUG_IF(samples > model->max_samples);
     PL_TRY(upload_values(model, reterr));
     PL_TRY(model->backend->upload(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float),
-                                 &brought, reterr));
+                                  &brought, reterr));
     from = brought;
     model->input = from;
     model->samples = samples;

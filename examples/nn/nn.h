@@ -127,7 +127,7 @@ struct nn_backend {
     /* Make a batch's `part` readable for layers until the next batch's; host memory that is not that already may change
      * on return. */
     enum pl_status (*upload)(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory,
-                            struct pl_error *reterr);
+                             struct pl_error *reterr);
     enum pl_status (*forward)(void *state, const struct nn_layer *layer, size_t samples, const float *input,
                               const struct nn_pass *pass, struct pl_error *reterr);
     /* `output_gradient` may be changed; `input_gradient` is NULL when nobody needs it. In place for dropout. */

@@ -201,7 +201,7 @@ static void free_copy(struct pl_checkpoints *c)
         free(c->copy);
         return;
     }
-    pl_plan_set_reader(c->plan, NULL);
+    pl_plan_set_copy_event(c->plan, NULL);
     if (c->copied) {
         pl_device_event_free(c->device, c->copied);
     }
@@ -338,7 +338,7 @@ static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reter
     }
     if (c->device) {
         PL_TRY(pl_device_event_record(c->device, c->copied, c->stream, reterr));
-        pl_plan_set_reader(c->plan, c->copied);
+        pl_plan_set_copy_event(c->plan, c->copied);
         c->copy_deadline_ns = pl_world_deadline_ns(pl_plan_world(c->plan));
     }
     return PL_OK;

@@ -129,7 +129,7 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
         if (optimizer->squares) {
             pl_device_release_pinned(optimizer->device, optimizer->squares);
         }
-        free(pl_world_is_stranded(pl_plan_world(optimizer->plan)) ? NULL : optimizer); /* a broadcast of its state */
+        free(pl_world_has_leaked(pl_plan_world(optimizer->plan)) ? NULL : optimizer); /* a broadcast of its state */
     }
 }
 
@@ -321,9 +321,9 @@ static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, str
             }
         }
     }
-    PL_TRY(pl_plan_await_readers(plan, reterr));
+    PL_TRY(pl_plan_await_copy(plan, reterr));
     for (size_t begin = 0, end; begin < pl_plan_bucket_count(plan); begin = end) {
-        PL_TRY(pl_plan_wait_some(plan, begin, &end, reterr));
+        PL_TRY(pl_plan_wait_range(plan, begin, &end, reterr));
         PL_TRY(step_buckets(optimizer, begin, end, &step, reterr));
     }
     optimizer->state.steps++;

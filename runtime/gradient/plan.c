@@ -88,7 +88,7 @@ size_t pl_plan_find(const struct pl_plan *plan, const char *name)
 enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape,
                            size_t *ret_index, struct pl_error *reterr)
 {
-    struct plan_tensor tensor = {.facts = {.dims = dims, .count_elems = 1}};
+    struct plan_tensor tensor = {.info = {.dims = dims, .count_elems = 1}};
 
     if (plan->sealed) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' is added after pl_plan_seal()", plan->name, name);
@@ -101,12 +101,12 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
                             dims, PL_PLAN_MAX_DIMS);
     }
     for (unsigned d = 0; d < dims; d++) {
-        tensor.facts.shape[d] = shape[d];
-        if (__builtin_mul_overflow(tensor.facts.count_elems, shape[d], &tensor.facts.count_elems)) {
-            tensor.facts.count_elems = 0;
+        tensor.info.shape[d] = shape[d];
+        if (__builtin_mul_overflow(tensor.info.count_elems, shape[d], &tensor.info.count_elems)) {
+            tensor.info.count_elems = 0;
         }
     }
-    if (tensor.facts.count_elems == 0 || tensor.facts.count_elems > UINT64_MAX / 16) {
+    if (tensor.info.count_elems == 0 || tensor.info.count_elems > UINT64_MAX / 16) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' has no elements or too many", plan->name, name);
     }
     PL_TRY(pl_memory_grow(&plan->tensors, &plan->tensor_capacity, plan->tensor_count + 1, sizeof(tensor), reterr));
@@ -114,7 +114,7 @@ enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims
     if (!tensor.name) {
         return PL_MEMORY;
     }
-    tensor.facts.name = tensor.name;
+    tensor.info.name = tensor.name;
     *ret_index = plan->tensor_count;
     plan->tensors[plan->tensor_count++] = tensor;
     return PL_OK;
@@ -128,7 +128,7 @@ size_t pl_plan_tensor_count(const struct pl_plan *plan)
 const struct pl_plan_tensor *pl_plan_tensor(const struct pl_plan *plan, size_t index)
 {
     PL_BUG_IF(index >= plan->tensor_count);
-    return &plan->tensors[index].facts;
+    return &plan->tensors[index].info;
 }
 
 size_t pl_plan_bucket_count(const struct pl_plan *plan)
@@ -313,14 +313,14 @@ enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 
 static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tensor *tensor, struct pl_error *reterr)
 {
-    uint64_t bytes = tensor->facts.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
+    uint64_t bytes = tensor->info.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
 
     if (plan->device) {
         return pl_world_check_device(
-            plan->world, pl_device_fill(plan->device, tensor->facts.gradient, 0, bytes, plan->options.stream, reterr),
+            plan->world, pl_device_fill(plan->device, tensor->info.gradient, 0, bytes, plan->options.stream, reterr),
             reterr);
     }
-    memset(tensor->facts.gradient, 0, bytes);
+    memset(tensor->info.gradient, 0, bytes);
     return PL_OK;
 }
 
@@ -358,7 +358,7 @@ static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl
         return PL_OK;
     }
     if (pl_plan_exchanges(plan)) {
-        PL_TRY(last ? pl_request_order(last, plan->options.stream, reterr) : PL_OK);
+        PL_TRY(last ? pl_request_stream_wait(last, plan->options.stream, reterr) : PL_OK);
     } else if (!plan->options.local) {
         PL_TRY(scale_buckets(plan, plan->ended, bucket + 1, reterr));
     }
@@ -380,7 +380,7 @@ enum pl_status pl_plan_wait_bucket(struct pl_plan *plan, size_t bucket, struct p
     return PL_OK;
 }
 
-enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr)
+enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *ret_end, struct pl_error *reterr)
 {
     size_t left = plan->bucket_count - first;
     bool on_its_way = pl_plan_exchanges(plan) && plan->ended < plan->bucket_count;
@@ -393,20 +393,20 @@ enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret
 static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status =
-        pl_device_event_finish(plan->device, plan->step_end, pl_world_deadline_ns(plan->world), reterr);
+        pl_device_event_finish(plan->device, plan->step_event, pl_world_deadline_ns(plan->world), reterr);
 
     if (status != PL_OK) {
         pl_error_context(reterr, "waiting for the end of step %llu of %s", (unsigned long long)plan->counts.steps,
                          plan->name);
         return status;
     }
-    return pl_device_event_record(plan->device, plan->step_end, plan->options.stream, reterr);
+    return pl_device_event_record(plan->device, plan->step_event, plan->options.stream, reterr);
 }
 
 enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(pl_plan_wait_bucket(plan, plan->bucket_count - 1, reterr));
-    if (plan->step_end) {
+    if (plan->step_event) {
         PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
     }
     /* allowed, but mostly a call that was forgotten */

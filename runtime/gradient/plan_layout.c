@@ -45,8 +45,8 @@ void pl_plan_release_layout(struct pl_plan *plan)
         pl_arena_free(plan->world, &plan->gradients);
     }
     pl_plan_free_array(plan, PL_TAKE(plan->values));
-    if (plan->step_end) {
-        pl_device_event_free(plan->device, PL_TAKE(plan->step_end));
+    if (plan->step_event) {
+        pl_device_event_free(plan->device, PL_TAKE(plan->step_event));
     }
     free(PL_TAKE(plan->order));
     plan->elems = 0;

@@ -19,7 +19,7 @@ float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr)
 void pl_plan_free_array(struct pl_plan *plan, float *array)
 {
     if (!plan->device) {
-        free(pl_world_is_stranded(plan->world) ? NULL : array);
+        free(pl_world_has_leaked(plan->world) ? NULL : array);
     } else if (array) {
         pl_device_release(plan->device, array);
     }
@@ -45,20 +45,20 @@ enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array
 
 enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_await_readers(plan, reterr));
+    PL_TRY(pl_plan_await_copy(plan, reterr));
     return copy_now(plan, array, from, reterr);
 }
 
-void pl_plan_set_reader(struct pl_plan *plan, void *event)
+void pl_plan_set_copy_event(struct pl_plan *plan, void *event)
 {
-    plan->reader = event;
+    plan->copy_event = event;
 }
 
-enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr)
+enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr)
 {
-    void *reader = PL_TAKE(plan->reader);
+    void *copy_event = PL_TAKE(plan->copy_event);
 
-    return reader ? pl_device_stream_wait(plan->device, plan->options.stream, reader, reterr) : PL_OK;
+    return copy_event ? pl_device_stream_wait(plan->device, plan->options.stream, copy_event, reterr) : PL_OK;
 }
 
 enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root, struct pl_error *reterr)
@@ -75,6 +75,6 @@ enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int r
     };
 
     PL_BUG_IF(!plan->sealed);
-    PL_TRY(pl_plan_await_readers(plan, reterr));
+    PL_TRY(pl_plan_await_copy(plan, reterr));
     return pl_collective_run(plan->world, &collective, reterr);
 }

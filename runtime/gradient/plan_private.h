@@ -10,7 +10,7 @@
 #include "runtime/plan.h"
 
 struct plan_tensor {
-    struct pl_plan_tensor facts;
+    struct pl_plan_tensor info;
     char *name;
     size_t first_bucket;
     size_t last_bucket;
@@ -29,8 +29,8 @@ struct plan_bucket {
 struct pl_plan {
     struct pl_world *world;
     struct pl_device *device; /* NULL: host memory */
-    void *reader;             /* event after a copy of the values that is under way; NULL: none is */
-    void *step_end;           /* device memory without requests: an event after the last step */
+    void *copy_event;         /* event after a copy of the values that is under way; NULL: none is */
+    void *step_event;         /* device memory without requests: an event after the last step */
     struct pl_plan_options options;
     char *name;
 
@@ -78,8 +78,8 @@ enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error 
  * all buckets where none is under way any more, else half of those that are left. So the last bucket is processed
  * alone, as soon as it is there, and the others before it.
  */
-enum pl_status pl_plan_wait_some(struct pl_plan *plan, size_t first, size_t *ret_end,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *ret_end,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Give every rank `root`'s `array`, [pl_plan_elems()] in the plan's kind of memory. Collective. */
 enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root,
@@ -97,9 +97,9 @@ enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const flo
 
 /**
  * Device memory: values or optimizer arrays are read until `event`, and the stream waits for it before it changes them;
- * NULL: no longer. The event stays the caller's. pl_plan_await_readers() is that wait.
+ * NULL: no longer. The event stays the caller's. pl_plan_await_copy() is that wait.
  */
-void pl_plan_set_reader(struct pl_plan *plan, void *event);
-enum pl_status pl_plan_await_readers(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_plan_set_copy_event(struct pl_plan *plan, void *event);
+enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -29,12 +29,12 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
                    options->wire_flags, (int)options->local, (int)options->memory,
                    pl_dtype_text(options->gradient_dtype));
     for (size_t i = 0; i < plan->tensor_count; i++) {
-        const struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+        const struct pl_plan_tensor *info = &plan->tensors[i].info;
 
         pl_text_append_char(text, '\0');
-        pl_text_printf(text, "'%s' [", facts->name);
-        for (unsigned d = 0; d < facts->dims; d++) {
-            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)facts->shape[d]);
+        pl_text_printf(text, "'%s' [", info->name);
+        for (unsigned d = 0; d < info->dims; d++) {
+            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)info->shape[d]);
         }
         pl_text_append(text, "]");
     }
@@ -83,14 +83,14 @@ static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reter
     }
     for (size_t place = 0; place < plan->tensor_count; place++) {
         size_t index = plan->options.order == PL_PLAN_FORWARD ? place : plan->tensor_count - 1 - place;
-        struct pl_plan_tensor *facts = &plan->tensors[index].facts;
+        struct pl_plan_tensor *info = &plan->tensors[index].info;
 
         plan->order[place] = index;
-        facts->offset_elems = plan->elems;
-        plan->elems += (facts->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+        info->offset_elems = plan->elems;
+        plan->elems += (info->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
         if (plan->elems > PTRDIFF_MAX / sizeof(float)) {
             return pl_error_set(reterr, PL_MEMORY, "%s: the tensors up to '%s' have more elements than memory can hold",
-                                plan->name, facts->name);
+                                plan->name, info->name);
         }
     }
     return PL_OK;
@@ -105,7 +105,7 @@ static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
         bool last = place == plan->tensor_count;
 
         if (last || (merge > 0 && place % merge == 0)) {
-            uint64_t end = last ? plan->elems : plan->tensors[plan->order[place]].facts.offset_elems;
+            uint64_t end = last ? plan->elems : plan->tensors[plan->order[place]].info.offset_elems;
 
             PL_TRY(cut(plan, cut_at, end, reterr));
             cut_at = end;
@@ -113,9 +113,9 @@ static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
     }
     for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
         struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
-        uint64_t end = tensor->facts.offset_elems + tensor->facts.count_elems;
+        uint64_t end = tensor->info.offset_elems + tensor->info.count_elems;
 
-        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->facts.offset_elems) {
+        while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->info.offset_elems) {
             b++;
         }
         tensor->first_bucket = b;
@@ -155,7 +155,7 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
 }
 
 /* Check that all ranks have the same options and tensors, and that none has failed. */
-static enum pl_status agree(struct pl_plan *plan, struct pl_error *reterr)
+static enum pl_status compare_ranks(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_FREE const char **lines = NULL;
@@ -173,7 +173,7 @@ static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(place_tensors(plan, reterr));
     if (plan->device && !pl_plan_exchanges(plan)) {
-        PL_TRY(pl_device_event_new(plan->device, false, &plan->step_end, reterr));
+        PL_TRY(pl_device_event_new(plan->device, false, &plan->step_event, reterr));
     }
     plan->values = pl_plan_new_array(plan, reterr);
     if (!plan->values) {
@@ -201,17 +201,17 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
     if (plan->sealed) {
         return pl_error_set(reterr, PL_INVALID, "%s: pl_plan_seal() of a plan that is sealed", plan->name);
     }
-    PL_TRY(agree(plan, reterr));
+    PL_TRY(compare_ranks(plan, reterr));
     status = allocate(plan, reterr);
     if (status != PL_OK) {
         pl_plan_release_layout(plan); /* the program may make room and call again */
         return status;
     }
     for (size_t i = 0; i < plan->tensor_count; i++) {
-        struct pl_plan_tensor *facts = &plan->tensors[i].facts;
+        struct pl_plan_tensor *info = &plan->tensors[i].info;
 
-        facts->value = plan->values + facts->offset_elems;
-        facts->gradient = pl_plan_gradient_at(plan, facts->offset_elems);
+        info->value = plan->values + info->offset_elems;
+        info->gradient = pl_plan_gradient_at(plan, info->offset_elems);
     }
     plan->sealed = true;
     pl_plan_begin_step(plan);

@@ -10,7 +10,7 @@
 
 const char *named_collective_name(const struct named_entry *entry)
 {
-    return entry->transient ? NULL : entry->name;
+    return entry->anonymous ? NULL : entry->name;
 }
 
 /* The bits of the neutral elements of product, minimum and maximum; that of sums is zero. */
@@ -82,14 +82,14 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
         if (local) {
             named->slots[local->slot].unagreed--;
         }
-        PL_TRY(named_table_settle(&named->table, batch->items[i].entry, true, reterr));
+        PL_TRY(named_table_retire(&named->table, batch->items[i].entry, true, reterr));
     }
     return PL_OK;
 }
 
 void named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
-    bool stranded = pl_world_is_stranded(named->world);
+    bool leaked = pl_world_has_leaked(named->world);
 
     for (size_t i = 0; i < batch->count; i++) {
         struct named_item *item = &batch->items[i];
@@ -97,9 +97,9 @@ void named_batch_free(struct pl_named *named, struct named_batch *batch)
         if (item->scratch && item->in_device_memory) {
             pl_device_release(named->device.device, item->scratch);
         } else {
-            free(stranded ? NULL : item->scratch);
+            free(leaked ? NULL : item->scratch);
         }
-        if (stranded) {
+        if (leaked) {
             item->result.data = NULL;
         }
         pl_named_result_done(&item->result);

@@ -16,11 +16,11 @@ struct named_local {
     struct named_definition definition;
     const void *send;
     void *recv;
-    uint64_t *extras; /* rows or splits, see named_definition_extras() */
+    uint64_t *row_counts; /* rows or splits, see named_definition_row_counts() */
     uint64_t bytes;
     size_t slot;   /* of the handle that it belongs to */
     size_t member; /* and its index there */
-    bool transient;
+    bool anonymous;
     struct named_local *next; /* in the queue of those not yet announced */
 };
 
@@ -60,12 +60,12 @@ struct named_batch {
 };
 
 enum {
-    NAMED_HEAD_NEWS = 1 << 0,    /* has updates: announces, joins or leaves */
+    NAMED_HEAD_UPDATES = 1 << 0, /* has updates: announces, joins or leaves */
     NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
-    NAMED_HEAD_LATE = 1 << 4, /* expired: rounds have agreed on nothing for as long as a rank may wait */
-    NAMED_HEAD_RUNS = 7,
+    NAMED_HEAD_EXPIRED = 1 << 4, /* expired: rounds have agreed on nothing for as long as a rank may wait */
+    NAMED_HEAD_RANGES = 7,
 };
 
 /**
@@ -77,7 +77,7 @@ struct named_head {
     uint32_t payload_bytes;
     struct {
         uint32_t first, count;
-    } runs[NAMED_HEAD_RUNS];
+    } ranges[NAMED_HEAD_RANGES];
 };
 
 struct named_round {
@@ -90,7 +90,7 @@ struct named_round {
     unsigned char *received;  /* payloads, in rank order */
     size_t received_capacity;
     uint64_t oldest_number; /* pending_number of the entry that waits longest, on rank 0 */
-    int64_t oldest_since_ns, oldest_told_ns;
+    int64_t oldest_since_ns, oldest_reported_ns;
     /* while rounds agree on nothing although names are waited for: the deadline of that; else 0 */
     int64_t deadline_ns;
 };
@@ -119,12 +119,12 @@ struct pl_named {
     struct named_batch *first_batch, *last_batch; /* requests under way, in order */
     uint64_t numbered[PL_KIND_COUNT];
     uint64_t numbered_groups;
-    bool joining, join_told;
+    bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
     int left_rank;
-    struct pl_error failure; /* of the world; sticky */
-    struct pl_named *beside; /* sibling: next in the circular list of engines that go on while this one waits */
+    struct pl_error failure;  /* of the world; sticky */
+    struct pl_named *sibling; /* sibling: next in the circular list of engines that go on while this one waits */
 };
 
 #endif

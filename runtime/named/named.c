@@ -26,7 +26,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
         return PL_MEMORY;
     }
     named->world = world;
-    named->beside = named;
+    named->sibling = named;
     named->rank = pl_world_rank(world);
     named->ranks = pl_world_size(world);
     named->device.device = pl_world_device(world);
@@ -69,7 +69,7 @@ void pl_named_free(struct pl_named *named)
     pl_named_queue_done(named);
     free(named->round.payload_bytes);
     named_table_done(&named->table);
-    if (pl_world_is_stranded(named->world)) {
+    if (pl_world_has_leaked(named->world)) {
         return; /* leaked: messages of a round may still access it */
     }
     free(named->round.heads);
@@ -210,25 +210,25 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
 static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local,
                                   struct pl_error *reterr)
 {
-    size_t count = named_definition_extras(&local->definition, named->ranks);
+    size_t count = named_definition_row_counts(&local->definition, named->ranks);
 
     if (count == 0) {
         return PL_OK;
     }
-    local->extras = pl_memory_new(count, sizeof(uint64_t), reterr);
-    if (!local->extras) {
+    local->row_counts = pl_memory_new(count, sizeof(uint64_t), reterr);
+    if (!local->row_counts) {
         return PL_MEMORY;
     }
     for (size_t i = 0; i < count; i++) {
-        local->extras[i] = op->kind == PL_ALLGATHER ? op->shape[0]
-                           : op->splits             ? op->splits[i]
-                                                    : op->shape[0] / (uint64_t)named->ranks;
+        local->row_counts[i] = op->kind == PL_ALLGATHER ? op->shape[0]
+                               : op->splits             ? op->splits[i]
+                                                        : op->shape[0] / (uint64_t)named->ranks;
     }
     return PL_OK;
 }
 
 /* Check `op` and make it this rank's operation of its name; it is queued by the caller once all of its group are. */
-static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool transient,
+static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool anonymous,
                               size_t slot, size_t member, struct named_local **ret_local, struct pl_error *reterr)
 {
     struct named_entry *entry;
@@ -263,7 +263,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;
     }
-    local->transient = transient;
+    local->anonymous = anonymous;
     if (op->kind != PL_BARRIER) { /* a barrier's shape and type are not checked */
         (void)shape_elems(op, &local->bytes);
         local->bytes *= pl_dtype_bytes(op->dtype);
@@ -316,7 +316,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         pl_named_queue_push(named, locals[i]);
     }
     *ret_handle = pl_named_queue_handle(named, slot);
-    return named->unannounced_bytes >= named->options.start_bytes ? named_drive(named, false, false, reterr) : PL_OK;
+    return named->unannounced_bytes >= named->options.start_bytes ? named_progress(named, false, false, reterr) : PL_OK;
 }
 
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
@@ -351,7 +351,7 @@ enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
         return PL_OK;
     }
     do {
-        PL_TRY(named_drive(named, true, false, reterr));
+        PL_TRY(named_progress(named, true, false, reterr));
     } while (named->first_unannounced && !named->round.request);
     return PL_OK;
 }
@@ -363,8 +363,8 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         /* A failure of the world is what the wait reports. */
-        (void)named_drive(named, named->slots[index].unagreed > 0, false, NULL);
-        (void)named_drive_beside(named);
+        (void)named_progress(named, named->slots[index].unagreed > 0, false, NULL);
+        (void)named_progress_siblings(named);
     }
     *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
     return PL_OK;
@@ -379,7 +379,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
 
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
-        (void)named_drive(named, named->slots[index].unagreed > 0, true, NULL);
+        (void)named_progress(named, named->slots[index].unagreed > 0, true, NULL);
     }
     slot = &named->slots[index];
     status = slot->status;
@@ -417,9 +417,9 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
         }
     }
     named->joining = true;
-    named->join_told = false;
+    named->join_announced = false;
     while (named->joining && named->failure.status == PL_OK && !named->left) {
-        (void)named_drive(named, true, true, NULL);
+        (void)named_progress(named, true, true, NULL);
     }
     named->joining = false;
     PL_TRY(refuse_ended(named, reterr));
@@ -431,7 +431,7 @@ enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr
 {
     named->leaving = true;
     while (!named->left && named->failure.status == PL_OK) {
-        (void)named_drive(named, true, true, NULL);
+        (void)named_progress(named, true, true, NULL);
     }
     return named->left ? PL_OK : refuse_ended(named, reterr);
 }

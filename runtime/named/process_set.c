@@ -89,8 +89,8 @@ fail:
 }
 
 /* PL_OK when all ranks are about to do the same, and none has failed before (`own`). */
-static enum pl_status agree(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
-                            struct pl_error *own, struct pl_error *reterr)
+static enum pl_status compare_ranks(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
+                                    struct pl_error *own, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const char *line;
@@ -161,7 +161,7 @@ enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *rank
     if (count > 0) {
         own.status = make_room(sets, number, &set, ranks, &own);
     }
-    status = agree(sets, "add ranks", ranks, count, &own, reterr);
+    status = compare_ranks(sets, "add ranks", ranks, count, &own, reterr);
     if (status == PL_OK) {
         status = check_list(sets, ranks, count, reterr); /* the same list, so the same answer everywhere */
     }
@@ -207,7 +207,7 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *al
     for (size_t rank = 0; rank < size; rank++) {
         if (all[rank * sizeof(own)]) {
             return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set,
-                                all + rank * sizeof(own), pl_world_label(sets->world, (int)rank));
+                                all + rank * sizeof(own), pl_world_global_rank(sets->world, (int)rank));
         }
     }
     return PL_OK;
@@ -218,7 +218,7 @@ enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, str
     struct pl_error own = PL_ERROR_NONE;
     PL_AUTO_FREE char *all = pl_memory_new((size_t)pl_world_size(sets->world), PL_NAMED_MAX_NAME_BYTES, &own);
 
-    PL_TRY(agree(sets, "remove set", &set, 1, &own, reterr));
+    PL_TRY(compare_ranks(sets, "remove set", &set, 1, &own, reterr));
     if (set == 0) {
         return pl_error_set(reterr, PL_INVALID, "process set 0 is the whole world and stays");
     }
@@ -269,7 +269,7 @@ static enum pl_status member_of(const struct pl_process_sets *sets, int set, con
     }
     if (!found->world) {
         return pl_error_set(reterr, PL_INVALID, "rank %d is not in process set %d",
-                            pl_world_label(sets->world, pl_world_rank(sets->world)), set);
+                            pl_world_global_rank(sets->world, pl_world_rank(sets->world)), set);
     }
     *ret_set = found;
     return PL_OK;

@@ -16,7 +16,7 @@ void pl_named_result_done(struct pl_named_result *result)
 
 void named_local_free(struct named_local *local)
 {
-    free(local->extras);
+    free(local->row_counts);
     free(local);
 }
 

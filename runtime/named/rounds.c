@@ -18,7 +18,7 @@
 enum announcement {
     ANNOUNCE_ID = 1,        /* uint32_t id, extras */
     ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, extras */
-    ANNOUNCE_TRANSIENT = 3, /* as WHOLE; the name will not be used again */
+    ANNOUNCE_ANONYMOUS = 3, /* as WHOLE; the name will not be used again */
 };
 
 enum { WAITING_LINES = 8 };
@@ -32,7 +32,7 @@ static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
 {
     struct pl_text *payload = &named->round.payload;
-    size_t extras = named_definition_extras(&local->definition, named->ranks);
+    size_t row_counts = named_definition_row_counts(&local->definition, named->ranks);
 
     if (by_id) {
         pl_text_append_char(payload, ANNOUNCE_ID);
@@ -40,26 +40,26 @@ static void announce_long(struct pl_named *named, const struct named_local *loca
     } else {
         uint16_t length = (uint16_t)strlen(local->entry->name);
 
-        pl_text_append_char(payload, local->transient ? ANNOUNCE_TRANSIENT : ANNOUNCE_WHOLE);
+        pl_text_append_char(payload, local->anonymous ? ANNOUNCE_ANONYMOUS : ANNOUNCE_WHOLE);
         pl_text_append_n(payload, (const char *)&length, sizeof(length));
         pl_text_append_n(payload, local->entry->name, length);
         pl_text_append_n(payload, (const char *)&local->definition, sizeof(local->definition));
     }
-    pl_text_append_n(payload, (const char *)local->extras, extras * sizeof(uint64_t));
+    pl_text_append_n(payload, (const char *)local->row_counts, row_counts * sizeof(uint64_t));
 }
 
 /* True when the number fits into the head: at the end of the last range, or as a range of its own. */
-static bool announce_short(struct named_head *head, unsigned *runs, uint32_t id)
+static bool announce_short(struct named_head *head, unsigned *ranges, uint32_t id)
 {
-    if (*runs > 0 && head->runs[*runs - 1].first + head->runs[*runs - 1].count == id) {
-        head->runs[*runs - 1].count++;
+    if (*ranges > 0 && head->ranges[*ranges - 1].first + head->ranges[*ranges - 1].count == id) {
+        head->ranges[*ranges - 1].count++;
         return true;
     }
-    if (*runs == NAMED_HEAD_RUNS) {
+    if (*ranges == NAMED_HEAD_RANGES) {
         return false;
     }
-    head->runs[*runs].first = id;
-    head->runs[(*runs)++].count = 1;
+    head->ranges[*ranges].first = id;
+    head->ranges[(*ranges)++].count = 1;
     return true;
 }
 
@@ -97,7 +97,7 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
                                   .send = &round->own,
                                   .recv = round->heads,
                                   .about = {.name = "agreement", .append = append_awaited, .subject = named}};
-    unsigned runs = 0;
+    unsigned ranges = 0;
 
     memset(&round->own, 0, sizeof(round->own));
     pl_text_clear(&round->payload);
@@ -105,10 +105,10 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
         bool by_id =
             local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
 
-        if (!by_id || local->extras || !announce_short(&round->own, &runs, local->entry->id)) {
+        if (!by_id || local->row_counts || !announce_short(&round->own, &ranges, local->entry->id)) {
             announce_long(named, local, by_id);
         }
-        round->own.flags |= NAMED_HEAD_NEWS;
+        round->own.flags |= NAMED_HEAD_UPDATES;
     }
     PL_TRY(pl_text_check(&round->payload, reterr));
     if (round->payload.length > UINT32_MAX) {
@@ -117,18 +117,18 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
     named->first_unannounced = named->last_unannounced = NULL;
     named->unannounced_bytes = 0;
     round->own.payload_bytes = (uint32_t)round->payload.length;
-    if (named->joining && !named->join_told) {
-        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_JOIN;
-        named->join_told = true;
+    if (named->joining && !named->join_announced) {
+        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_JOIN;
+        named->join_announced = true;
     }
     if (named->leaving) {
-        round->own.flags |= NAMED_HEAD_NEWS | NAMED_HEAD_LEAVE;
+        round->own.flags |= NAMED_HEAD_UPDATES | NAMED_HEAD_LEAVE;
     }
     if (waiting) {
         round->own.flags |= NAMED_HEAD_WAITING;
     }
     if (round->deadline_ns && pl_clock_now_ns() > round->deadline_ns) {
-        round->own.flags |= NAMED_HEAD_LATE;
+        round->own.flags |= NAMED_HEAD_EXPIRED;
     }
     round->in_payload = false;
     return pl_collective_post(named->world, &heads, &round->request, reterr);
@@ -138,15 +138,15 @@ static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_
 {
     return pl_error_set(reterr, PL_CORRUPT,
                         "rank %d sent an announcement that this rank cannot read: are all ranks the same program?",
-                        pl_world_label(named->world, rank));
+                        pl_world_global_rank(named->world, rank));
 }
 
 static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
 {
     const struct named_head *head = &named->round.heads[rank];
 
-    for (unsigned i = 0; i < NAMED_HEAD_RUNS; i++) {
-        for (uint32_t id = head->runs[i].first; id - head->runs[i].first < head->runs[i].count; id++) {
+    for (unsigned i = 0; i < NAMED_HEAD_RANGES; i++) {
+        for (uint32_t id = head->ranges[i].first; id - head->ranges[i].first < head->ranges[i].count; id++) {
             if (id >= named->table.known_count) {
                 return corrupt(named, rank, reterr);
             }
@@ -157,8 +157,8 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
 }
 
 /* Process one announcement of `rank`'s payload at `*at`, which moves on. */
-static enum pl_status take_one(struct pl_named *named, int rank, const unsigned char **at, const unsigned char *end,
-                               struct pl_error *reterr)
+static enum pl_status process_announcement(struct pl_named *named, int rank, const unsigned char **at,
+                                           const unsigned char *end, struct pl_error *reterr)
 {
     char name[PL_NAMED_MAX_NAME_BYTES + 64];
     struct named_definition definition;
@@ -199,10 +199,10 @@ static enum pl_status take_one(struct pl_named *named, int rank, const unsigned 
             return PL_MEMORY;
         }
         if (entry->announced == 0 && !entry->known) {
-            entry->transient = type == ANNOUNCE_TRANSIENT;
+            entry->anonymous = type == ANNOUNCE_ANONYMOUS;
         }
     }
-    extras_bytes = named_definition_extras(&definition, named->ranks) * sizeof(uint64_t);
+    extras_bytes = named_definition_row_counts(&definition, named->ranks) * sizeof(uint64_t);
     if ((size_t)(end - *at) < extras_bytes) {
         return corrupt(named, rank, reterr);
     }
@@ -218,7 +218,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     while (named->table.first_pending) {
         struct named_entry *entry = named->table.first_pending;
 
-        PL_TRY(named_table_settle(&named->table, entry, false, reterr));
+        PL_TRY(named_table_retire(&named->table, entry, false, reterr));
         if (entry->local) {
             pl_named_queue_remove(named, entry->local);
             named_end_local(named, entry->local, status, failure);
@@ -274,10 +274,10 @@ static void warn_of_oldest(struct pl_named *named)
     if (oldest->pending_number != round->oldest_number) {
         round->oldest_number = oldest->pending_number;
         round->oldest_since_ns = pl_clock_now_ns();
-        round->oldest_told_ns = 0;
+        round->oldest_reported_ns = 0;
         return;
     }
-    pl_world_tell_waited(named->world, pl_clock_now_ns() - round->oldest_since_ns, &round->oldest_told_ns,
+    pl_world_report_wait(named->world, pl_clock_now_ns() - round->oldest_since_ns, &round->oldest_reported_ns,
                          &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
@@ -288,9 +288,9 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
         named->round.deadline_ns = 0;
         return PL_OK;
     }
-    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_NEWS)) { /* nothing can ever come */
+    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_UPDATES)) { /* nothing can ever come */
         PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
-    } else if (any & NAMED_HEAD_LATE) { /* some ranks poll or wait in another process set, maybe for ever */
+    } else if (any & NAMED_HEAD_EXPIRED) { /* some ranks poll or wait in another process set, maybe for ever */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
                             "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
@@ -307,7 +307,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
     char failure[80];
 
     named->left = true;
-    named->left_rank = pl_world_label(named->world, rank);
+    named->left_rank = pl_world_global_rank(named->world, rank);
     snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", named->left_rank);
     PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
     while (named->first_unannounced) {
@@ -322,7 +322,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
 }
 
 /* The whole round has arrived. */
-static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr)
+static enum pl_status process_round(struct pl_named *named, struct pl_error *reterr)
 {
     const unsigned char *at = named->round.received;
     uint32_t any = 0, all = UINT32_MAX;
@@ -336,7 +336,7 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
         all &= head->flags;
         PL_TRY(take_runs(named, rank, reterr));
         while (at < end) {
-            PL_TRY(take_one(named, rank, &at, end, reterr));
+            PL_TRY(process_announcement(named, rank, &at, end, reterr));
         }
         if (head->flags & NAMED_HEAD_JOIN) {
             named_table_join(&named->table, rank);
@@ -361,7 +361,7 @@ static enum pl_status take_round(struct pl_named *named, struct pl_error *reterr
 }
 
 /* The heads have arrived: fetch the payloads if any rank has one. */
-static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr)
+static enum pl_status process_heads(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_round *round = &named->round;
     struct pl_collective payloads = {.kind = PL_ALLGATHER,
@@ -375,7 +375,7 @@ static enum pl_status take_heads(struct pl_named *named, struct pl_error *reterr
         total += round->heads[rank].payload_bytes;
     }
     if (total == 0) {
-        return take_round(named, reterr);
+        return process_round(named, reterr);
     }
     PL_TRY(pl_memory_grow(&round->received, &round->received_capacity, total, 1, reterr));
     payloads.send = pl_text_string(&round->payload);
@@ -399,7 +399,7 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
         pl_error_context(reterr, "%s", pl_text_string(&text));
         return status;
     }
-    return named->round.in_payload ? take_round(named, reterr) : take_heads(named, reterr);
+    return named->round.in_payload ? process_round(named, reterr) : process_heads(named, reterr);
 }
 
 static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
@@ -427,21 +427,21 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
 
 void named_link(struct pl_named *named, struct pl_named *other)
 {
-    struct pl_named *next = named->beside;
+    struct pl_named *next = named->sibling;
 
-    named->beside = other->beside;
-    other->beside = next;
+    named->sibling = other->sibling;
+    other->sibling = next;
 }
 
 void pl_named_rounds_unlink(struct pl_named *named)
 {
     struct pl_named *before = named;
 
-    while (before->beside != named) {
-        before = before->beside;
+    while (before->sibling != named) {
+        before = before->sibling;
     }
-    before->beside = named->beside;
-    named->beside = named;
+    before->sibling = named->sibling;
+    named->sibling = named;
 }
 
 /* Whether operations of this rank are under way in `named`, and whether they need a round. */
@@ -457,39 +457,40 @@ static bool has_work(const struct pl_named *named, bool *ret_need_round)
     return works;
 }
 
-bool named_drive_beside(struct pl_named *named)
+bool named_progress_siblings(struct pl_named *named)
 {
     bool works = false, need_round;
 
-    for (struct pl_named *other = named->beside; other != named; other = other->beside) {
+    for (struct pl_named *other = named->sibling; other != named; other = other->sibling) {
         if (has_work(other, &need_round)) {
             works = true;
-            (void)named_drive(other, need_round, false, NULL);
+            (void)named_progress(other, need_round, false, NULL);
         }
     }
     return works;
 }
 
 /* Before a wait for `request`: as long as sibling engines have work, advance all of them in turn. */
-static enum pl_status look_after_others(struct pl_named *named, struct pl_request *request, struct pl_error *reterr)
+static enum pl_status progress_siblings_first(struct pl_named *named, struct pl_request *request,
+                                              struct pl_error *reterr)
 {
-    int64_t began_ns = pl_clock_now_ns(), waited_ns, told_ns = 0;
+    int64_t began_ns = pl_clock_now_ns(), waited_ns, reported_ns = 0;
     bool done;
 
     for (;;) {
         PL_TRY(pl_request_test(request, &done, reterr));
-        if (done || !named_drive_beside(named)) {
+        if (done || !named_progress_siblings(named)) {
             return PL_OK;
         }
         waited_ns = pl_clock_now_ns() - began_ns;
-        pl_world_tell_waited(named->world, waited_ns, &told_ns, NULL);
+        pl_world_report_wait(named->world, waited_ns, &reported_ns, NULL);
         if (waited_ns > 8 * NAP_SHORTEST_NS) { /* at first without a nap */
             pl_clock_nap(pl_clock_backoff_ns(waited_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), PL_DEADLINE_NEVER);
         }
     }
 }
 
-static enum pl_status drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+static enum pl_status progress_once(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
 {
     bool progressed = false, done;
 
@@ -520,9 +521,9 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     if (!block || (named->left && !named->first_batch)) {
         return PL_OK;
     }
-    if (named->beside != named) {
-        PL_TRY(
-            look_after_others(named, named->first_batch ? named->first_batch->request : named->round.request, reterr));
+    if (named->sibling != named) {
+        PL_TRY(progress_siblings_first(named, named->first_batch ? named->first_batch->request : named->round.request,
+                                       reterr));
     }
     if (named->first_batch) {
         return end_batch(named, reterr);
@@ -531,13 +532,13 @@ static enum pl_status drive(struct pl_named *named, bool need_round, bool block,
     return end_request(named, reterr);
 }
 
-enum pl_status named_drive(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+enum pl_status named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = named->failure.status;
 
     if (status == PL_OK) {
-        status = drive(named, need_round, block, &error);
+        status = progress_once(named, need_round, block, &error);
         if (status != PL_OK) {
             error.status = status;
             named->failure = error;

@@ -184,7 +184,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
     struct named_local *local = entry->local;
 
-    PL_TRY(named_table_settle(&named->table, entry, !conflict, reterr));
+    PL_TRY(named_table_retire(&named->table, entry, !conflict, reterr));
     if (!local) {
         named_table_drop_idle(&named->table, entry);
     } else if (conflict) {

@@ -139,7 +139,7 @@ void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
     entry_free(entry);
 }
 
-size_t named_definition_extras(const struct named_definition *definition, int ranks)
+size_t named_definition_row_counts(const struct named_definition *definition, int ranks)
 {
     if (definition->kind == PL_ALLGATHER) {
         return 1;
@@ -187,15 +187,15 @@ static enum pl_status note_conflict(const struct named_table *table, struct name
     if (entry->conflict) {
         return PL_OK;
     }
-    pl_text_printf(&text, "'%s': rank %d: ", entry->name, pl_world_label(table->world, entry->first_rank));
+    pl_text_printf(&text, "'%s': rank %d: ", entry->name, pl_world_global_rank(table->world, entry->first_rank));
     named_definition_text(&entry->definition, &text);
-    pl_text_printf(&text, "; rank %d: ", pl_world_label(table->world, rank));
+    pl_text_printf(&text, "; rank %d: ", pl_world_global_rank(table->world, rank));
     named_definition_text(given, &text);
     return pl_text_take(&text, &entry->conflict, reterr);
 }
 
 enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                    const struct named_definition *definition, const void *extras,
+                                    const struct named_definition *definition, const void *row_counts,
                                     struct pl_error *reterr)
 {
     size_t ranks = (size_t)table->ranks;
@@ -216,8 +216,8 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
     }
     bit_set(entry->announced_by, rank);
     entry->announced++;
-    if (extras && entry->definition.kind == definition->kind) {
-        size_t extra_count = named_definition_extras(definition, table->ranks);
+    if (row_counts && entry->definition.kind == definition->kind) {
+        size_t extra_count = named_definition_row_counts(definition, table->ranks);
 
         if (!entry->rows) {
             entry->rows = pl_memory_new(ranks * extra_count, sizeof(uint64_t), reterr);
@@ -225,7 +225,7 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
                 return PL_MEMORY;
             }
         }
-        memcpy(entry->rows + (size_t)rank * extra_count, extras, extra_count * sizeof(uint64_t));
+        memcpy(entry->rows + (size_t)rank * extra_count, row_counts, extra_count * sizeof(uint64_t));
     }
     return PL_OK;
 }
@@ -356,7 +356,7 @@ static enum pl_status collect_member(struct named_table *table, struct named_ent
     }
     PL_BUG_IF(group->entries[entry->definition.group_index]);
     group->entries[entry->definition.group_index] = entry;
-    entry->counted = true;
+    entry->awaits_group = true;
     *ret_ready = ++group->complete == group->members;
     if (!*ret_ready) {
         return PL_OK;
@@ -384,7 +384,7 @@ enum pl_status named_table_collect(struct named_table *table, struct pl_error *r
         bool group_ready = false;
 
         next = entry->next_pending;
-        if (entry->counted || !is_complete(table, entry)) {
+        if (entry->awaits_group || !is_complete(table, entry)) {
             continue;
         }
         PL_TRY(check_joined(table, entry, reterr));
@@ -406,7 +406,7 @@ static bool is_pending(const struct named_table *table, const struct named_entry
     return table->first_pending == entry || entry->previous_pending;
 }
 
-enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees,
+enum pl_status named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
                                   struct pl_error *reterr)
 {
     if (is_pending(table, entry)) {
@@ -415,7 +415,7 @@ enum pl_status named_table_settle(struct named_table *table, struct named_entry 
     if (!agrees && entry->definition.group_members) {
         forget_group(table, entry->definition.group);
     }
-    if (agrees && !entry->known && !entry->transient && table->known_count < NAMED_MAX_KNOWN) {
+    if (agrees && !entry->known && !entry->anonymous && table->known_count < NAMED_MAX_KNOWN) {
         PL_TRY(pl_memory_grow(&table->known, &table->known_capacity, table->known_count + 1,
                               sizeof(struct named_entry *), reterr));
         entry->id = (uint32_t)table->known_count;
@@ -426,7 +426,7 @@ enum pl_status named_table_settle(struct named_table *table, struct named_entry 
         entry->agreed = entry->definition;
     }
     entry->announced = 0;
-    entry->counted = false;
+    entry->awaits_group = false;
     memset(entry->announced_by, 0, words_for(table->ranks) * sizeof(uint64_t));
     free(entry->conflict);
     entry->conflict = NULL;
@@ -477,13 +477,13 @@ static void ranks_text(const struct named_table *table, const uint64_t *bits, bo
     const char *separator = "";
 
     for (int rank = 0; rank < table->ranks; rank++) {
-        int first = pl_world_label(table->world, rank), last = first;
+        int first = pl_world_global_rank(table->world, rank), last = first;
 
         if (bit_get(bits, rank) != value) {
             continue;
         }
         while (rank + 1 < table->ranks && bit_get(bits, rank + 1) == value &&
-               pl_world_label(table->world, rank + 1) == last + 1) {
+               pl_world_global_rank(table->world, rank + 1) == last + 1) {
             rank++;
             last++;
         }
@@ -494,7 +494,7 @@ static void ranks_text(const struct named_table *table, const uint64_t *bits, bo
 
 void named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text)
 {
-    if (entry->counted) {
+    if (entry->awaits_group) {
         pl_text_printf(text, "'%s': waits for other members of its group", entry->name);
         return;
     }

@@ -44,12 +44,12 @@ struct named_entry {
     uint64_t *announced_by;  /* a bit a rank */
     uint64_t *rows;          /* ALLGATHER: [n], by rank; ALLTOALL: [n * n], sender by sender; else NULL */
     char *conflict;          /* how definitions differ, NULL while they agree */
-    bool counted;            /* complete, and waiting for the other members of its group */
+    bool awaits_group;       /* complete, and waiting for the other members of its group */
     uint64_t pending_number; /* counted by the table when it became pending */
     struct named_entry *previous_pending, *next_pending;
 
     struct named_local *local; /* this rank's operation from submit to done */
-    bool transient;            /* automatic name: dropped when done */
+    bool anonymous;            /* automatic name: dropped when done */
     uint64_t hash;
     struct named_entry *next_in_slot;
 };
@@ -90,18 +90,18 @@ void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
 /**
  * How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL.
  */
-size_t named_definition_extras(const struct named_definition *definition, int ranks);
+size_t named_definition_row_counts(const struct named_definition *definition, int ranks);
 
 /** Elements of a definition's shape; of its dimensions from `first` on, so that 1 gives those of a row. */
 uint64_t named_definition_elems(const struct named_definition *definition);
 uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first);
 
 /**
- * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `extras` (may be unaligned; NULL
+ * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `row_counts` (may be unaligned; NULL
  * when there are none).
  */
 enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                    const struct named_definition *definition, const void *extras,
+                                    const struct named_definition *definition, const void *row_counts,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Rank `rank` has joined; later calls of named_table_collect() see it. */
@@ -112,7 +112,7 @@ void named_table_join_reset(struct named_table *table);
 enum pl_status named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** `entry` is no longer under way; when it `agrees`, its number may be used from now on. */
-enum pl_status named_table_settle(struct named_table *table, struct named_entry *entry, bool agrees,
+enum pl_status named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "allreduce sum of float32 [3,4] prescale 0.5". */

@@ -32,11 +32,13 @@ static void concatenations_done(struct concatenations *concatenations)
     free(concatenations->labels.counts);
 }
 
-static enum pl_status append_array(struct concatenation *concatenation, struct pl_idx *idx, const char *name, struct pl_error *reterr)
+static enum pl_status append_array(struct concatenation *concatenation, struct pl_idx *idx, const char *name,
+                                   struct pl_error *reterr)
 {
     size_t had = concatenation->idx.item_bytes * concatenation->idx.shape[0], more = idx->item_bytes * idx->shape[0];
 
-    PL_TRY(pl_memory_grow(&concatenation->counts, &concatenation->capacity, concatenation->arrays + 1, sizeof(*concatenation->counts), reterr));
+    PL_TRY(pl_memory_grow(&concatenation->counts, &concatenation->capacity, concatenation->arrays + 1,
+                          sizeof(*concatenation->counts), reterr));
     concatenation->counts[concatenation->arrays] = idx->shape[0];
     if (concatenation->arrays++ == 0) {
         concatenation->idx = *idx;
@@ -84,7 +86,8 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
                                   (unsigned)idx.type);
         }
         if (status == PL_OK) {
-            status = append_array(idx.dims > 1 ? &concatenations->images : &concatenations->labels, &idx, source->name, reterr);
+            status = append_array(idx.dims > 1 ? &concatenations->images : &concatenations->labels, &idx, source->name,
+                                  reterr);
         }
         pl_idx_done(&idx);
     }
@@ -92,8 +95,8 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
     return status == PL_END ? PL_OK : status;
 }
 
-static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns, struct concatenations *concatenations,
-                                 struct pl_error *reterr)
+static enum pl_status read_store(const struct pl_channel *channel, int64_t deadline_ns,
+                                 struct concatenations *concatenations, struct pl_error *reterr)
 {
     PL_AUTO_STORE struct pl_store *store = NULL;
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
@@ -109,8 +112,8 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
     return PL_OK;
 }
 
-static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns, struct concatenations *concatenations,
-                           struct pl_error *reterr)
+static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
+                           struct concatenations *concatenations, struct pl_error *reterr)
 {
     if (channel->mode == PL_CHANNEL_PIPE) {
         struct pl_source *source;
@@ -141,8 +144,9 @@ enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoc
     enum pl_status status = load(channel, epoch, deadline_ns, &concatenations, reterr);
 
     if (status == PL_OK) {
-        *ret_pairs = (struct pl_idx_pairs){
-            .images = concatenations.images.idx, .labels = concatenations.labels.idx, .count = concatenations.images.idx.shape[0]};
+        *ret_pairs = (struct pl_idx_pairs){.images = concatenations.images.idx,
+                                           .labels = concatenations.labels.idx,
+                                           .count = concatenations.images.idx.shape[0]};
         memset(&concatenations.images.idx, 0, sizeof(concatenations.images.idx));
         memset(&concatenations.labels.idx, 0, sizeof(concatenations.labels.idx));
     } else {

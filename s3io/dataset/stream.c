@@ -349,8 +349,8 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return pl_stream_start(context, epoch, deadline_ns, reterr);
 }
 
-static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns, struct pl_record *ret_record,
-                                struct pl_error *reterr)
+static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,
+                                struct pl_record *ret_record, struct pl_error *reterr)
 {
     return next_of(context, shard_mask, deadline_ns, ret_record, reterr);
 }

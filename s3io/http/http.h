@@ -58,7 +58,7 @@ struct pl_http_request {
     size_t body_bytes;
     bool direct;         /* without a proxy: for link-local services */
     bool plain_allowed;  /* http:// as well as https:// */
-    bool long_timeout;        /* long timeout: the server may be silent twenty times as long, and slow */
+    bool long_timeout;   /* long timeout: the server may be silent twenty times as long, and slow */
     int64_t start_ns;    /* not before; 0: at once */
     int64_t deadline_ns; /* ends the request for good */
 

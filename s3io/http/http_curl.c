@@ -20,8 +20,8 @@ enum {
     /* Ten times fewer system calls than with the default 16 KiB; more gained nothing. */
     RECEIVE_BYTES = 256 * 1024,
     SEND_BYTES = 512 * 1024,
-    AHEAD_BYTES = 128 * 1024,    /* of a body, in the kernel and not sent */
-    LOOK_NS = 200 * 1000 * 1000, /* how often transfers are checked for a stall */
+    AHEAD_BYTES = 128 * 1024,           /* of a body, in the kernel and not sent */
+    CHECK_PEERS_NS = 200 * 1000 * 1000, /* how often transfers are checked for a stall */
     IDLE_MS = 60 * 1000,
     CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
     /* the low-speed limit: a transfer slower than this for twice the stall time ends */
@@ -402,7 +402,7 @@ static void end_stuck(struct pl_http *http, int64_t now_ns)
 {
     struct pl_http_request *request = http->requests;
 
-    if (now_ns - http->looked_ns < LOOK_NS) {
+    if (now_ns - http->looked_ns < CHECK_PEERS_NS) {
         return;
     }
     http->looked_ns = now_ns;
@@ -422,7 +422,7 @@ static int sleep_ms(const struct pl_http *http, int64_t now_ns)
     int64_t until_ns = now_ns + IDLE_MS * PL_NS_PER_MS;
 
     for (const struct pl_http_request *request = http->requests; request; request = request->next) {
-        int64_t due_ns = request->running ? http->looked_ns + LOOK_NS : request->start_ns;
+        int64_t due_ns = request->running ? http->looked_ns + CHECK_PEERS_NS : request->start_ns;
 
         until_ns = due_ns < until_ns ? due_ns : until_ns;
     }

@@ -31,7 +31,7 @@ enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
 
 /* How often to check for a stop request while a source delivers nothing. */
-#define LOOK_NS (200 * PL_NS_PER_MS)
+#define CHECK_PEERS_NS (200 * PL_NS_PER_MS)
 
 /* The longest part of a RecordIO record, a multiple of four below 2^29. */
 #define MOST_PART_BYTES ((uint64_t)PL_RECORDIO_MOST_BYTES & ~UINT64_C(3))
@@ -254,7 +254,7 @@ static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source
     enum pl_status status;
 
     do {
-        int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
+        int64_t look_ns = pl_deadline_after_ns(CHECK_PEERS_NS);
 
         if (wants_stop(feeder, 0)) {
             return cancelled(reterr);

@@ -26,11 +26,11 @@ struct pl_feeder_options {
     bool shuffle;
     uint64_t seed;
     struct pl_shard shard; /* size 0: all objects; else object i when i mod size is rank, counted in key order */
-    bool late;            /* make the FIFO of an epoch when the one before is over, not in advance */
-    bool copy;            /* write copies instead of lending pages to the pipe; for readers that splice or tee */
-    uint64_t cut_bytes;   /* for tests: close the FIFO after so many bytes of the epoch; 0: never */
-    int64_t timeout_ns;   /* 0: for ever; longest wait for a reader to open an epoch, and for it to read on */
-    int cancel_fd;        /* stop when it is readable (a signalfd, an eventfd); -1: none. Must be set */
+    bool late;             /* make the FIFO of an epoch when the one before is over, not in advance */
+    bool copy;             /* write copies instead of lending pages to the pipe; for readers that splice or tee */
+    uint64_t cut_bytes;    /* for tests: close the FIFO after so many bytes of the epoch; 0: never */
+    int64_t timeout_ns;    /* 0: for ever; longest wait for a reader to open an epoch, and for it to read on */
+    int cancel_fd;         /* stop when it is readable (a signalfd, an eventfd); -1: none. Must be set */
 };
 
 /** Of one epoch. */

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* While the FIFO delivers nothing, the distributor checks this often whether its clients are still there. */
-#define LOOK_NS (200 * PL_NS_PER_MS)
+#define CHECK_PEERS_NS (200 * PL_NS_PER_MS)
 
 /* How long local rank 0 stays for ranks that still read when it has closed. */
 #define LINGER_NS (30 * PL_NS_PER_S)
@@ -46,8 +46,8 @@ struct pl_share_distributor {
     atomic_int stopping; /* enum stopping */
     int64_t linger_ns;   /* deadline once `stopping` was seen; 0 before */
     struct client *clients;
-    bool *shard_mask;     /* [deal.size]: shards of the ranks of this host */
-    int *client_of; /* [deal.size]: which one */
+    bool *shard_mask; /* [deal.size]: shards of the ranks of this host */
+    int *client_of;   /* [deal.size]: which one */
     struct pollfd *polls;
     bool lost;             /* a rank died: no more records can be distributed */
     uint64_t done;         /* epochs up to here are over */
@@ -136,7 +136,8 @@ static struct pl_share_frame *reserve(struct pl_share_distributor *distributor, 
     }
 }
 
-static void put_record(struct pl_share_distributor *distributor, struct client *client, uint64_t epoch, const struct pl_record *record)
+static void put_record(struct pl_share_distributor *distributor, struct client *client, uint64_t epoch,
+                       const struct pl_record *record)
 {
     size_t most = pl_share_ring_max_data(&client->ring), done = 0;
 
@@ -161,7 +162,8 @@ static void put_record(struct pl_share_distributor *distributor, struct client *
 }
 
 /* Send the end of the epoch, or the error that ended it, to all ranks that still read it. */
-static void put_end(struct pl_share_distributor *distributor, uint64_t epoch, enum pl_status status, const struct pl_error *error)
+static void put_end(struct pl_share_distributor *distributor, uint64_t epoch, enum pl_status status,
+                    const struct pl_error *error)
 {
     char text[ERROR_TEXT_BYTES] = "";
     size_t bytes = 0;
@@ -200,14 +202,15 @@ static void distribute_epoch(struct pl_share_distributor *distributor, uint64_t 
     enum pl_status status = distributor->feed.start(distributor->feed.context, epoch, deadline_ns, &error);
 
     while (status == PL_OK && !all_left(distributor, epoch) && !is_cancelled(distributor)) {
-        int64_t look_ns = pl_deadline_after_ns(LOOK_NS);
+        int64_t look_ns = pl_deadline_after_ns(CHECK_PEERS_NS);
         struct pl_record record;
 
-        status = distributor->feed.next(distributor->feed.context, distributor->shard_mask, look_ns < deadline_ns ? look_ns : deadline_ns,
-                                   &record, &error);
+        status = distributor->feed.next(distributor->feed.context, distributor->shard_mask,
+                                        look_ns < deadline_ns ? look_ns : deadline_ns, &record, &error);
         if (status == PL_OK) {
-            put_record(distributor, &distributor->clients[distributor->client_of[record.index % distributor->options.deal.size]], epoch,
-                       &record);
+            put_record(distributor,
+                       &distributor->clients[distributor->client_of[record.index % distributor->options.deal.size]],
+                       epoch, &record);
             deadline_ns = pl_deadline_after_ns(distributor->options.timeout_ns);
         } else if (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns)) {
             status = PL_OK;
@@ -253,7 +256,8 @@ static bool next_epoch(struct pl_share_distributor *distributor, uint64_t *ret_e
     }
 }
 
-static enum pl_status accept_client(struct pl_share_distributor *distributor, int *fd, const struct pl_share_hello *hello)
+static enum pl_status accept_client(struct pl_share_distributor *distributor, int *fd,
+                                    const struct pl_share_hello *hello)
 {
     struct pl_error *error = &distributor->error;
     struct client *client;
@@ -289,8 +293,8 @@ static enum pl_status connect_clients(struct pl_share_distributor *distributor)
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
         PL_AUTO_CLOSE int fd = -1;
         struct pl_share_hello hello;
-        enum pl_status status =
-            pl_share_link_accept(distributor->listen_fd, distributor->stop_fd, deadline_ns, &fd, &hello, &distributor->error);
+        enum pl_status status = pl_share_link_accept(distributor->listen_fd, distributor->stop_fd, deadline_ns, &fd,
+                                                     &hello, &distributor->error);
 
         if (status != PL_OK) {
             pl_error_context(&distributor->error, "only %u of %u ranks of this host connected to share a channel", i,
@@ -302,9 +306,9 @@ static enum pl_status connect_clients(struct pl_share_distributor *distributor)
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
         const struct pl_share_ring *ring = &distributor->clients[i].ring;
 
-        PL_TRY(pl_share_link_send_fds(distributor->clients[i].link_fd,
-                                      (const int[PL_SHARE_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->distributor_fd},
-                                      &distributor->error));
+        PL_TRY(pl_share_link_send_fds(
+            distributor->clients[i].link_fd,
+            (const int[PL_SHARE_LINK_FDS]){ring->memory_fd, ring->rank_fd, ring->distributor_fd}, &distributor->error));
     }
     return PL_OK;
 }
@@ -321,8 +325,9 @@ static void *run(void *argument)
         if (distributor->lost) {
             /* Ranks between two epochs read this when they ask for the next. */
             for (uint32_t i = 0; i < distributor->options.local_size; i++) {
-                struct pl_share_frame *frame =
-                    distributor->clients[i].link_fd < 0 ? NULL : pl_share_ring_reserve(&distributor->clients[i].ring, 0);
+                struct pl_share_frame *frame = distributor->clients[i].link_fd < 0
+                                                   ? NULL
+                                                   : pl_share_ring_reserve(&distributor->clients[i].ring, 0);
 
                 if (frame) {
                     frame->kind = PL_SHARE_FRAME_ERROR;
@@ -364,7 +369,8 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
     distributor->clients = pl_memory_new(distributor->options.local_size, sizeof(*distributor->clients), reterr);
     distributor->shard_mask = pl_memory_new(ranks, sizeof(*distributor->shard_mask), reterr);
     distributor->client_of = pl_memory_new(ranks, sizeof(*distributor->client_of), reterr);
-    distributor->polls = pl_memory_new(2 + (size_t)distributor->options.local_size, sizeof(*distributor->polls), reterr);
+    distributor->polls =
+        pl_memory_new(2 + (size_t)distributor->options.local_size, sizeof(*distributor->polls), reterr);
     if (!distributor->clients || !distributor->shard_mask || !distributor->client_of || !distributor->polls) {
         return PL_MEMORY;
     }
@@ -384,7 +390,7 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
 }
 
 enum pl_status pl_share_distributor_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
-                               struct pl_share_distributor **ret_dealer, struct pl_error *reterr)
+                                          struct pl_share_distributor **ret_dealer, struct pl_error *reterr)
 {
     struct pl_share_distributor *distributor = pl_memory_new(1, sizeof(*distributor), reterr);
     enum pl_status status;

@@ -100,8 +100,8 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
     }
 }
 
-enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns, int *ret_fd,
-                                     struct pl_error *reterr)
+enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns,
+                                     int *ret_fd, struct pl_error *reterr)
 {
     struct sockaddr_un address;
 

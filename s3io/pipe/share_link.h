@@ -27,8 +27,8 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
                                     struct pl_share_hello *ret_hello, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Connect to `path`, waiting until somebody listens there, and say `hello`. */
-enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns, int *ret_fd,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hello *hello, int64_t deadline_ns,
+                                     int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Hand three descriptors over. */
 enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr) PL_MUST_CHECK;

@@ -54,7 +54,7 @@ static enum pl_status create(size_t ring_bytes, int distributor_fd, struct pl_sh
         return pl_error_errno(reterr, "create the descriptors of a ring");
     }
     /* Without memory for it there would be a SIGBUS in the middle of a record. */
-    code = pl_fd_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
+    code = pl_file_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
     if (code != 0) {
         return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
     }
@@ -64,7 +64,8 @@ static enum pl_status create(size_t ring_bytes, int distributor_fd, struct pl_sh
     return map_ring(ring, reterr);
 }
 
-enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struct pl_share_ring *ret_ring, struct pl_error *reterr)
+enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struct pl_share_ring *ret_ring,
+                                    struct pl_error *reterr)
 {
     struct pl_share_ring ring = {.memory_fd = -1, .rank_fd = -1, .distributor_fd = -1};
     enum pl_status status;
@@ -83,7 +84,7 @@ enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struc
 }
 
 enum pl_status pl_share_ring_attach(int memory_fd, int rank_fd, int distributor_fd, struct pl_share_ring *ret_ring,
-                              struct pl_error *reterr)
+                                    struct pl_error *reterr)
 {
     struct pl_share_ring ring = {.memory_fd = memory_fd, .rank_fd = rank_fd, .distributor_fd = distributor_fd};
     enum pl_status status = PL_OK;

@@ -36,7 +36,7 @@ enum { PL_SHARE_FRAME_ALIGN = 64 };
 /* The first page of the shared memory. The fields of the two writers are in separate cache lines. */
 struct pl_share_ring_head {
     _Alignas(64) _Atomic uint64_t written; /* bytes, ever growing; by the distributor */
-    _Atomic uint32_t distributor_waits;         /* for room in this ring */
+    _Atomic uint32_t distributor_waits;    /* for room in this ring */
     _Alignas(64) _Atomic uint64_t read;    /* by the rank */
     _Atomic uint32_t rank_waits;           /* for a frame */
     _Atomic uint64_t wanted;               /* epoch the rank reads, plus one; UINT64_MAX when it has left for good */
@@ -47,17 +47,17 @@ struct pl_share_ring {
     unsigned char *data;
     size_t bytes; /* of `data`; a power of two */
     int memory_fd;
-    int rank_fd;   /* eventfd: something for the rank */
+    int rank_fd;        /* eventfd: something for the rank */
     int distributor_fd; /* eventfd: something for the distributor; the same in all rings */
 };
 
 /** Make the memory of a ring and its eventfd for the rank; `distributor_fd` is duplicated. */
 enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struct pl_share_ring *ret_ring,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Map a ring from the three descriptors another process made, which then belong to the ring. */
 enum pl_status pl_share_ring_attach(int memory_fd, int rank_fd, int distributor_fd, struct pl_share_ring *ret_ring,
-                              struct pl_error *reterr) PL_MUST_CHECK;
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_share_ring_done(struct pl_share_ring *ring);
 

@@ -111,7 +111,8 @@ enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobu
             *ret_value = field.value;
             return PL_OK;
         } else {
-            *ret_value = wire == PL_WIRE_FIXED64 ? pl_record_load_le64(field.view.data) : pl_record_load_le32(field.view.data);
+            *ret_value =
+                wire == PL_WIRE_FIXED64 ? pl_record_load_le64(field.view.data) : pl_record_load_le32(field.view.data);
             return PL_OK;
         }
     }

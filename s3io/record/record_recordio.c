@@ -26,7 +26,7 @@ static size_t padded(size_t bytes)
 /* Skip words until the window begins with the head of a first part or a whole record, or ends. At least `bytes` are
  * skipped. */
 static enum pl_status find_next_head(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
-                                    struct pl_error *reterr)
+                                     struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
 
@@ -55,7 +55,7 @@ static enum pl_status find_next_head(struct pl_record_reader *reader, size_t byt
 /* One part, `at` bytes after the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag
  * that is not expected here. */
 static enum pl_status parse_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
-                                   int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
+                                 int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
     uint32_t word;

@@ -80,7 +80,7 @@ static bool begins_field(const unsigned char *data, size_t at, unsigned char del
  * inside an unquoted one (5" disk) it is a character as any other.
  */
 static size_t find_line_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter,
-                           struct quotes *quotes)
+                            struct quotes *quotes)
 {
     while (seen < end) {
         const unsigned char *line_end = memchr(data + seen, '\n', end - seen);

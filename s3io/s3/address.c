@@ -47,10 +47,11 @@ static bool is_number_host(const char *host)
 }
 
 /* "s3.eu-west-1.amazonaws.com" and the like. */
-static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoint_config, const char *service, struct pl_text *text,
-                                      struct pl_error *reterr)
+static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
+                                      struct pl_text *text, struct pl_error *reterr)
 {
-    if (strspn(endpoint_config->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(endpoint_config->region) || !*endpoint_config->region) {
+    if (strspn(endpoint_config->region, "abcdefghijklmnopqrstuvwxyz0123456789-") != strlen(endpoint_config->region) ||
+        !*endpoint_config->region) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not an AWS region", endpoint_config->region);
     }
     pl_text_printf(text, "%s%s.%s%s.amazonaws.com%s", service, endpoint_config->fips ? "-fips" : "",
@@ -101,8 +102,8 @@ static void drop_default_port(struct pl_text *host, bool plain)
     }
 }
 
-enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket, const char *key,
-                                   struct pl_s3_address *ret_address, struct pl_error *reterr)
+enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket,
+                                   const char *key, struct pl_s3_address *ret_address, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text endpoint = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
@@ -123,7 +124,8 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
         PL_TRY(append_aws_host(endpoint_config, "s3", &endpoint, reterr));
     }
     PL_TRY(pl_text_check(&endpoint, reterr));
-    virtual = endpoint_config->style != PL_S3_STYLE_PATH && (endpoint_config->style == PL_S3_STYLE_VIRTUAL || !endpoint_config->endpoint_url) &&
+    virtual = endpoint_config->style != PL_S3_STYLE_PATH &&
+              (endpoint_config->style == PL_S3_STYLE_VIRTUAL || !endpoint_config->endpoint_url) &&
               fits_host(bucket, address.plain) && !is_number_host(endpoint.data);
     if (virtual) {
         pl_text_printf(&host, "%s.", bucket);
@@ -150,7 +152,8 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
     return PL_OK;
 }
 
-enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url, struct pl_error *reterr)
+enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url,
+                                 struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;

@@ -40,8 +40,9 @@ struct pl_s3_address {
  *
  * Errors  PL_INVALID: an endpoint that is no http or https URL, or a bucket name that cannot be one.
  */
-enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket, const char *key,
-                                   struct pl_s3_address *ret_address, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket,
+                                   const char *key, struct pl_s3_address *ret_address,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_s3_address_done(struct pl_s3_address *address);
 

@@ -75,7 +75,8 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
 
 /* A service's answer; `token` and `expiration` may be NULL or "". */
 static enum pl_status take_credentials(const char *access_key, const char *secret_key, const char *token,
-                                const char *expiration, struct pl_credentials_reply *ret_reply, struct pl_error *reterr)
+                                       const char *expiration, struct pl_credentials_reply *ret_reply,
+                                       struct pl_error *reterr)
 {
     int64_t expires_s = INT64_MAX;
 
@@ -89,7 +90,7 @@ static enum pl_status take_credentials(const char *access_key, const char *secre
 }
 
 enum pl_status pl_credentials_reply_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
-                                    struct pl_error *reterr)
+                                          struct pl_error *reterr)
 {
     PL_AUTO_JSON struct pl_json *document = NULL;
     struct pl_json_value root;
@@ -140,7 +141,7 @@ static enum pl_status on_sts_element(void *context, const char *path, const char
 }
 
 enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
-                                        struct pl_error *reterr)
+                                              struct pl_error *reterr)
 {
     struct sts_credentials keys = {.access_key = NULL};
     struct pl_s3_xml_visitor visitor = {&keys, on_sts_element};

@@ -34,11 +34,11 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
  * "message"} is quoted.
  */
 enum pl_status pl_credentials_reply_parse(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_credentials_reply_parse() for what STS answers to AssumeRoleWithWebIdentity. */
 enum pl_status pl_credentials_reply_parse_sts(const char *text, size_t bytes, struct pl_credentials_reply *ret_reply,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+                                              struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_credentials_reply_done(struct pl_credentials_reply *reply);
 

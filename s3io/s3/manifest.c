@@ -159,7 +159,8 @@ static bool is_blank(const char *text, size_t bytes)
 }
 
 enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const char *name, const char *const *names,
-                                  size_t name_count, struct pl_augmented *ret_augmented, struct pl_error *reterr)
+                                           size_t name_count, struct pl_augmented *ret_augmented,
+                                           struct pl_error *reterr)
 {
     PL_AUTO_AUGMENTED struct pl_augmented augmented = {.attributes = name_count};
     const char *end = text + bytes;

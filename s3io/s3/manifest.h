@@ -56,7 +56,7 @@ void pl_manifest_augmented_done(struct pl_augmented *augmented);
  * no s3:// address.
  */
 enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const char *name, const char *const *names,
-                                  size_t name_count, struct pl_augmented *ret_augmented,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+                                           size_t name_count, struct pl_augmented *ret_augmented,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

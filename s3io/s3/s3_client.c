@@ -37,7 +37,7 @@ static bool is_true(const struct pl_environment *environment, const char *name)
 
 /* Endpoint, region and certificates, from the most to the least specific source. */
 static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct pl_s3_options *options,
-                                   struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
+                                      struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
     static const char *const endpoints[] = {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "S3_ENDPOINT_URL"};
     static const char *const regions[] = {"AWS_REGION", "AWS_DEFAULT_REGION"};
@@ -58,11 +58,12 @@ static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct 
     if (!(client->region = pl_memory_string(region, reterr))) {
         return PL_MEMORY;
     }
-    client->endpoint_config = (struct pl_s3_endpoint_config){.endpoint_url = client->endpoint_url,
-                                         .region = client->region,
-                                         .style = options->style,
-                                         .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
-                                         .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
+    client->endpoint_config =
+        (struct pl_s3_endpoint_config){.endpoint_url = client->endpoint_url,
+                                       .region = client->region,
+                                       .style = options->style,
+                                       .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
+                                       .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
     /* Invalid settings should fail here and not in the first request. */
     PL_TRY(pl_s3_address_build(&client->endpoint_config, "bucket", NULL, &probe, reterr));
     client->plain = probe.plain;

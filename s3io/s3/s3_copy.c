@@ -202,7 +202,7 @@ static enum pl_status write_chunk(struct download *download, size_t base, const 
     if (download->fd < 0) {
         PL_TRY(open_part(download, index, reterr));
     }
-    PL_TRY(pl_fd_write(download->fd, chunk->data, chunk->bytes, download->part_path.data, reterr));
+    PL_TRY(pl_file_write_fd(download->fd, chunk->data, chunk->bytes, download->part_path.data, reterr));
     if (download->progress) {
         download->progress->moved(download->progress->context, download->fetches[index].path, chunk->bytes);
     }

@@ -36,9 +36,9 @@ struct part {
     unsigned char **blocks; /* where its bytes are; valid up to `filled` */
     atomic_size_t filled;   /* bytes that are there; only grows while the reader may use them */
     struct {
-        size_t room; /* blocks that are reserved for it */
-        bool unverified;   /* unverified: not to be read before its checksum is verified */
-        bool ended;  /* the operation is over */
+        size_t room;     /* blocks that are reserved for it */
+        bool unverified; /* unverified: not to be read before its checksum is verified */
+        bool ended;      /* the operation is over */
         enum pl_status status;
     } synced; /* under the stream's lock */
 };
@@ -66,16 +66,16 @@ struct pl_s3_stream {
     /* The engine thread's: the state of planning. */
     size_t plan_object;
     uint64_t plan_offset;
-    bool plan_begun;    /* begin_object() has run for it */
-    bool plan_any;      /* and has a part */
-    bool plan_waits;    /* for its size */
-    unsigned fetching;  /* parts in flight */
+    bool plan_begun;                /* begin_object() has run for it */
+    bool plan_any;                  /* and has a part */
+    bool plan_waits;                /* for its size */
+    unsigned fetching;              /* parts in flight */
     struct object_info object_info; /* of plan_object */
 
     /* The reader's. */
     struct pl_s3_chunk chunk;    /* the one handed out */
     uint64_t consumed;           /* of the part at `oldest` */
-    bool empty_returned;            /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
+    bool empty_returned;         /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
     struct pl_checksum checksum; /* of the object so far */
     struct pl_checksum wanted;   /* the expected one */
 
@@ -234,8 +234,9 @@ static bool plan_part(struct pl_s3_stream *stream)
     bool room;
 
     if (stream->object_info.found) {
-        uint64_t left =
-            stream->object_info.size_bytes > stream->plan_offset ? stream->object_info.size_bytes - stream->plan_offset : 0;
+        uint64_t left = stream->object_info.size_bytes > stream->plan_offset
+                            ? stream->object_info.size_bytes - stream->plan_offset
+                            : 0;
 
         bytes = pl_number_min(left, bytes);
     }
@@ -319,7 +320,7 @@ static void close_task(struct pl_http_task *task)
 /* The reader's thread from here. */
 
 static enum pl_status check_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
-                                     struct pl_s3_stream_options *options, struct pl_error *reterr)
+                                    struct pl_s3_stream_options *options, struct pl_error *reterr)
 {
     static const struct pl_s3_stream_options none = {.budget_bytes = 0};
     const uint64_t least_bytes = 2 * PAGE;

@@ -49,7 +49,7 @@ struct pl_s3_operation {
     const void *body;
     size_t body_bytes;
     const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
-    bool long_timeout;          /* use the long timeout */
+    bool long_timeout;     /* use the long timeout */
     bool check_reply;      /* a 200 may carry an error document */
     int64_t deadline_ns;
     bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */

@@ -16,8 +16,9 @@
 
 enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
-#define LOOK_NS (100 * PL_NS_PER_MS) /* how often to check for a stop request while the source delivers nothing */
-#define NAME_NS (10 * PL_NS_PER_S)   /* how long a stop request during the start of an upload waits for its id */
+/* how often to check for a stop request while the source delivers nothing */
+#define CHECK_PEERS_NS (100 * PL_NS_PER_MS)
+#define NAME_NS (10 * PL_NS_PER_S) /* how long a stop request during the start of an upload waits for its id */
 #define ABORT_NS (30 * PL_NS_PER_S)
 #define LOG_NS PL_NS_PER_S /* a wait after the cancellation that is longer is logged */
 
@@ -74,7 +75,8 @@ static void part_buffer_done(struct pl_s3_operation *operation, enum pl_status s
 
     pthread_mutex_lock(&upload->lock);
     if (status == PL_OK && !operation->head.etag[0]) {
-        status = pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", part_buffer->part + 1);
+        status =
+            pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", part_buffer->part + 1);
     }
     if (status == PL_OK) {
         memcpy(upload->synced.parts[part_buffer->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
@@ -101,7 +103,7 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
     enum pl_status status;
 
     do {
-        int64_t look_ns = upload->cancel_check.go_on ? pl_deadline_after_ns(LOOK_NS) : PL_DEADLINE_NEVER;
+        int64_t look_ns = upload->cancel_check.go_on ? pl_deadline_after_ns(CHECK_PEERS_NS) : PL_DEADLINE_NEVER;
 
         if (pl_s3_is_cancelled(&upload->cancel_check)) {
             return upload_cancelled(reterr);
@@ -113,13 +115,15 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
 }
 
 /* Fill an upload buffer; `*ret_end` when the source has no more. */
-static enum pl_status fill(struct upload *upload, struct part_buffer *part_buffer, bool *ret_end, struct pl_error *reterr)
+static enum pl_status fill(struct upload *upload, struct part_buffer *part_buffer, bool *ret_end,
+                           struct pl_error *reterr)
 {
     size_t got = 1, more_bytes = 0;
     char more;
 
     for (part_buffer->bytes = 0; got && part_buffer->bytes < upload->part_bytes; part_buffer->bytes += got) {
-        PL_TRY(read_some(upload, part_buffer->memory + part_buffer->bytes, upload->part_bytes - part_buffer->bytes, &got, reterr));
+        PL_TRY(read_some(upload, part_buffer->memory + part_buffer->bytes, upload->part_bytes - part_buffer->bytes,
+                         &got, reterr));
     }
     upload->given_bytes += part_buffer->bytes;
     *ret_end = part_buffer->bytes < upload->part_bytes || upload->given_bytes >= upload->size_bytes;
@@ -155,8 +159,8 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
     pthread_mutex_unlock(&upload->lock);
     PL_TRY(status);
     part_buffer->part = upload->part_count++;
-    if (snprintf(part_buffer->query, sizeof(part_buffer->query), "partNumber=%zu&uploadId=%s", part_buffer->part + 1, upload->id) >=
-        (int)sizeof(part_buffer->query)) {
+    if (snprintf(part_buffer->query, sizeof(part_buffer->query), "partNumber=%zu&uploadId=%s", part_buffer->part + 1,
+                 upload->id) >= (int)sizeof(part_buffer->query)) {
         part_buffer->synced.busy = false;
         return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
     }
@@ -173,7 +177,8 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
                                           .deadline_ns = upload->deadline_ns};
     if (!upload->options.no_checksums) {
         pl_http_head_word_base64(pl_checksum_crc32c(0, part_buffer->memory, part_buffer->bytes), part_buffer->checksum);
-        operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-crc32c", part_buffer->checksum};
+        operation->extra[operation->extra_count++] =
+            (struct pl_sigv4_header){"x-amz-checksum-crc32c", part_buffer->checksum};
     }
     if (upload->client->plain) {
         /* Here rather than on the engine's thread, which has all transfers to move. */
@@ -190,7 +195,8 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
 
 /* Wait until an upload buffer is free (`all`: until all are), reporting progress, or until a part fails: a stop request
  * is a failure. */
-static enum pl_status wait_part_buffer(struct upload *upload, bool all, struct part_buffer **ret_lane, struct pl_error *reterr)
+static enum pl_status wait_part_buffer(struct upload *upload, bool all, struct part_buffer **ret_lane,
+                                       struct pl_error *reterr)
 {
     uint64_t told_bytes = UINT64_MAX;
     enum pl_status status;
@@ -497,10 +503,10 @@ static enum pl_status choose_part_size(struct upload *upload, struct pl_error *r
     }
     part_buffers = budget / part;
     upload->part_bytes = part;
-    upload->part_buffer_count = upload->size_bytes <= part ? 1
-                         : part_buffers < 1                ? 1
-                         : part_buffers < MAX_PARALLEL     ? (size_t)part_buffers
-                                                    : MAX_PARALLEL;
+    upload->part_buffer_count = upload->size_bytes <= part    ? 1
+                                : part_buffers < 1            ? 1
+                                : part_buffers < MAX_PARALLEL ? (size_t)part_buffers
+                                                              : MAX_PARALLEL;
     for (size_t i = 0; i < upload->part_buffer_count; i++) {
         upload->part_buffers[i].upload = upload;
         upload->part_buffers[i].operation.client = upload->client;
@@ -575,7 +581,8 @@ enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, con
     if (options) {
         upload->options = *options;
     }
-    upload->cancel_check = (struct pl_s3_cancel_check){.go_on = upload->options.go_on, .context = upload->options.context};
+    upload->cancel_check =
+        (struct pl_s3_cancel_check){.go_on = upload->options.go_on, .context = upload->options.context};
     pthread_mutex_init(&upload->lock, NULL);
     pthread_cond_init(&upload->changed_cond, NULL);
     status = run(upload, reterr);

@@ -13,12 +13,12 @@
 #include "base/status.h"
 
 enum pl_s3_retry_action {
-    PL_S3_FINAL,    /* the answer stands */
-    PL_S3_RETRY,    /* the same again, later */
-    PL_S3_SLOWER,   /* the same again, later, and fewer at a time */
+    PL_S3_FINAL,           /* the answer stands */
+    PL_S3_RETRY,           /* the same again, later */
+    PL_S3_SLOWER,          /* the same again, later, and fewer at a time */
     PL_S3_NEW_CREDENTIALS, /* the keys have expired */
-    PL_S3_REGION,   /* the bucket is elsewhere */
-    PL_S3_CLOCK,    /* our clock is wrong */
+    PL_S3_REGION,          /* the bucket is elsewhere */
+    PL_S3_CLOCK,           /* our clock is wrong */
 };
 
 /** Classify an HTTP status with the code of its error document ("" when there was none). */

@@ -210,8 +210,8 @@ enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struc
 }
 
 enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
-                                  size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
-                                  struct pl_error *reterr)
+                                         size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
+                                         struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = NULL;
     size_t bytes = 0;

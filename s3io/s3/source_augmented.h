@@ -16,7 +16,7 @@
 /** Zero-initialise, then set what differs. `deal` must be set. */
 struct pl_augmented_options {
     struct pl_shard deal; /* line i of the epoch's order belongs to rank i mod size */
-    bool shuffle;        /* another order in every epoch */
+    bool shuffle;         /* another order in every epoch */
     uint64_t seed;
     uint64_t epoch;
     struct pl_s3_stream_options stream;
@@ -34,7 +34,7 @@ enum pl_status pl_source_augmented_open(struct pl_s3_client *client, const struc
 
 /** Fetch the manifest at `uri` itself and parse it, as pl_manifest_parse_augmented(). At most 1 GiB. */
 enum pl_status pl_source_augmented_fetch(struct pl_s3_client *client, const char *uri, const char *const *names,
-                                  size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+                                         size_t name_count, int64_t deadline_ns, struct pl_augmented *ret_augmented,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -43,7 +43,7 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
 
         status = pl_s3_stream_next(stream, pl_deadline_after_ns(tool->timeout_ns), &chunk, reterr);
         if (status == PL_OK) {
-            status = pl_fd_write(STDOUT_FILENO, chunk.data, chunk.bytes, "standard output", reterr);
+            status = pl_file_write_fd(STDOUT_FILENO, chunk.data, chunk.bytes, "standard output", reterr);
         }
     }
     pl_s3_stream_close(stream);

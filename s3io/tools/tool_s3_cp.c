@@ -169,7 +169,7 @@ static bool goes_on(void *context)
 static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                                  size_t *ret_bytes, struct pl_error *reterr)
 {
-    return pl_fd_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
+    return pl_file_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
 }
 
 static void close_input(struct pl_source *source)

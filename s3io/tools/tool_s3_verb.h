@@ -14,7 +14,7 @@ struct tool {
     bool recursive, again, quiet, no_checksums;
     int stop_fd;        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
     int64_t timeout_ns; /* longest wait for a byte, and for one small request */
-    char **args;       /* the arguments after the options */
+    char **args;        /* the arguments after the options */
     int arg_count;
 };
 

@@ -28,7 +28,7 @@ check() {
 }
 
 if [ "${1:-main}" = main ]; then
-  for model in bell heads direct staged; do
+  for model in eventcount headers zero_copy staged; do
     check "$model" 0
     check "$model" 1 -DBROKEN
   done

@@ -73,7 +73,7 @@ static enum pl_status show_augmented(struct pl_s3_client *client, char **words, 
     options.shuffle = atoi(words[3]) >= 0;
     options.epoch = options.shuffle ? (uint64_t)atoi(words[3]) : 0;
     PL_TRY(pl_source_augmented_fetch(client, words[0], (const char *const *)(words + 4), (size_t)count - 4,
-                              pl_deadline_after_ns(limit_ns), &augmented, reterr));
+                                     pl_deadline_after_ns(limit_ns), &augmented, reterr));
     PL_TRY(pl_source_augmented_open(client, &augmented, &options, &source, reterr));
     return drain(source, stdout, &bytes, &crc32c, reterr);
 }

@@ -50,7 +50,7 @@ static enum pl_status run_on_device(const struct matrix *m, struct pl_error *ret
     PL_TRY(pl_device_copy(m->device, m->on_device[0], t->send, send_bytes, m->stream, reterr));
     PL_TRY(pl_device_copy(m->device, m->on_device[1], t->recv, recv_bytes, m->stream, reterr));
     PL_TRY(pl_collective_post(t->world, &c, &request, reterr));
-    if (pl_request_order(request, m->stream, reterr) != PL_OK) { /* what follows on the stream comes after it */
+    if (pl_request_stream_wait(request, m->stream, reterr) != PL_OK) { /* what follows on the stream comes after it */
         return pl_request_wait(request, reterr);
     }
     PL_TRY(pl_device_copy(m->device, t->send, m->on_device[0], send_bytes, m->stream, reterr));

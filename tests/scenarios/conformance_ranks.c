@@ -61,7 +61,7 @@ static bool hear_refusal(struct pl_bootstrap *bootstrap)
 {
     bool last = bootstrap->rank == bootstrap->size - 1;
 
-    return pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) ==
+    return pl_bootstrap_vote(bootstrap, last ? PL_MEMORY : PL_OK, pl_deadline_after_ns(60 * PL_NS_PER_S), NULL) ==
            PL_MEMORY;
 }
 
@@ -190,7 +190,7 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
             PL_AUTO_HOLD(part);
 
             pl_clock_nap(rank * 20 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
-            pl_world_give_up(part, &why);
+            pl_world_revoke(part, &why);
         }
         for (int late = 0; late < size && i % 2 == 1; late++) {
             pl_clock_nap(late == rank ? 20 * PL_NS_PER_MS : 0, PL_DEADLINE_NEVER);

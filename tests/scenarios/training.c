@@ -274,7 +274,7 @@ static void end(struct training *t)
 }
 
 /* All leave their named tensors, one after the other or at once, and start again on the same world. */
-static bool begin_anew(struct training *t)
+static bool start_again(struct training *t)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -428,7 +428,7 @@ void training_run(struct pl_world *world, uint64_t seed, int steps, char failure
         } else if (way < 7) {
             good = exchange_plainly(t);
         } else if (way < 8) {
-            good = mixed_draw(&t->common, 3) || begin_anew(t);
+            good = mixed_draw(&t->common, 3) || start_again(t);
         } else {
             good = step(t);
         }

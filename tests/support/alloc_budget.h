@@ -31,8 +31,9 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 }
 
 /* Those of the first bootstrap that was hooked: all have the same. */
-static enum pl_status (*_Atomic purse_real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
-                                                 struct pl_transfer *transfer, struct pl_error *reterr);
+static enum pl_status (*_Atomic alloc_budget_real_send)(void *context, const void *data, size_t bytes, int peer,
+                                                        uint32_t tag, struct pl_transfer *transfer,
+                                                        struct pl_error *reterr);
 static enum pl_status (*_Atomic purse_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
                                                   struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
@@ -43,7 +44,7 @@ static enum pl_status purse_send(void *context, const void *data, size_t bytes, 
     enum pl_status status;
 
     alloc_budget = -1;
-    status = purse_real_send(context, data, bytes, peer, tag, transfer, reterr);
+    status = alloc_budget_real_send(context, data, bytes, peer, tag, transfer, reterr);
     alloc_budget = kept;
     return status;
 }
@@ -65,9 +66,10 @@ static enum pl_status purse_split(void *context, const int *ranks, int count, in
 }
 
 /** By the thread that uses it. */
-static inline void purse_hook(struct pl_bootstrap *bootstrap)
+static inline void alloc_budget_hook(struct pl_bootstrap *bootstrap)
 {
-    purse_real_send = bootstrap->transport->send == purse_send ? purse_real_send : bootstrap->transport->send;
+    alloc_budget_real_send =
+        bootstrap->transport->send == purse_send ? alloc_budget_real_send : bootstrap->transport->send;
     purse_real_split = bootstrap->split == purse_split ? purse_real_split : bootstrap->split;
     bootstrap->transport->send = purse_send;
     bootstrap->split = purse_split;

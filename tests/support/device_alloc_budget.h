@@ -17,7 +17,7 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
     bool was_empty = true;
 
     (void)argument;
-    purse_hook(pl_world_bootstrap(world));
+    alloc_budget_hook(pl_world_bootstrap(world));
     RANKS_OK(pl_barrier(world, &error));
     for (int pays = 0; was_empty; pays++) {
         PL_AUTO_WORLD struct pl_world *part = NULL;

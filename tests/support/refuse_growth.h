@@ -9,7 +9,7 @@
 #include "base/memory.h"
 
 /** How many requests of this thread come before that one; negative: none is refused, or it has been. */
-static _Thread_local int refuse_growth_behind = -1;
+static _Thread_local int refuse_growth_after = -1;
 
 enum pl_status __real_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
                                      struct pl_error *reterr);
@@ -19,7 +19,7 @@ enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t
 enum pl_status __wrap_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
                                      struct pl_error *reterr)
 {
-    if (refuse_growth_behind >= 0 && refuse_growth_behind-- == 0) {
+    if (refuse_growth_after >= 0 && refuse_growth_after-- == 0) {
         return pl_error_set(reterr, PL_MEMORY, "this request is refused");
     }
     return __real_pl_memory_grow(items, capacity_items, want_items, item_bytes, reterr);

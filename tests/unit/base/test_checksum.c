@@ -70,4 +70,4 @@ START_TEST(pieces_add_up)
 }
 END_TEST
 
-UNIT_MAIN("s3io/checksum", published_check_values, folding_counts_as_single_bits_do, pieces_add_up)
+UNIT_MAIN("base/checksum", published_check_values, folding_counts_as_single_bits_do, pieces_add_up)

@@ -69,7 +69,7 @@ START_TEST(an_empty_one_is_still_good_for_execve)
 }
 END_TEST
 
-START_TEST(replacing_keeps_the_place_and_new_names_go_behind)
+START_TEST(replacing_keeps_the_place_and_new_names_go_last)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = empty();
     char *const *strings;
@@ -211,7 +211,7 @@ START_TEST(copies_are_independent_and_many_variables_fit)
 END_TEST
 
 UNIT_MAIN("base/environment", a_snapshot_leaves_the_process_alone, one_environment_is_laid_over_another,
-          an_empty_one_is_still_good_for_execve, replacing_keeps_the_place_and_new_names_go_behind,
+          an_empty_one_is_still_good_for_execve, replacing_keeps_the_place_and_new_names_go_last,
           empty_differs_from_unset, a_number_is_one_from_1_or_an_error, a_name_is_matched_whole, bad_names_are_refused,
           a_value_may_come_from_the_variable_itself, unset_removes_every_copy,
           copies_are_independent_and_many_variables_fit)

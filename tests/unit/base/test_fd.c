@@ -64,7 +64,7 @@ START_TEST(a_memory_file_keeps_the_size_that_is_sealed)
     ck_assert_int_eq(ftruncate(fd, 4096), -1);
     ck_assert_int_eq(ftruncate(fd, 16384), -1);
     ck_assert_int_eq(errno, EPERM);
-    ck_assert_int_eq(pl_fd_allocate(fd, 0, 8192), 0);
+    ck_assert_int_eq(pl_file_allocate(fd, 0, 8192), 0);
 }
 END_TEST
 

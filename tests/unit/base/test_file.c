@@ -167,7 +167,7 @@ START_TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 }
 END_TEST
 
-START_TEST(absence_is_told_apart_from_trouble)
+START_TEST(absence_is_distinguished_from_errors)
 {
     struct pl_error error = PL_ERROR_NONE;
     char *data = NULL;
@@ -334,24 +334,24 @@ START_TEST(a_read_waits_until_its_deadline_and_can_go_on)
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(
-        pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(5 * PL_NS_PER_MS), "pipe", &bytes, &error),
+        pl_file_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(5 * PL_NS_PER_MS), "pipe", &bytes, &error),
         PL_TIMEOUT);
     ck_assert(strstr(error.cause, "pipe") != NULL);
     ck_assert_uint_eq(bytes, 99);
-    ck_assert_ok(pl_fd_write(ends[1], "abc", 3, "pipe", &error), &error);
+    ck_assert_ok(pl_file_write_fd(ends[1], "abc", 3, "pipe", &error), &error);
     /* what is there is had at once */
-    ck_assert_ok(pl_fd_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
+    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), 0, "pipe", &bytes, &error), &error);
     ck_assert_uint_eq(bytes, 3);
     ck_assert_mem_eq(data, "abc", 3);
-    ck_assert_ok(pl_fd_set_nonblock(ends[0], true, &error), &error);
+    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
     ck_assert_int_eq(
-        pl_fd_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error),
+        pl_file_read_some(ends[0], data, sizeof(data), pl_deadline_after_ns(PL_NS_PER_MS), "pipe", &bytes, &error),
         PL_TIMEOUT);
     close(ends[1]);
-    ck_assert_ok(pl_fd_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), &error);
+    ck_assert_ok(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error), &error);
     ck_assert_uint_eq(bytes, 0);
     close(ends[0]);
-    ck_assert_int_eq(pl_fd_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error),
+    ck_assert_int_eq(pl_file_read_some(ends[0], data, sizeof(data), PL_DEADLINE_NEVER, "pipe", &bytes, &error),
                      PL_SYSTEM);
     ck_assert_int_eq((int)error.code, EBADF);
 }
@@ -363,7 +363,7 @@ static void *drain(void *argument)
     size_t total = 0, bytes = 0;
     const int *fd = argument;
 
-    while (pl_fd_read_some(*fd, block, sizeof(block), pl_deadline_after_ns(30 * PL_NS_PER_S), "pipe", &bytes, NULL) ==
+    while (pl_file_read_some(*fd, block, sizeof(block), pl_deadline_after_ns(30 * PL_NS_PER_S), "pipe", &bytes, NULL) ==
                PL_OK &&
            bytes > 0) {
         total += bytes;
@@ -381,8 +381,8 @@ START_TEST(a_write_larger_than_the_pipe_goes_out_whole)
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, drain, &ends[0]), 0);
-    ck_assert_ok(pl_fd_write(ends[1], data, 1 << 20, "pipe", &error), &error);
-    ck_assert_ok(pl_fd_write(ends[1], data, 0, "pipe", &error), &error);
+    ck_assert_ok(pl_file_write_fd(ends[1], data, 1 << 20, "pipe", &error), &error);
+    ck_assert_ok(pl_file_write_fd(ends[1], data, 0, "pipe", &error), &error);
     close(ends[1]);
     pthread_join(thread, &total);
     ck_assert_uint_eq((size_t)total, 1 << 20);
@@ -396,7 +396,7 @@ START_TEST(a_full_device_is_named)
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(pl_fd_write(fd, "x", 1, "the model", &error), PL_SYSTEM);
+    ck_assert_int_eq(pl_file_write_fd(fd, "x", 1, "the model", &error), PL_SYSTEM);
     ck_assert_int_eq((int)error.code, ENOSPC);
     ck_assert_str_eq(error.cause, "write 'the model': No space left on device");
 }
@@ -408,13 +408,13 @@ START_TEST(nonblock_is_set_and_cleared)
     int ends[2];
 
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    ck_assert_ok(pl_fd_set_nonblock(ends[0], true, &error), &error);
+    ck_assert_ok(pl_file_set_nonblock(ends[0], true, &error), &error);
     ck_assert(fcntl(ends[0], F_GETFL) & O_NONBLOCK);
-    ck_assert_ok(pl_fd_set_nonblock(ends[0], false, &error), &error);
+    ck_assert_ok(pl_file_set_nonblock(ends[0], false, &error), &error);
     ck_assert(!(fcntl(ends[0], F_GETFL) & O_NONBLOCK));
     close(ends[0]);
     close(ends[1]);
-    ck_assert_int_eq(pl_fd_set_nonblock(-1, true, &error), PL_SYSTEM);
+    ck_assert_int_eq(pl_file_set_nonblock(-1, true, &error), PL_SYSTEM);
 }
 END_TEST
 
@@ -522,7 +522,7 @@ END_TEST
 
 UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly,
           files_without_a_size_are_read_whole, a_pipe_is_read_to_its_end_and_never_waited_for_without_one,
-          absence_is_told_apart_from_trouble, atomic_writing_replaces_and_leaves_no_temporary,
+          absence_is_distinguished_from_errors, atomic_writing_replaces_and_leaves_no_temporary,
           a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
           the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
           readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,

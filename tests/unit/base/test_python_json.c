@@ -248,7 +248,7 @@ START_TEST(nodes_know_where_they_stood)
 }
 END_TEST
 
-UNIT_MAIN("base/json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
+UNIT_MAIN("base/python_json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
           refusals_name_line_column_expected_and_found, what_python_refuses_is_refused,
           names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
           integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name,

@@ -9,9 +9,9 @@
 #include <string.h>
 
 /* "AB" sees the devices A and B in this order; "" sees none. */
-static struct pl_device_sight sight(const char *devices)
+static struct pl_device_list sight(const char *devices)
 {
-    struct pl_device_sight made = {.status = *devices ? PL_OK : PL_UNSUPPORTED};
+    struct pl_device_list made = {.status = *devices ? PL_OK : PL_UNSUPPORTED};
 
     for (; *devices; devices++) {
         snprintf(made.uuid[made.count++], PL_DEVICE_UUID_BYTES, "GPU-%c", *devices);
@@ -27,8 +27,8 @@ static const char *choose(const char *const *devices, int ranks, enum pl_device_
                           enum pl_status *ret_status, struct pl_error *error)
 {
     static char taken[33];
-    struct pl_device_wish wish = {.use = use, .ordinal = 1};
-    struct pl_device_sight sights[32];
+    struct pl_device_request wanted_device = {.use = use, .ordinal = 1};
+    struct pl_device_list sights[32];
 
     memset(taken, 0, sizeof(taken));
     for (int r = 0; r < ranks; r++) {
@@ -37,7 +37,7 @@ static const char *choose(const char *const *devices, int ranks, enum pl_device_
     for (int r = 0; r < ranks; r++) {
         int ordinal = -2;
 
-        *ret_status = pl_device_choose(sights, ranks, r, wish, share, &ordinal, error);
+        *ret_status = pl_device_choose(sights, ranks, r, wanted_device, share, &ordinal, error);
         if (*ret_status != PL_OK) {
             ck_assert_int_eq(ordinal, -2);
             return "";
@@ -130,18 +130,19 @@ END_TEST
 
 START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
 {
-    struct pl_device_sight sights[2] = {{.status = PL_OK},
-                                        {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
+    struct pl_device_list sights[2] = {{.status = PL_OK},
+                                       {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
     struct pl_error error = PL_ERROR_NONE;
     int ordinal = -2;
 
     sights[0] = sight("A");
     ck_assert_int_eq(
-        pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
+        pl_device_choose(sights, 2, 0, (struct pl_device_request){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
         PL_LIBRARY);
     ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
-    ck_assert_ok(pl_device_choose(sights, 2, 0, (struct pl_device_wish){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
-                 &error);
+    ck_assert_ok(
+        pl_device_choose(sights, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
+        &error);
     ck_assert_int_eq(ordinal, -1);
 }
 END_TEST
@@ -169,23 +170,23 @@ START_TEST(the_setting_is_one_of_three_words_or_a_number)
 {
     struct pl_error error = PL_ERROR_NONE;
     const char *const wrong[] = {"1", "cuda", "cuda:", "cuda:-1", "cuda:1x", "cuda:100", ""};
-    struct pl_device_wish wish = {.use = PL_DEVICE_AUTO};
+    struct pl_device_request wanted_device = {.use = PL_DEVICE_AUTO};
 
-    ck_assert_ok(pl_device_wish_parse("off", &wish, &error), &error);
-    ck_assert_int_eq(wish.use, PL_DEVICE_OFF);
-    ck_assert_ok(pl_device_wish_parse("on", &wish, &error), &error);
-    ck_assert_int_eq(wish.use, PL_DEVICE_ON);
-    ck_assert_ok(pl_device_wish_parse("auto", &wish, &error), &error);
-    ck_assert_int_eq(wish.use, PL_DEVICE_AUTO);
-    ck_assert_ok(pl_device_wish_parse("cuda:0", &wish, &error), &error);
-    ck_assert_int_eq(wish.use, PL_DEVICE_NUMBERED);
-    ck_assert_int_eq(wish.ordinal, 0);
-    ck_assert_ok(pl_device_wish_parse("cuda:12", &wish, &error), &error);
-    ck_assert_int_eq(wish.ordinal, 12);
+    ck_assert_ok(pl_device_request_parse("off", &wanted_device, &error), &error);
+    ck_assert_int_eq(wanted_device.use, PL_DEVICE_OFF);
+    ck_assert_ok(pl_device_request_parse("on", &wanted_device, &error), &error);
+    ck_assert_int_eq(wanted_device.use, PL_DEVICE_ON);
+    ck_assert_ok(pl_device_request_parse("auto", &wanted_device, &error), &error);
+    ck_assert_int_eq(wanted_device.use, PL_DEVICE_AUTO);
+    ck_assert_ok(pl_device_request_parse("cuda:0", &wanted_device, &error), &error);
+    ck_assert_int_eq(wanted_device.use, PL_DEVICE_NUMBERED);
+    ck_assert_int_eq(wanted_device.ordinal, 0);
+    ck_assert_ok(pl_device_request_parse("cuda:12", &wanted_device, &error), &error);
+    ck_assert_int_eq(wanted_device.ordinal, 12);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        ck_assert_int_eq(pl_device_wish_parse(wrong[i], &wish, &error), PL_INVALID);
+        ck_assert_int_eq(pl_device_request_parse(wrong[i], &wanted_device, &error), PL_INVALID);
     }
-    ck_assert_int_eq(pl_device_wish_parse("1", &wish, &error), PL_INVALID);
+    ck_assert_int_eq(pl_device_request_parse("1", &wanted_device, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "the setting device is '1': expected auto, on, off or cuda:N");
 }
 END_TEST

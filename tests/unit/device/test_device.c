@@ -323,7 +323,7 @@ END_TEST
 
 /* ---- kernels that fail, hang, and devices that are lost ---- */
 
-START_TEST(a_failing_kernel_is_told_to_whoever_asks_next_and_stays)
+START_TEST(a_failing_kernel_is_reported_by_the_next_call_and_stays)
 {
     struct pl_device *device = open_gpu("launch_error=2");
     struct pl_error error = PL_ERROR_NONE;
@@ -398,7 +398,7 @@ START_TEST(new_memory_that_is_not_filled_in_time_is_left)
     struct pl_error error = PL_ERROR_NONE;
     void *memory;
 
-    device->patience_ns = 20 * PL_NS_PER_MS;
+    device->service_timeout_ns = 20 * PL_NS_PER_MS;
     (void)device_order("fill_hangs=0");
     ck_assert_int_eq(pl_device_alloc(device, 4096, &memory, &error), PL_TIMEOUT);
     ck_assert_says(error, "work on a stream has not ended after ");
@@ -683,7 +683,7 @@ UNIT_MAIN("device/device", devices_are_counted_and_described,
           new_memory_is_zero_and_copies_go_both_ways, memory_that_exists_is_pinned_once,
           when_memory_is_out_the_message_says_how_much_there_is, pinned_memory_can_be_out_too,
           a_stream_waits_for_another_ones_event, events_say_when_work_is_done_and_how_long_it_took,
-          a_failing_kernel_is_told_to_whoever_asks_next_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
+          a_failing_kernel_is_reported_by_the_next_call_and_stays, a_kernel_that_hangs_ends_at_the_deadline,
           ordinary_memory_is_copied_by_the_deadline, new_memory_that_is_not_filled_in_time_is_left,
           memory_is_released_again_once_late_work_has_ended, errors_that_only_newer_toolkits_name_stay_too,
           a_lost_device_is_said_by_every_call, a_device_without_code_among_the_kernels_is_said,

@@ -55,8 +55,8 @@ START_TEST(no_progress_line_without_a_terminal)
 
     ck_assert_int_eq(pipe(pipe_fds), 0);
     ck_assert_int_ge(dup2(pipe_fds[1], STDERR_FILENO), 0);
-    pl_progress_show("epoch %d", 1);
-    pl_progress_clear();
+    pl_metrics_show_progress("epoch %d", 1);
+    pl_metrics_clear_progress();
     ck_assert_int_ge(dup2(saved, STDERR_FILENO), 0);
     close(pipe_fds[1]);
     ck_assert_int_eq(read(pipe_fds[0], &byte, 1), 0);

@@ -94,7 +94,7 @@ static void trains(struct pl_world *world, void *context)
     pl_stop_free(stop);
 }
 
-START_TEST(all_ranks_stop_behind_the_same_step)
+START_TEST(all_ranks_stop_after_the_same_step)
 {
     for (int round = 0; round < 20; round++) {
         struct scene scene = {.answered = 0};
@@ -153,4 +153,4 @@ START_TEST(sigterm_is_noted)
 END_TEST
 
 UNIT_MAIN("runtime/stop", nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all,
-          all_ranks_stop_behind_the_same_step, the_last_question_is_waited_for, sigterm_is_noted)
+          all_ranks_stop_after_the_same_step, the_last_question_is_waited_for, sigterm_is_noted)

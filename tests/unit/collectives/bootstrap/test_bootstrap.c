@@ -65,7 +65,7 @@ static void take_seats(struct seat *seats, int size)
     for (int r = 0; r < size; r++) {
         seats[r].bootstrap = bootstraps[r];
         seats[r].alloc_budget = -1;
-        purse_hook(bootstraps[r]);
+        alloc_budget_hook(bootstraps[r]);
     }
 }
 
@@ -136,13 +136,13 @@ static void *meet(void *argument)
         }
         if (turn == 1) {
             seat->status =
-                last ? pl_bootstrap_refuse(bootstrap, PL_SYSTEM, &why, deadline_ns)
+                last ? pl_bootstrap_abort_collective(bootstrap, PL_SYSTEM, &why, deadline_ns)
                      : bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
             if (seat->status != PL_SYSTEM || (!last && !strstr(seat->error.cause, "out to lunch"))) {
                 return NULL;
             }
             seat->status =
-                pl_bootstrap_ready(bootstrap, last ? PL_MEMORY : PL_OK, deadline_ns, last ? NULL : &seat->error);
+                pl_bootstrap_vote(bootstrap, last ? PL_MEMORY : PL_OK, deadline_ns, last ? NULL : &seat->error);
             if (seat->status != PL_MEMORY) {
                 return NULL;
             }

@@ -31,7 +31,7 @@ static void ask_differently(struct pl_world *world, void *argument, char failure
     pl_arena_free(world, &span);
 }
 
-START_TEST(ranks_that_ask_for_more_or_less_are_told_so)
+START_TEST(ranks_that_ask_for_more_or_less_report_that)
 {
     ck_assert_ranks(2, NULL, ask_differently, &(uint64_t){9999});
     ck_assert_ranks(3, NULL, ask_differently, &(uint64_t){10001});
@@ -58,7 +58,7 @@ static struct pl_shm *shm_of(const struct pl_world *world)
 
 /* Pieces are given back from the last to the first; each goes when its last rank has given it back, and no other does,
  * however many came between. */
-static void give_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void release_spans(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { PIECES = 3, ELEMS = 20000 };
     struct pl_span spans[PIECES];
@@ -94,25 +94,25 @@ static void give_back(struct pl_world *world, void *argument, char failure[RANKS
 
 START_TEST(what_is_given_back_goes_back_and_nothing_else)
 {
-    ck_assert_ranks(2, NULL, give_back, NULL);
-    ck_assert_ranks(3, NULL, give_back, NULL);
+    ck_assert_ranks(2, NULL, release_spans, NULL);
+    ck_assert_ranks(3, NULL, release_spans, NULL);
 }
 END_TEST
 
 /* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as arena
  * memory of one rank a host is, and no memory file. */
-static _Thread_local bool purse_is_empty;
+static _Thread_local bool alloc_budget_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
 {
-    *memory = purse_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+    *memory = alloc_budget_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
     return *memory ? 0 : ENOMEM;
 }
 
 int memfd_create(const char *name, unsigned flags)
 {
     errno = EMFILE;
-    return purse_is_empty ? -1 : (int)syscall(SYS_memfd_create, name, flags);
+    return alloc_budget_is_empty ? -1 : (int)syscall(SYS_memfd_create, name, flags);
 }
 
 static void ask_where_one_has_none(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -121,9 +121,9 @@ static void ask_where_one_has_none(struct pl_world *world, void *argument, char 
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
 
-    purse_is_empty = pl_world_rank(world) == 2;
+    alloc_budget_is_empty = pl_world_rank(world) == 2;
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
-    purse_is_empty = false;
+    alloc_budget_is_empty = false;
     RANKS_NEED(status == *(const enum pl_status *)argument, "%s: %s", pl_status_name(status), told.cause);
     RANKS_NEED(strstr(told.cause, "rank 2") != NULL, "'%s' does not name rank 2", told.cause);
     RANKS_OK(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &error));
@@ -288,7 +288,7 @@ START_TEST(nonsense_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_are_told_so,
+UNIT_MAIN("collectives/arena", ranks_that_ask_for_more_or_less_report_that,
           what_is_given_back_goes_back_and_nothing_else, a_rank_without_memory_is_named_and_no_rank_keeps_any,
           a_rank_that_cannot_note_its_piece_holds_nobody_up, a_timer_does_not_keep_memory_from_being_made,
           ranks_that_do_not_meet_any_more_end_the_world_within_its_timeout, a_rank_that_asks_alone_ends_the_world,

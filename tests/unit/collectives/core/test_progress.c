@@ -196,7 +196,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(pl_collective_post(world, &sum, &request, &seen) == PL_MISMATCH, "a post into a failed world");
 }
 
-START_TEST(a_failure_that_the_thread_meets_is_told_by_the_next_call)
+START_TEST(a_failure_in_the_progress_thread_is_returned_by_the_next_call)
 {
     struct pl_knobs knobs;
 
@@ -310,6 +310,6 @@ START_TEST(without_leave_for_several_threads_auto_has_none_and_on_is_refused)
 END_TEST
 
 UNIT_MAIN("collectives/progress", collectives_end_without_further_calls, the_thread_and_the_program_take_turns,
-          chunks_between_hosts_meet_their_like, a_failure_that_the_thread_meets_is_told_by_the_next_call,
+          chunks_between_hosts_meet_their_like, a_failure_in_the_progress_thread_is_returned_by_the_next_call,
           a_request_can_be_cancelled_under_the_threads_hands, a_world_tells_whether_it_has_a_thread_and_why_not,
           without_leave_for_several_threads_auto_has_none_and_on_is_refused)

@@ -234,7 +234,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(pl_world_failure(world, NULL) == PL_MISMATCH, "the world does not know its failure");
 }
 
-START_TEST(ranks_that_disagree_are_told_so_by_name_on_all_ranks)
+START_TEST(ranks_that_disagree_report_it_by_name_on_all_ranks)
 {
     const struct pl_collective sum = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 10};
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_SUM, .count = 200000};
@@ -382,12 +382,12 @@ static void send_too_much(struct pl_world *world, void *argument, char failure[R
     if (pl_world_rank(world) % 2 == 0) {
         return;
     }
-    RANKS_OK(pl_world_new_inner(world, (int[]){1, 3}, 2, &part, &error));
+    RANKS_OK(pl_world_new_internal(world, (int[]){1, 3}, 2, &part, &error));
     transport = pl_world_bootstrap(part)->transport;
     if (pl_world_rank(world) == 1) {
-        status = transport->send(transport->context, bytes, 8, 1, PL_TAG_EXCHANGE, &transfer, &told);
+        status = transport->send(transport->context, bytes, 8, 1, PL_TAG_P2P, &transfer, &told);
     } else {
-        status = transport->recv(transport->context, bytes, 4, 0, PL_TAG_EXCHANGE, &transfer, &told);
+        status = transport->recv(transport->context, bytes, 4, 0, PL_TAG_P2P, &transfer, &told);
     }
     for (bool done = false; status == PL_OK && !done;) {
         status = transport->test(transport->context, &transfer, &done, &got, &told);
@@ -407,7 +407,7 @@ static void stay_away(struct pl_world *world, void *argument, char failure[RANKS
     (void)argument;
     if (pl_world_rank(world) == 1) {
         RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* of the part */
-        RANKS_NEED(pl_world_new_inner(world, (int[]){1, 3}, 2, &part, &told) == PL_TIMEOUT, "%s", told.cause);
+        RANKS_NEED(pl_world_new_internal(world, (int[]){1, 3}, 2, &part, &told) == PL_TIMEOUT, "%s", told.cause);
         RANKS_NEED(strstr(told.cause, "rank 3 did not answer") != NULL, "%s", told.cause);
     }
 }
@@ -721,7 +721,7 @@ END_TEST
 
 UNIT_MAIN("collectives/world", one_rank_leaves_its_sums_where_they_are, local_and_cross_ranks_partition_the_world,
           ranks_and_cpus_are_compared_on_the_largest_machines, rings_follow_gpu_indices_on_every_host,
-          sub_worlds_are_worlds, ranks_that_disagree_are_told_so_by_name_on_all_ranks,
+          sub_worlds_are_worlds, ranks_that_disagree_report_it_by_name_on_all_ranks,
           a_block_of_another_length_than_expected_is_reported, failed_messages_call_ranks_by_their_numbers_in_the_whole,
           blocks_of_an_alltoall_may_be_as_unlike_as_they_like, requests_see_what_those_before_them_left,
           many_outstanding_requests_all_end_right, nonsense_is_refused_before_anything_starts,

@@ -180,7 +180,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     }
     RANKS_OK(pl_device_stream_new(device, &stream, &error));
     RANKS_OK(pl_device_alloc(device, sizeof(values), &memory, &error));
-    called = pl_world_host_part(world)->sequence;
+    called = pl_world_host_world(world)->sequence;
     RANKS_OK(pl_device_copy(device, memory, values, sizeof(values), stream, &error));
     for (int i = 0; i < LINKS; i++) {
         RANKS_OK(pl_collective_post(world,
@@ -193,7 +193,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
                                                              .stream = stream,
                                                              .flags = PL_AGREED}),
                                     &requests[i], &error));
-        RANKS_OK(pl_request_order(requests[i], stream, &error));
+        RANKS_OK(pl_request_stream_wait(requests[i], stream, &error));
         expected *= (float)pl_world_size(world);
     }
     RANKS_OK(pl_device_copy(device, values, memory, sizeof(values), stream, &error));
@@ -204,7 +204,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     for (int k = 0; k < COUNT; k++) {
         RANKS_NEED(values[k] == expected, "element %d is %g, not %g", k, (double)values[k], (double)expected);
     }
-    RANKS_NEED(pl_world_host_part(world)->sequence == called,
+    RANKS_NEED(pl_world_host_world(world)->sequence == called,
                "the hosts exchanged something about calls that were agreed");
     pl_device_release(device, memory);
     pl_device_stream_free(device, stream);
@@ -315,9 +315,9 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
         &host, &error));
     RANKS_OK(pl_collective_post(world, &members[1], &last, &error));
     for (int i = 0; i < MEMBERS; i++) {
-        RANKS_OK(pl_request_order(requests[i], NULL, &error));
+        RANKS_OK(pl_request_stream_wait(requests[i], NULL, &error));
     }
-    RANKS_OK(pl_request_order(average, NULL, &error));
+    RANKS_OK(pl_request_stream_wait(average, NULL, &error));
     RANKS_OK(pl_request_wait(last, &error));
     RANKS_OK(pl_request_wait(host, &error));
     RANKS_OK(pl_request_wait(average, &error));
@@ -359,7 +359,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     pl_device_release(pl_world_device(world), memory);
 }
 
-START_TEST(a_disagreement_is_told_to_all_ranks)
+START_TEST(a_disagreement_is_reported_on_all_ranks)
 {
     ck_assert_ranks_on(3, 3, NULL, disagree, NULL);
 }
@@ -418,7 +418,7 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 END_TEST
 
 /* Also where the ranks have compared their calls before, and ask NCCL only. */
-START_TEST(the_ranks_of_other_hosts_hear_of_a_fault_at_once)
+START_TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
 {
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
 
@@ -556,8 +556,8 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           factors_averages_and_nans_are_those_of_host_memory, averages_of_halves_do_not_overflow,
           kernels_are_loaded_before_nccl_runs, a_step_needs_no_host_between_its_collectives,
           a_collective_waits_for_its_own_callers_work_only, nccl_and_other_backends_keep_the_order,
-          a_disagreement_is_told_to_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
-          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_hear_of_a_fault_at_once,
+          a_disagreement_is_reported_on_all_ranks, faults_of_nccl_end_all_ranks_with_rank_host_and_device,
+          a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_report_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
           the_setting_backend_chooses_among_those_for_devices, a_rank_without_memory_for_a_part_is_named_at_once,
           a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)

@@ -434,7 +434,7 @@ static void sub_worlds(struct rank *self)
     pl_world_free(part);
 }
 
-START_TEST(sub_worlds_work_beside_their_parent)
+START_TEST(sub_worlds_work_next_to_their_parent)
 {
     run_ranks(4, sub_worlds);
 }
@@ -532,7 +532,7 @@ static void one_stays_away(struct rank *self)
     pthread_barrier_wait(&all_heard);
 }
 
-START_TEST(a_late_rank_is_named_within_the_deadline_and_hears_of_it)
+START_TEST(a_late_rank_is_named_within_the_deadline_and_reports_that)
 {
     pthread_barrier_init(&all_heard, NULL, 3);
     run_ranks(3, one_stays_away);
@@ -600,7 +600,7 @@ END_TEST
 
 UNIT_MAIN("collectives/shm", every_kind_is_right_in_and_out_of_place_in_arena_and_heap,
           some_ranks_in_the_arena_and_some_not_is_fine, a_small_block_among_large_ones_is_found_where_it_lies,
-          many_requests_may_be_outstanding, sub_worlds_work_beside_their_parent,
+          many_requests_may_be_outstanding, sub_worlds_work_next_to_their_parent,
           a_disagreement_is_reported_on_all_ranks_by_name, splits_that_do_not_fit_are_reported_on_all_ranks,
-          a_late_rank_is_named_within_the_deadline_and_hears_of_it, a_rank_that_left_is_named_long_before_the_deadline,
+          a_late_rank_is_named_within_the_deadline_and_reports_that, a_rank_that_left_is_named_long_before_the_deadline,
           waiting_costs_little_cpu_time)

@@ -385,7 +385,8 @@ START_TEST(open_mpi_5_gets_its_own_names)
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    (void)argv_after(&tree, "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
+    (void)argv_after(&tree,
+                     "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "orte"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "vader"));
     tree_env(&tree, "PACELINE_MPI_VERSION", "6");

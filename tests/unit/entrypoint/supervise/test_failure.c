@@ -228,7 +228,8 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 
     fill(&exit_report);
     for (int i = 0; i < 90; i++) {
-        snprintf(exit_report.tail + strlen(exit_report.tail), sizeof(exit_report.tail) - strlen(exit_report.tail), "stderr line %d\n", i);
+        snprintf(exit_report.tail + strlen(exit_report.tail), sizeof(exit_report.tail) - strlen(exit_report.tail),
+                 "stderr line %d\n", i);
     }
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);

@@ -23,8 +23,11 @@ static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
 static void start_program(const char *const *argv, const char *cwd)
 {
-    struct pl_shim_options options = {
-        .source = PL_EXIT_SOURCE_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+                                      .rank = -1,
+                                      .host = "algo-1",
+                                      .program_words = 1,
+                                      .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
@@ -58,7 +61,8 @@ static struct pl_frame await(enum pl_frame_type type)
         if (status == PL_OK && frame.type == type) {
             return frame;
         }
-        ck_assert_msg(status == PL_OK || status == PL_END, "the shim ended without a %s frame", pl_link_frame_name(type));
+        ck_assert_msg(status == PL_OK || status == PL_END, "the shim ended without a %s frame",
+                      pl_link_frame_name(type));
         ck_assert(!pl_deadline_passed(deadline_ns));
         if (status == PL_END) {
             ck_assert(poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) >= 0 || errno == EINTR);
@@ -139,8 +143,8 @@ START_TEST(an_inherited_ignored_sigchld_costs_no_exit_code)
     start_watch("grep SigIgn /proc/self/status >&2; exit 7");
     exit_report = await_exit_report();
     ck_assert_int_eq(exit_report.code, 7);
-    ck_assert_uint_eq(strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1),
-                      0);
+    ck_assert_uint_eq(
+        strtoull(strstr(exit_report.tail, "SigIgn:") + strlen("SigIgn:"), NULL, 16) & 1ULL << (SIGCHLD - 1), 0);
 }
 END_TEST
 
@@ -290,8 +294,11 @@ END_TEST
 START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
 {
     const char *const argv[] = {"true", NULL};
-    struct pl_shim_options options = {
-        .source = PL_EXIT_SOURCE_PROGRAM, .rank = -1, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+                                      .rank = -1,
+                                      .host = "algo-1",
+                                      .program_words = 1,
+                                      .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     struct rlimit limit;
     rlim_t before;

@@ -271,8 +271,8 @@ static void await_ranks(struct rig *rig, size_t count, bool begun)
                      &rig->tree.error);
         known = 0;
         for (size_t i = 0; i < rig->supervisor.connections_count; i++) {
-            known +=
-                rig->supervisor.connections[i]->kind == PL_CONNECTION_SHIM && (rig->supervisor.connections[i]->begun || !begun);
+            known += rig->supervisor.connections[i]->kind == PL_CONNECTION_SHIM &&
+                     (rig->supervisor.connections[i]->begun || !begun);
         }
     }
 }
@@ -402,7 +402,12 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         bool stopped;
         const char *failure;
     } cases[] = {
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK,
+          .rank = 0,
+          .host = "algo-1",
+          .signalled = true,
+          .code = SIGTERM,
+          .program = "train"},
          false,
          "host algo-2 went away: late\n"},
         {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL},
@@ -417,10 +422,20 @@ START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
         {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .code = 3, .program = "train"},
          false,
          "rank 0 on host algo-1 exited with code 3"},
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGKILL, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK,
+          .rank = 0,
+          .host = "algo-1",
+          .signalled = true,
+          .code = SIGKILL,
+          .program = "train"},
          false,
          "rank 0 on host algo-1 was killed"},
-        {{.source = PL_EXIT_SOURCE_RANK, .rank = 0, .host = "algo-1", .signalled = true, .code = SIGTERM, .program = "train"},
+        {{.source = PL_EXIT_SOURCE_RANK,
+          .rank = 0,
+          .host = "algo-1",
+          .signalled = true,
+          .code = SIGTERM,
+          .program = "train"},
          true,
          "the job was stopped by SIGTERM; rank 0"},
     };

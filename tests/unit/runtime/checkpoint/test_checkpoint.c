@@ -237,7 +237,7 @@ static void waits_for_each(struct pl_world *world, void *context)
     job_end(&job);
 }
 
-START_TEST(ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor)
+START_TEST(ranks_that_wait_receive_from_the_reading_rank_before_each_tensor)
 {
     struct fixture f = {.scratch = scratch_new()};
 
@@ -450,10 +450,10 @@ static void lacks_memory(struct pl_world *world, void *context)
         bool found = false;
         enum pl_status status;
 
-        refuse_growth_behind = behind;
+        refuse_growth_after = behind;
         status = pl_checkpoints_load(job.checkpoints, &found, &state, &error);
-        refused = refuse_growth_behind < 0;
-        refuse_growth_behind = -1;
+        refused = refuse_growth_after < 0;
+        refuse_growth_after = -1;
         ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2, "behind %d: %s, step %d: %s",
                       behind, pl_status_name(status), (int)state.step, error.cause);
     }
@@ -628,7 +628,7 @@ START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
 END_TEST
 
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
-          ranks_that_wait_hear_of_the_one_that_reads_before_each_tensor,
+          ranks_that_wait_receive_from_the_reading_rank_before_each_tensor,
           the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out,
           the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
           one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,

@@ -363,7 +363,7 @@ static void mismatch(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(ranks_that_register_differently_hear_all_what_differs)
+START_TEST(ranks_that_register_differently_all_report_what_differs)
 {
     ranks_run(4, mismatch, NULL);
 }
@@ -486,11 +486,11 @@ END_TEST
 
 /* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as a plan's
  * values are. */
-static _Thread_local bool purse_is_empty;
+static _Thread_local bool alloc_budget_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
 {
-    *memory = purse_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
+    *memory = alloc_budget_is_empty ? NULL : aligned_alloc(align, (bytes + align - 1) / align * align);
     return *memory ? 0 : ENOMEM;
 }
 
@@ -506,9 +506,9 @@ static void lacks_room(struct pl_world *world, void *context)
 
     ck_assert_ok(pl_plan_new(world, options, &plan, &error), &error);
     ck_assert_ok(pl_plan_add(plan, "first", 1, (uint64_t[]){10000}, &index, &error), &error);
-    purse_is_empty = lacks;
+    alloc_budget_is_empty = lacks;
     ck_assert_int_eq(pl_plan_seal(plan, &error), PL_MEMORY);
-    purse_is_empty = false;
+    alloc_budget_is_empty = false;
     ck_assert_msg(strstr(lacks ? error.context : error.cause, "rank 1"), "'%s' does not name rank 1", error.cause);
     ck_assert_msg(strstr(error.cause, "no memory for 10000 x 4 bytes"), "'%s' is not why", error.cause);
     ck_assert_uint_eq(pl_plan_elems(plan), 0);
@@ -682,7 +682,7 @@ UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart,
           the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide,
           several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
-          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_hear_all_what_differs,
+          broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_all_report_what_differs,
           a_rank_that_registers_fewer_is_named, names_twice_empty_tensors_and_late_ones_are_refused,
           a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
           a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks,

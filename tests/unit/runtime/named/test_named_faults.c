@@ -152,7 +152,7 @@ static void difference_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(a_difference_is_told_to_every_rank_by_name)
+START_TEST(a_difference_is_reported_on_every_rank_by_name)
 {
     for (size_t i = 0; i < sizeof(differences) / sizeof(differences[0]); i++) {
         for (int size = 2; size <= 4; size++) {
@@ -617,12 +617,12 @@ static void join_fault_body(struct rank *self)
 
     ENGINE(NULL);
     if (self->rank > 0) {
-        struct pl_named_op exchange = {.name = "exchange",
-                                       .kind = PL_ALLTOALL,
-                                       .dtype = PL_FLOAT32,
-                                       .dims = 1,
-                                       .shape = {(uint64_t)self->size},
-                                       .send = data};
+        struct pl_named_op p2p = {.name = "exchange",
+                                  .kind = PL_ALLTOALL,
+                                  .dtype = PL_FLOAT32,
+                                  .dims = 1,
+                                  .shape = {(uint64_t)self->size},
+                                  .send = data};
         struct pl_named_op scatter = {.name = "scatter",
                                       .kind = PL_REDUCE_SCATTER,
                                       .dtype = PL_FLOAT32,
@@ -638,7 +638,7 @@ static void join_fault_body(struct rank *self)
                                      .root = 0,
                                      .recv = data};
 
-        expect(pl_named_run(named, &exchange, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
+        expect(pl_named_run(named, &p2p, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
                error.cause);
         expect(pl_named_run(named, &scatter, NULL, &error) == PL_MISMATCH && strstr(error.cause, "have joined"), "%s",
                error.cause);
@@ -738,11 +738,11 @@ static void short_body(struct rank *self)
     for (int i = 0; i < ELEMS; i++) {
         data[i] = 1;
     }
-    refuse_growth_behind = last ? shortage->behind : -1;
+    refuse_growth_after = last ? shortage->behind : -1;
     status = pl_named_run(named, &op, NULL, &error);
     if (last) {
-        shortage->refused = refuse_growth_behind < 0;
-        refuse_growth_behind = -1;
+        shortage->refused = refuse_growth_after < 0;
+        refuse_growth_after = -1;
         expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "behind %d: %s", shortage->behind, error.cause);
     }
     pl_named_free(named);
@@ -768,7 +768,7 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
 }
 END_TEST
 
-UNIT_MAIN("runtime/named_faults", a_difference_is_told_to_every_rank_by_name,
+UNIT_MAIN("runtime/named_faults", a_difference_is_reported_on_every_rank_by_name,
           names_that_never_meet_end_with_both_sides_named, what_never_comes_is_waited_for_until_the_deadline,
           a_deadline_names_a_tensor_and_who_lacks_it, a_group_fails_as_a_whole,
           a_name_under_way_is_refused_for_every_kind, what_one_rank_can_see_is_refused_at_the_submit,

@@ -182,7 +182,7 @@ static void numbering_body(struct rank *self)
     pl_named_free(named);
 }
 
-START_TEST(operations_without_a_name_match_again_behind_a_join)
+START_TEST(operations_without_a_name_match_again_after_a_join)
 {
     over_sizes(numbering_body);
 }
@@ -285,6 +285,6 @@ START_TEST(a_joined_rank_is_neutral_in_every_type_and_operation)
 END_TEST
 
 UNIT_MAIN("runtime/named_join", joined_ranks_stay_neutral_in_every_order_of_joining,
-          an_average_divides_by_the_ranks_that_gave_or_by_all, operations_without_a_name_match_again_behind_a_join,
+          an_average_divides_by_the_ranks_that_gave_or_by_all, operations_without_a_name_match_again_after_a_join,
           rounding_errors_of_operations_without_a_name_are_forgotten,
           a_joined_rank_is_neutral_in_every_type_and_operation)

@@ -343,7 +343,7 @@ static void poor_body(struct rank *self)
     bool was_empty = true;
 
     SETS();
-    purse_hook(pl_world_bootstrap(self->world));
+    alloc_budget_hook(pl_world_bootstrap(self->world));
     expect_ok(pl_barrier(self->world, &error)); /* a world's first collective takes memory by itself */
     for (int pays = 0; was_empty; pays++) {
         int32_t told[2], all[8];

@@ -43,8 +43,8 @@ static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline
     return PL_OK;
 }
 
-static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns, struct pl_record *ret_record,
-                                struct pl_error *reterr)
+static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,
+                                struct pl_record *ret_record, struct pl_error *reterr)
 {
     struct feed *feed = context;
     unsigned size = (unsigned)feed->record[0]; /* the test stores the deal's size there */

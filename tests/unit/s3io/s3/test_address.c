@@ -3,8 +3,8 @@
 #include "s3io/s3/address.h"
 #include "tests/support/unit.h"
 
-static void check(struct pl_s3_endpoint_config endpoint_config, const char *bucket, const char *key, const char *url, const char *host,
-                  const char *path)
+static void check(struct pl_s3_endpoint_config endpoint_config, const char *bucket, const char *key, const char *url,
+                  const char *host, const char *path)
 {
     PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -24,16 +24,16 @@ static enum pl_status status_of(struct pl_s3_endpoint_config endpoint_config, co
 
 START_TEST(aws_endpoints)
 {
-    check((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "bkt", "a b", "https://bkt.s3.eu-west-1.amazonaws.com/a%20b",
-          "bkt.s3.eu-west-1.amazonaws.com", "/a b");
-    check((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "bkt", "k", "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
-          "bkt.s3.cn-north-1.amazonaws.com.cn", "/k");
+    check((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "bkt", "a b",
+          "https://bkt.s3.eu-west-1.amazonaws.com/a%20b", "bkt.s3.eu-west-1.amazonaws.com", "/a b");
+    check((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "bkt", "k",
+          "https://bkt.s3.cn-north-1.amazonaws.com.cn/k", "bkt.s3.cn-north-1.amazonaws.com.cn", "/k");
     check((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true, .dual_stack = true}, "bkt", NULL,
           "https://bkt.s3-fips.dualstack.us-east-1.amazonaws.com/", "bkt.s3-fips.dualstack.us-east-1.amazonaws.com",
           "/");
     /* No certificate fits a bucket with dots, and host names have no capitals. */
-    check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "my.bkt", "k", "https://s3.us-east-1.amazonaws.com/my.bkt/k",
-          "s3.us-east-1.amazonaws.com", "/my.bkt/k");
+    check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "my.bkt", "k",
+          "https://s3.us-east-1.amazonaws.com/my.bkt/k", "s3.us-east-1.amazonaws.com", "/my.bkt/k");
     check((struct pl_s3_endpoint_config){.region = "us-east-1"}, "OldBucket", "k",
           "https://s3.us-east-1.amazonaws.com/OldBucket/k", "s3.us-east-1.amazonaws.com", "/OldBucket/k");
 }
@@ -45,11 +45,15 @@ START_TEST(own_endpoints)
           "http://127.0.0.1:9000/bkt", "127.0.0.1:9000", "/bkt");
     check((struct pl_s3_endpoint_config){.endpoint_url = "https://s3.example:443/base/", .region = "r"}, "bkt", "k",
           "https://s3.example:443/base/bkt/k", "s3.example", "/base/bkt/k");
-    check((struct pl_s3_endpoint_config){.endpoint_url = "http://s3.localhost:80", .region = "r", .style = PL_S3_STYLE_VIRTUAL},
+    check((struct pl_s3_endpoint_config){.endpoint_url = "http://s3.localhost:80",
+                                         .region = "r",
+                                         .style = PL_S3_STYLE_VIRTUAL},
           "my.bkt", "k", "http://my.bkt.s3.localhost:80/k", "my.bkt.s3.localhost", "/k");
     /* An address cannot carry a bucket, whatever was asked for. */
-    check((struct pl_s3_endpoint_config){.endpoint_url = "http://[::1]:9000", .region = "r", .style = PL_S3_STYLE_VIRTUAL}, "bkt",
-          "k", "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
+    check((struct pl_s3_endpoint_config){.endpoint_url = "http://[::1]:9000",
+                                         .region = "r",
+                                         .style = PL_S3_STYLE_VIRTUAL},
+          "bkt", "k", "http://[::1]:9000/bkt/k", "[::1]:9000", "/bkt/k");
 }
 END_TEST
 
@@ -80,9 +84,12 @@ START_TEST(the_token_service_has_its_own_address)
 
     check_sts((struct pl_s3_endpoint_config){.region = "eu-west-1"}, "https://sts.eu-west-1.amazonaws.com/");
     check_sts((struct pl_s3_endpoint_config){.region = "cn-north-1"}, "https://sts.cn-north-1.amazonaws.com.cn/");
-    check_sts((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true}, "https://sts-fips.us-east-1.amazonaws.com/");
-    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "http://127.0.0.1:9000"}, "http://127.0.0.1:9000/");
-    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"}, "https://host/base/");
+    check_sts((struct pl_s3_endpoint_config){.region = "us-east-1", .fips = true},
+              "https://sts-fips.us-east-1.amazonaws.com/");
+    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "http://127.0.0.1:9000"},
+              "http://127.0.0.1:9000/");
+    check_sts((struct pl_s3_endpoint_config){.region = "r", .endpoint_url = "https://host/base//"},
+              "https://host/base/");
     ck_assert_int_eq(pl_s3_address_sts(&nonsense, &url, &error), PL_INVALID);
 }
 END_TEST
@@ -98,7 +105,8 @@ START_TEST(nonsense_is_refused)
                       buckets[i]);
     }
     for (size_t i = 0; i < sizeof(endpoints) / sizeof(endpoints[0]); i++) {
-        ck_assert_msg(status_of((struct pl_s3_endpoint_config){.endpoint_url = endpoints[i], .region = "r"}, "bkt") == PL_INVALID,
+        ck_assert_msg(status_of((struct pl_s3_endpoint_config){.endpoint_url = endpoints[i], .region = "r"}, "bkt") ==
+                          PL_INVALID,
                       "%s", endpoints[i]);
     }
     ck_assert_int_eq(status_of((struct pl_s3_endpoint_config){.region = "evil.example/"}, "bkt"), PL_INVALID);

@@ -93,7 +93,7 @@ START_TEST(an_answer_that_json_readers_could_take_in_two_ways_is_refused)
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\",\"Token\":7}",
          "credentials: Token: expected a string, found the number 7"},
         {"{\"accesskeyid\":\"A\",\"SecretAccessKey\":\"S\"}",
-         "the credentials service answered without keys: no code: no message"},
+         "the credentials service answered without credentials: no code: no message"},
         {"{\"AccessKeyId\":\"A\",\"SecretAccessKey\":\"S\"} more",
          "credentials:1:43: expected the end of the text, found 'm'"},
         {"[]", "credentials: expected an object, found a list"},

@@ -83,8 +83,9 @@ START_TEST(broken_lines_are_refused_with_their_number)
         PL_AUTO_AUGMENTED struct pl_augmented augmented = {.values = NULL};
         struct pl_error error = PL_ERROR_NONE;
 
-        ck_assert_msg(pl_manifest_parse_augmented(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) == PL_INVALID, "%s",
-                      bad[i]);
+        ck_assert_msg(pl_manifest_parse_augmented(bad[i], strlen(bad[i]), "m", names, 2, &augmented, &error) ==
+                          PL_INVALID,
+                      "%s", bad[i]);
         ck_assert_msg(strstr(error.cause, "line 2") != NULL, "%s: %s", bad[i], error.cause);
     }
 }

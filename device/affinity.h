@@ -3,15 +3,15 @@
  * Where a device sits in its host: NUMA node, the CPUs near it, the nearest network interface, from the kernel's
  * /sys.
  *
- * Test  tests/unit/device/test_place.c
+ * Test  tests/unit/device/test_affinity.c
  */
-#ifndef PL_DEVICE_PLACE_H
-#define PL_DEVICE_PLACE_H
+#ifndef PL_DEVICE_AFFINITY_H
+#define PL_DEVICE_AFFINITY_H
 
 #include "base/cpus.h"
 #include "base/status.h"
 
-struct pl_device_place {
+struct pl_device_affinity {
     int numa_node;      /* -1: unknown to the system */
     char cpu_list[256]; /* "0-23,48-71"; empty: unknown to the system */
     struct pl_cpus cpus;
@@ -24,10 +24,10 @@ struct pl_device_place {
  * Of the device at PCI address `pci` ("0000:3b:00.0"), below `root` ("" for this machine). What cannot be read is left
  * unknown.
  */
-void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place);
+void pl_device_affinity_read(const char *root, const char *pci, struct pl_device_affinity *ret_affinity);
 
 /** "0-3,8" as a set; false when it is none, or names no CPU. */
-bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus);
+bool pl_device_affinity_parse_cpus(const char *list, struct pl_cpus *ret_cpus);
 
 enum pl_device_binding {
     PL_DEVICE_BOUND,       /* by this call */
@@ -41,8 +41,8 @@ enum pl_device_binding {
  * container chose CPUs.
  * Errors  PL_SYSTEM
  */
-enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_device_affinity_bind(const struct pl_device_affinity *affinity, enum pl_device_binding *ret_binding,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "bound to the CPUs beside the device" and so on. */
 const char *pl_device_binding_text(enum pl_device_binding binding);

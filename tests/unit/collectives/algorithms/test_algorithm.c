@@ -21,28 +21,28 @@ enum { MOST = 33 };
  */
 struct paper {
     uint64_t held[MOST][MOST];
-    uint64_t aside[MOST][MOST];
+    uint64_t per_sender[MOST][MOST];
 };
 
-static bool rooted(enum pl_pattern pattern)
+static bool rooted(enum pl_algorithm algorithm)
 {
-    return pattern == PL_PATTERN_TREE_BROADCAST || pattern == PL_PATTERN_CHAIN_BROADCAST ||
-           pattern == PL_PATTERN_TREE_REDUCE || pattern == PL_PATTERN_CHAIN_REDUCE ||
-           pattern == PL_PATTERN_DIRECT_REDUCE;
+    return algorithm == PL_ALGORITHM_TREE_BROADCAST || algorithm == PL_ALGORITHM_CHAIN_BROADCAST ||
+           algorithm == PL_ALGORITHM_TREE_REDUCE || algorithm == PL_ALGORITHM_CHAIN_REDUCE ||
+           algorithm == PL_ALGORITHM_DIRECT_REDUCE;
 }
 
-static bool starts_everywhere(enum pl_pattern pattern)
+static bool starts_everywhere(enum pl_algorithm algorithm)
 {
-    return pattern != PL_PATTERN_RING_ALLGATHER && pattern != PL_PATTERN_TREE_BROADCAST &&
-           pattern != PL_PATTERN_CHAIN_BROADCAST;
+    return algorithm != PL_ALGORITHM_RING_ALLGATHER && algorithm != PL_ALGORITHM_TREE_BROADCAST &&
+           algorithm != PL_ALGORITHM_CHAIN_BROADCAST;
 }
 
-static void begin(struct paper *paper, enum pl_pattern pattern, int n, int root)
+static void begin(struct paper *paper, enum pl_algorithm algorithm, int n, int root)
 {
     memset(paper, 0, sizeof(*paper));
     for (int p = 0; p < n; p++) {
-        for (int b = 0; b < pl_pattern_blocks(pattern, n); b++) {
-            bool has = starts_everywhere(pattern) || (pattern == PL_PATTERN_RING_ALLGATHER ? p == b : p == root);
+        for (int b = 0; b < pl_algorithm_blocks(algorithm, n); b++) {
+            bool has = starts_everywhere(algorithm) || (algorithm == PL_ALGORITHM_RING_ALLGATHER ? p == b : p == root);
 
             paper->held[p][b] = has ? UINT64_C(1) << p : 0;
         }
@@ -63,17 +63,17 @@ static struct message queue[MOST][MOST][2 * MOST];
 static int queued[MOST][MOST];
 static int taken[MOST][MOST];
 
-static void send_step(const struct paper *paper, const struct pl_step *step, int p)
+static void send_step(const struct paper *paper, const struct pl_algorithm_step *step, int p)
 {
     struct message *message = &queue[p][step->to][queued[p][step->to]++];
 
     message->blocks = step->send_blocks;
     for (int b = 0; b < step->send_blocks; b++) {
-        message->sets[b] = step->aside ? UINT64_C(1) << p : paper->held[p][step->send_first + b];
+        message->sets[b] = step->per_sender ? UINT64_C(1) << p : paper->held[p][step->send_first + b];
     }
 }
 
-static void receive_step(struct paper *paper, const struct pl_step *step, int p)
+static void receive_step(struct paper *paper, const struct pl_algorithm_step *step, int p)
 {
     const struct message *message = &queue[step->from][p][taken[step->from][p]++];
 
@@ -81,8 +81,8 @@ static void receive_step(struct paper *paper, const struct pl_step *step, int p)
     for (int b = 0; b < step->recv_blocks; b++) {
         uint64_t *own = &paper->held[p][step->recv_first + b];
 
-        if (step->aside) {
-            paper->aside[p][step->from] = message->sets[b];
+        if (step->per_sender) {
+            paper->per_sender[p][step->from] = message->sets[b];
         } else if (step->combine) {
             ck_assert_uint_eq(*own & message->sets[b], 0); /* nothing is added twice */
             *own |= message->sets[b];
@@ -95,11 +95,11 @@ static void receive_step(struct paper *paper, const struct pl_step *step, int p)
 static void gather(struct paper *paper, int n, int p)
 {
     for (int from = 0; from < n; from++) {
-        paper->held[p][p] |= from == p ? 0 : paper->aside[p][from];
+        paper->held[p][p] |= from == p ? 0 : paper->per_sender[p][from];
     }
 }
 
-static void run_on_paper(struct paper *paper, enum pl_pattern pattern, int n, int root)
+static void run_on_paper(struct paper *paper, enum pl_algorithm algorithm, int n, int root)
 {
     int round[MOST] = {0};
     bool sent[MOST] = {false};
@@ -107,20 +107,20 @@ static void run_on_paper(struct paper *paper, enum pl_pattern pattern, int n, in
 
     memset(queued, 0, sizeof(queued));
     memset(taken, 0, sizeof(taken));
-    begin(paper, pattern, n, root);
-    if (pl_pattern_rounds(pattern, n) == 0) {
+    begin(paper, algorithm, n, root);
+    if (pl_algorithm_rounds(algorithm, n) == 0) {
         return;
     }
     while (ended < n) {
         bool moved = false;
 
         for (int p = n - 1; p >= 0; p--) {
-            struct pl_step step;
+            struct pl_algorithm_step step;
 
-            if (round[p] >= pl_pattern_rounds(pattern, n)) {
+            if (round[p] >= pl_algorithm_rounds(algorithm, n)) {
                 continue;
             }
-            step = pl_pattern_step(pattern, n, p, root, round[p]);
+            step = pl_algorithm_step_at(algorithm, n, p, root, round[p]);
             if (!sent[p] && step.to >= 0) {
                 send_step(paper, &step, p);
                 moved = true;
@@ -132,15 +132,15 @@ static void run_on_paper(struct paper *paper, enum pl_pattern pattern, int n, in
             if (step.from >= 0) {
                 receive_step(paper, &step, p);
             }
-            if (pl_pattern_gathers(pattern, n, round[p])) {
+            if (pl_algorithm_reduces_per_sender(algorithm, n, round[p])) {
                 gather(paper, n, p);
             }
             round[p]++;
             sent[p] = false;
             moved = true;
-            ended += round[p] >= pl_pattern_rounds(pattern, n);
+            ended += round[p] >= pl_algorithm_rounds(algorithm, n);
         }
-        ck_assert_msg(moved, "%s stands still at %d places", pl_pattern_text(pattern), n);
+        ck_assert_msg(moved, "%s stands still at %d places", pl_algorithm_text(algorithm), n);
     }
     for (int a = 0; a < n; a++) {
         for (int b = 0; b < n; b++) {
@@ -149,31 +149,31 @@ static void run_on_paper(struct paper *paper, enum pl_pattern pattern, int n, in
     }
 }
 
-/* What `place` must hold of `block` in the end; 0: does not matter. */
-static uint64_t wanted(enum pl_pattern pattern, int n, int root, int place, int block)
+/* What `position` must hold of `block` in the end; 0: does not matter. */
+static uint64_t wanted(enum pl_algorithm algorithm, int n, int root, int position, int block)
 {
     uint64_t all = (UINT64_C(1) << n) - 1;
 
-    switch (pattern) {
-    case PL_PATTERN_RING:
-    case PL_PATTERN_HALVING:
-    case PL_PATTERN_DOUBLING:
-    case PL_PATTERN_TREE:
-    case PL_PATTERN_DIRECT:
+    switch (algorithm) {
+    case PL_ALGORITHM_RING:
+    case PL_ALGORITHM_HALVING:
+    case PL_ALGORITHM_DOUBLING:
+    case PL_ALGORITHM_TREE:
+    case PL_ALGORITHM_DIRECT:
         return all;
-    case PL_PATTERN_RING_REDUCE_SCATTER:
-    case PL_PATTERN_DIRECT_REDUCE_SCATTER:
-        return place == block ? all : 0;
-    case PL_PATTERN_RING_ALLGATHER:
+    case PL_ALGORITHM_RING_REDUCE_SCATTER:
+    case PL_ALGORITHM_DIRECT_REDUCE_SCATTER:
+        return position == block ? all : 0;
+    case PL_ALGORITHM_RING_ALLGATHER:
         return UINT64_C(1) << block;
-    case PL_PATTERN_TREE_BROADCAST:
-    case PL_PATTERN_CHAIN_BROADCAST:
+    case PL_ALGORITHM_TREE_BROADCAST:
+    case PL_ALGORITHM_CHAIN_BROADCAST:
         return UINT64_C(1) << root;
-    case PL_PATTERN_TREE_REDUCE:
-    case PL_PATTERN_CHAIN_REDUCE:
-    case PL_PATTERN_DIRECT_REDUCE:
-        return place == root ? all : 0;
-    case PL_PATTERN_PAIRWISE:
+    case PL_ALGORITHM_TREE_REDUCE:
+    case PL_ALGORITHM_CHAIN_REDUCE:
+    case PL_ALGORITHM_DIRECT_REDUCE:
+        return position == root ? all : 0;
+    case PL_ALGORITHM_PAIRWISE:
         return UINT64_C(1) << block;
     }
     return 0;
@@ -183,21 +183,22 @@ START_TEST(every_pattern_brings_every_block_where_it_belongs)
 {
     static struct paper paper;
 
-    for (int p = 0; p < PL_PATTERN_COUNT; p++) {
-        enum pl_pattern pattern = (enum pl_pattern)p;
+    for (int p = 0; p < PL_ALGORITHM_COUNT; p++) {
+        enum pl_algorithm algorithm = (enum pl_algorithm)p;
 
-        if (pattern == PL_PATTERN_PAIRWISE) {
+        if (algorithm == PL_ALGORITHM_PAIRWISE) {
             continue; /* sends inputs only; checked by the conformance matrix */
         }
         for (int n = 1; n <= MOST; n++) {
-            for (int root = 0; root < (rooted(pattern) ? n : 1); root++) {
-                run_on_paper(&paper, pattern, n, root);
-                for (int place = 0; place < n; place++) {
-                    for (int block = 0; block < pl_pattern_blocks(pattern, n); block++) {
-                        uint64_t want = wanted(pattern, n, root, place, block);
+            for (int root = 0; root < (rooted(algorithm) ? n : 1); root++) {
+                run_on_paper(&paper, algorithm, n, root);
+                for (int position = 0; position < n; position++) {
+                    for (int block = 0; block < pl_algorithm_blocks(algorithm, n); block++) {
+                        uint64_t want = wanted(algorithm, n, root, position, block);
 
-                        ck_assert_msg(!want || paper.held[place][block] == want, "%s, n %d, root %d: place %d block %d",
-                                      pl_pattern_text(pattern), n, root, place, block);
+                        ck_assert_msg(!want || paper.held[position][block] == want,
+                                      "%s, n %d, root %d: place %d block %d", pl_algorithm_text(algorithm), n, root,
+                                      position, block);
                     }
                 }
             }
@@ -220,12 +221,12 @@ START_TEST(the_ring_of_five_looks_like_this)
     char drawn[1000];
     size_t used = 0;
 
-    for (int round = 0; round < pl_pattern_rounds(PL_PATTERN_RING, 5); round++) {
-        for (int place = 0; place < 5; place++) {
-            struct pl_step step = pl_pattern_step(PL_PATTERN_RING, 5, place, 0, round);
+    for (int round = 0; round < pl_algorithm_rounds(PL_ALGORITHM_RING, 5); round++) {
+        for (int position = 0; position < 5; position++) {
+            struct pl_algorithm_step step = pl_algorithm_step_at(PL_ALGORITHM_RING, 5, position, 0, round);
 
             used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%d>%d%c%c", step.send_first, step.recv_first,
-                                     step.combine ? '+' : '=', place < 4 ? ' ' : '\n');
+                                     step.combine ? '+' : '=', position < 4 ? ' ' : '\n');
         }
     }
     ck_assert_str_eq(drawn, drawing);
@@ -243,16 +244,16 @@ START_TEST(doubling_of_five_looks_like_this)
     char drawn[1000];
     size_t used = 0;
 
-    for (int round = 0; round < pl_pattern_rounds(PL_PATTERN_DOUBLING, 5); round++) {
-        for (int place = 0; place < 5; place++) {
-            struct pl_step step = pl_pattern_step(PL_PATTERN_DOUBLING, 5, place, 0, round);
+    for (int round = 0; round < pl_algorithm_rounds(PL_ALGORITHM_DOUBLING, 5); round++) {
+        for (int position = 0; position < 5; position++) {
+            struct pl_algorithm_step step = pl_algorithm_step_at(PL_ALGORITHM_DOUBLING, 5, position, 0, round);
             int peer = step.from >= 0 ? step.from : step.to;
 
             used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%s%s", step.from >= 0 ? "<" : "",
                                      step.to >= 0 ? ">" : "");
             used += (size_t)(peer < 0 ? snprintf(drawn + used, sizeof(drawn) - used, ".")
                                       : snprintf(drawn + used, sizeof(drawn) - used, "%d", peer));
-            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%c", place < 4 ? ' ' : '\n');
+            used += (size_t)snprintf(drawn + used, sizeof(drawn) - used, "%c", position < 4 ? ' ' : '\n');
         }
     }
     ck_assert_str_eq(drawn, drawing);
@@ -260,10 +261,10 @@ START_TEST(doubling_of_five_looks_like_this)
 END_TEST
 
 /* The backend for messages of a world in which it takes everything. */
-static struct pl_exchange *exchange_of(struct pl_world *world)
+static struct pl_p2p *p2p_of(struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
-        if (world->backends[i].backend == &pl_backend_exchange) {
+        if (world->backends[i].backend == &pl_backend_p2p) {
             return world->backends[i].state;
         }
     }
@@ -273,19 +274,19 @@ static struct pl_exchange *exchange_of(struct pl_world *world)
 /* Half of a segment's bytes are one message of halving, and MPI counts bytes in an int. */
 static void plan_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    struct pl_exchange *exchange = exchange_of(world);
+    struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = UINT64_C(1) << 33};
     float values[2000] = {0};
     uint64_t message_bytes;
 
     (void)argument;
-    pl_exchange_plan(exchange, &large);
-    RANKS_NEED(exchange->pattern == PL_PATTERN_HALVING, "not halving");
-    message_bytes = exchange->lane_elems * sizeof(float) / 2;
+    pl_p2p_plan(p2p, &large);
+    RANKS_NEED(p2p->algorithm == PL_ALGORITHM_HALVING, "not halving");
+    message_bytes = p2p->segment_elems * sizeof(float) / 2;
     RANKS_NEED(message_bytes <= INT32_MAX, "a message of %llu bytes", (unsigned long long)message_bytes);
     RANKS_OK(pl_allreduce(world, values, values, 2000, PL_FLOAT32, PL_SUM, &error));
-    RANKS_NEED(exchange->lane_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes",
-               exchange->lane_room_bytes, sizeof(values));
+    RANKS_NEED(p2p->slot_room_bytes <= 2 * sizeof(values), "%zu bytes a lane for %zu bytes", p2p->slot_room_bytes,
+               sizeof(values));
 }
 
 START_TEST(pieces_between_hosts_are_no_larger_than_messages_and_vectors)
@@ -312,7 +313,7 @@ static struct pl_knobs long_link(void)
 static void move_over_a_long_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { COUNT = 700001, RANKS = 3 }; /* segments of 1 MiB a message, and one that is not full */
-    struct pl_exchange *exchange = exchange_of(world);
+    struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = COUNT * 10};
     float *values = malloc(RANKS * COUNT * sizeof(*values));
     int rank = pl_world_rank(world);
@@ -320,10 +321,10 @@ static void move_over_a_long_link(struct pl_world *world, void *argument, char f
 
     (void)argument;
     RANKS_NEED(values, "no memory");
-    pl_exchange_plan(exchange, &large);
-    RANKS_NEED(exchange->lane_elems / (uint64_t)exchange->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
-               (unsigned long long)exchange->lane_elems);
-    RANKS_NEED(exchange->piece_bytes == 60 << 10, "pieces of %zu bytes", exchange->piece_bytes);
+    pl_p2p_plan(p2p, &large);
+    RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
+               (unsigned long long)p2p->segment_elems);
+    RANKS_NEED(p2p->piece_bytes == 60 << 10, "pieces of %zu bytes", p2p->piece_bytes);
     for (int i = 0; i < COUNT; i++) {
         values[i] = (float)(i % 1000 + rank);
     }
@@ -360,11 +361,11 @@ END_TEST
 /* A waiting rank polls more often while something moves. */
 static void count_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { BYTES = 4 << 20, PIECES = PL_EXCHANGE_LANES * 9 }; /* a slot has a message of 512 KiB */
+    enum { BYTES = 4 << 20, PIECES = PL_P2P_SLOTS * 9 }; /* a slot has a message of 512 KiB */
     static char room[2][BYTES];
     struct pl_request *request;
     bool done = false;
-    uint64_t moves;
+    uint64_t progress_count;
 
     (void)argument;
     RANKS_OK(pl_collective_post(
@@ -375,9 +376,10 @@ static void count_pieces(struct pl_world *world, void *argument, char failure[RA
     while (!done) {
         RANKS_OK(pl_request_test(request, &done, &error));
     }
-    moves = request->moves;
+    progress_count = request->progress_count;
     RANKS_OK(pl_request_wait(request, &error));
-    RANKS_NEED(moves >= PIECES, "%llu moves where %d pieces came or left", (unsigned long long)moves, PIECES);
+    RANKS_NEED(progress_count >= PIECES, "%llu moves where %d pieces came or left", (unsigned long long)progress_count,
+               PIECES);
 }
 
 START_TEST(a_piece_that_came_or_left_is_a_move)
@@ -390,14 +392,14 @@ END_TEST
 
 static void plan_on_a_fast_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    struct pl_exchange *exchange = exchange_of(world);
+    struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = 100 << 20};
 
     (void)argument;
-    pl_exchange_plan(exchange, &large);
-    RANKS_NEED(exchange->lane_elems / (uint64_t)exchange->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
-               (unsigned long long)exchange->lane_elems);
-    RANKS_NEED(exchange->piece_bytes >= 1 << 20, "pieces of %zu bytes", exchange->piece_bytes);
+    pl_p2p_plan(p2p, &large);
+    RANKS_NEED(p2p->segment_elems / (uint64_t)p2p->blocks * sizeof(float) == 1 << 20, "%llu elements a lane",
+               (unsigned long long)p2p->segment_elems);
+    RANKS_NEED(p2p->piece_bytes >= 1 << 20, "pieces of %zu bytes", p2p->piece_bytes);
 }
 
 START_TEST(messages_on_fast_links_are_long_and_whole)
@@ -414,27 +416,27 @@ END_TEST
 
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    struct pl_exchange *exchange = exchange_of(world);
+    struct pl_p2p *p2p = p2p_of(world);
     /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120
      * MB/s. */
-    static const double slow_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
-    static const double shaped_ns[PL_EXCHANGE_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
+    static const double slow_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
+    static const double shaped_ns[PL_P2P_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
     /* The first of these, where the messages of 60 KiB were late. */
-    static const double late_ns[PL_EXCHANGE_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
+    static const double late_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
 
     (void)argument;
-    memcpy(exchange->message_ns, slow_ns, sizeof(slow_ns));
-    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB");
-    RANKS_NEED(pl_exchange_choose(exchange, 16384) == PL_PATTERN_DOUBLING, "16 KiB");
-    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB");
-    memcpy(exchange->message_ns, shaped_ns, sizeof(shaped_ns));
-    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB, shaped");
-    RANKS_NEED(pl_exchange_choose(exchange, 16384) == PL_PATTERN_RING, "16 KiB, shaped");
-    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB, shaped");
-    memcpy(exchange->message_ns, late_ns, sizeof(late_ns));
-    RANKS_NEED(pl_exchange_choose(exchange, 4096) == PL_PATTERN_DOUBLING, "4 KiB, late");
-    RANKS_NEED(pl_exchange_choose(exchange, 1 << 20) == PL_PATTERN_RING, "1 MiB, late");
-    RANKS_NEED(pl_exchange_choose(exchange, 1 << 30) == PL_PATTERN_RING, "1 GiB, late");
+    memcpy(p2p->message_ns, slow_ns, sizeof(slow_ns));
+    RANKS_NEED(pl_p2p_choose(p2p, 4096) == PL_ALGORITHM_DOUBLING, "4 KiB");
+    RANKS_NEED(pl_p2p_choose(p2p, 16384) == PL_ALGORITHM_DOUBLING, "16 KiB");
+    RANKS_NEED(pl_p2p_choose(p2p, 1 << 20) == PL_ALGORITHM_RING, "1 MiB");
+    memcpy(p2p->message_ns, shaped_ns, sizeof(shaped_ns));
+    RANKS_NEED(pl_p2p_choose(p2p, 4096) == PL_ALGORITHM_DOUBLING, "4 KiB, shaped");
+    RANKS_NEED(pl_p2p_choose(p2p, 16384) == PL_ALGORITHM_RING, "16 KiB, shaped");
+    RANKS_NEED(pl_p2p_choose(p2p, 1 << 20) == PL_ALGORITHM_RING, "1 MiB, shaped");
+    memcpy(p2p->message_ns, late_ns, sizeof(late_ns));
+    RANKS_NEED(pl_p2p_choose(p2p, 4096) == PL_ALGORITHM_DOUBLING, "4 KiB, late");
+    RANKS_NEED(pl_p2p_choose(p2p, 1 << 20) == PL_ALGORITHM_RING, "1 MiB, late");
+    RANKS_NEED(pl_p2p_choose(p2p, 1 << 30) == PL_ALGORITHM_RING, "1 GiB, late");
 }
 
 START_TEST(the_pattern_is_the_one_whose_messages_took_least)
@@ -450,7 +452,7 @@ static enum pl_status (*real_allgather)(void *context, const void *send, void *r
 static enum pl_status tell_late(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                 struct pl_error *reterr)
 {
-    static const double told_ns[PL_EXCHANGE_PROBES] = {862e3, 64e3, 167e3, 542e3, 2215e3};
+    static const double told_ns[PL_P2P_PROBES] = {862e3, 64e3, 167e3, 542e3, 2215e3};
     static _Thread_local unsigned calls;
 
     PL_TRY(real_allgather(context, send, recv, bytes, deadline_ns, reterr));
@@ -463,8 +465,8 @@ static enum pl_status tell_late(void *context, const void *send, void *recv, siz
 
 static void time_late(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    static const double expected_ns[PL_EXCHANGE_PROBES] = {64e3, 64e3, 167e3, 542e3, 2215e3};
-    struct pl_exchange *exchange = exchange_of(world);
+    static const double expected_ns[PL_P2P_PROBES] = {64e3, 64e3, 167e3, 542e3, 2215e3};
+    struct pl_p2p *p2p = p2p_of(world);
     struct pl_bootstrap *bootstrap = pl_world_bootstrap(world);
 
     (void)argument;
@@ -475,10 +477,9 @@ static void time_late(struct pl_world *world, void *argument, char failure[RANKS
     RANKS_OK(pl_barrier(world, &error));
     bootstrap->allgather = tell_late;
     world->topology.one_process = false; /* as between hosts */
-    RANKS_OK(pl_exchange_model(exchange, &error));
-    for (int probe = 0; probe < PL_EXCHANGE_PROBES; probe++) {
-        RANKS_NEED(exchange->message_ns[probe] == expected_ns[probe], "size %d: %g ns", probe,
-                   exchange->message_ns[probe]);
+    RANKS_OK(pl_p2p_model(p2p, &error));
+    for (int probe = 0; probe < PL_P2P_PROBES; probe++) {
+        RANKS_NEED(p2p->message_ns[probe] == expected_ns[probe], "size %d: %g ns", probe, p2p->message_ns[probe]);
     }
 }
 
@@ -488,7 +489,7 @@ START_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear)
 }
 END_TEST
 
-UNIT_MAIN("collectives/pattern", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
+UNIT_MAIN("collectives/algorithm", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
           doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors,
           messages_on_long_links_travel_in_pieces, messages_on_fast_links_are_long_and_whole,
           a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,

@@ -21,4 +21,4 @@ START_TEST(random_mixtures_on_random_worlds_are_right)
 }
 END_TEST
 
-UNIT_MAIN("collectives/mixed", random_mixtures_on_random_worlds_are_right)
+UNIT_MAIN("collectives/request", random_mixtures_on_random_worlds_are_right)

@@ -116,7 +116,7 @@ static void look_in_vain(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_request_wait(request, NULL) == status, "the wait says something else");
 }
 
-START_TEST(a_missing_rank_is_noticed_by_looking_too)
+START_TEST(a_missing_rank_is_noticed_by_testing_too)
 {
     ck_assert_ranks(3, NULL, look_in_vain, NULL);
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), look_in_vain, NULL);
@@ -309,24 +309,24 @@ static enum pl_status refuse_allgather(void *context, const void *send, void *re
 /* As between hosts, though these are pretended. */
 static void time_links_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    struct pl_exchange *exchange = NULL;
+    struct pl_p2p *p2p = NULL;
 
     (void)argument;
     for (int i = 0; i < world->backend_count; i++) {
-        exchange = world->backends[i].backend == &pl_backend_exchange ? world->backends[i].state : exchange;
+        p2p = world->backends[i].backend == &pl_backend_p2p ? world->backends[i].state : p2p;
     }
     world->topology.one_process = false;
-    RANKS_OK(pl_exchange_model(exchange, &error));
-    for (int probe = 1; probe < PL_EXCHANGE_PROBES; probe++) {
-        RANKS_NEED(exchange->message_ns[probe] >= exchange->message_ns[probe - 1] && exchange->message_ns[0] > 0,
-                   "probe %d: %g ns", probe, exchange->message_ns[probe]);
+    RANKS_OK(pl_p2p_model(p2p, &error));
+    for (int probe = 1; probe < PL_P2P_PROBES; probe++) {
+        RANKS_NEED(p2p->message_ns[probe] >= p2p->message_ns[probe - 1] && p2p->message_ns[0] > 0, "probe %d: %g ns",
+                   probe, p2p->message_ns[probe]);
     }
     pl_world_bootstrap(world)->allgather = refuse_allgather;
-    RANKS_NEED(pl_exchange_model(exchange, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
+    RANKS_NEED(pl_p2p_model(p2p, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
 }
 
 /* Again the leak checker looks. */
-START_TEST(what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it)
+START_TEST(link_timings_are_dropped_where_ranks_cannot_share_them)
 {
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_links_in_vain, NULL);
 }
@@ -339,18 +339,18 @@ static enum pl_status (*real_send)(void *context, const void *data, size_t bytes
 static enum pl_status lose_lanes(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                  struct pl_transfer *transfer, struct pl_error *reterr)
 {
-    if (tag < PL_TAG_EXCHANGE || (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS == PL_AGREE_SLOTS - 1) {
+    if (tag < PL_TAG_P2P || (tag - PL_TAG_P2P) % PL_CHECK_CALLS_TAGS == PL_CHECK_CALLS_TAGS - 1) {
         return real_send(context, data, bytes, peer, tag, transfer, reterr);
     }
     *transfer = (struct pl_transfer){.active = false};
     return PL_OK;
 }
 
-static const struct pl_exchange *exchange_of(const struct pl_world *world)
+static const struct pl_p2p *p2p_of(const struct pl_world *world)
 {
     int i = 0;
 
-    while (world->backends[i].backend != &pl_backend_exchange) {
+    while (world->backends[i].backend != &pl_backend_p2p) {
         i++;
     }
     return world->backends[i].state;
@@ -364,7 +364,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     struct pl_request *request;
     bool done = false;
     int says = rank; /* or one whose deadline passed before */
-    char words[40];
+    char scratch[40];
     char text[1000];
 
     (void)argument;
@@ -379,14 +379,14 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
                                                          .recv = room[1][rank],
                                                          .deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S)}),
                                 &request, &error));
-    while (!exchange_of(world)->agree.done && !done) {
+    while (!p2p_of(world)->check.done && !done) {
         (void)!pl_request_test(request, &done, &told);
     }
     request->deadline_ns = 1; /* only now: before, a rank that is late in the call check is waited for */
     RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
     (void)!sscanf(told.cause, "rank %d has given up", &says);
-    snprintf(words, sizeof(words), "waiting for rank %d", (says + 2) % 3);
-    RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), words) != NULL, "'%s' is not in '%s'", words, text);
+    snprintf(scratch, sizeof(scratch), "waiting for rank %d", (says + 2) % 3);
+    RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), scratch) != NULL, "'%s' is not in '%s'", scratch, text);
 }
 
 START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
@@ -414,11 +414,11 @@ static bool keep_receives(void *context, struct pl_transfer *transfer)
 {
     (void)context;
     transfer->active = false;
-    if (!transfer->words[0]) {
+    if (!transfer->scratch[0]) {
         return true; /* a send, which has ended */
     }
-    kept[kept_count].data = (unsigned char *)transfer->words[0];
-    kept[kept_count].bytes = transfer->words[1];
+    kept[kept_count].data = (unsigned char *)transfer->scratch[0];
+    kept[kept_count].bytes = transfer->scratch[1];
     memset(kept[kept_count].data, KEPT_BYTE, kept[kept_count].bytes);
     kept_count++;
     return false;
@@ -476,16 +476,16 @@ static enum pl_status keep_send(void *context, const void *data, size_t bytes, i
                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     PL_TRY(real_send(context, data, bytes, peer, tag, transfer, reterr));
-    if (tag >= PL_TAG_EXCHANGE && (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS != PL_AGREE_SLOTS - 1) {
-        transfer->words[1] = (uintptr_t)data;
-        transfer->words[2] = bytes;
+    if (tag >= PL_TAG_P2P && (tag - PL_TAG_P2P) % PL_CHECK_CALLS_TAGS != PL_CHECK_CALLS_TAGS - 1) {
+        transfer->scratch[1] = (uintptr_t)data;
+        transfer->scratch[2] = bytes;
     }
     return PL_OK;
 }
 
 static bool is_kept(const struct pl_transfer *transfer)
 {
-    return !transfer->words[0] && transfer->words[1];
+    return !transfer->scratch[0] && transfer->scratch[1];
 }
 
 static enum pl_status test_kept(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
@@ -505,12 +505,12 @@ static bool cancel_kept(void *context, struct pl_transfer *transfer)
     if (!is_kept(transfer)) {
         return true;
     }
-    kept[kept_count].data = (unsigned char *)transfer->words[1];
-    kept[kept_count].bytes = transfer->words[2];
+    kept[kept_count].data = (unsigned char *)transfer->scratch[1];
+    kept[kept_count].bytes = transfer->scratch[2];
     memset(kept[kept_count].data, KEPT_BYTE, kept[kept_count].bytes);
     kept_count++;
-    lost = ((struct pl_lane *)(void *)((char *)transfer - offsetof(struct pl_lane, out)))->work;
-    between->stranded = true;
+    lost = ((struct pl_p2p_slot *)(void *)((char *)transfer - offsetof(struct pl_p2p_slot, out)))->accumulator;
+    between->leaked = true;
     return false;
 }
 
@@ -523,8 +523,8 @@ static void leave_sends(struct pl_world *world, void *argument, char failure[RAN
 
     (void)argument;
     for (int i = 0; rank == 2 && i < world->backend_count; i++) {
-        if (world->backends[i].backend == &pl_backend_hierarchy) {
-            between = pl_world_bootstrap(((struct pl_hierarchy *)world->backends[i].state)->between)->transport;
+        if (world->backends[i].backend == &pl_backend_hier) {
+            between = pl_world_bootstrap(((struct pl_hier *)world->backends[i].state)->between)->transport;
             real_send = between->send;
             real_test = between->test;
             between->send = keep_send;
@@ -559,12 +559,12 @@ START_TEST(memory_that_a_message_may_still_leave_from_is_not_used_again)
 }
 END_TEST
 
-UNIT_MAIN("collectives/absence", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
-          a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_looking_too,
+UNIT_MAIN("collectives/wait", a_missing_rank_is_noticed_by_the_deadline_in_every_operation,
+          a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world, a_missing_rank_is_noticed_by_testing_too,
           the_worlds_timeout_holds_where_no_deadline_is_given, the_longest_timeout_is_long,
           a_world_that_cannot_start_fails_at_each_exchange_alike,
           a_rank_that_is_lost_while_a_world_is_made_is_noticed_within_the_timeout,
-          what_was_timed_on_links_is_given_up_where_ranks_cannot_agree_on_it,
+          link_timings_are_dropped_where_ranks_cannot_share_them,
           a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it,
           memory_that_a_message_may_still_come_to_is_not_used_again,
           memory_that_a_message_may_still_leave_from_is_not_used_again)

@@ -23,7 +23,7 @@ enum { WORD_DATA, WORD_BYTES, WORD_TAG = 3 }; /* of a held transfer; a receive h
 static struct {
     struct pl_transport *transport;
     struct pl_transport real;
-    struct pl_exchange *exchange;
+    struct pl_p2p *p2p;
     size_t least_bytes;
     bool fails; /* at the first look */
     atomic_bool any;
@@ -32,23 +32,23 @@ static struct {
         size_t bytes;
     } messages[HELD_MOST];
     size_t count;
-    void *lanes[2 * PL_EXCHANGE_LANES]; /* where the leak checker finds what nobody frees, as here: */
+    void *slots[2 * PL_P2P_SLOTS]; /* where the leak checker finds what nobody frees, as here: */
     void *kept[2];
 } held;
 
 static bool is_held(const struct pl_transfer *transfer)
 {
-    uintptr_t tag = transfer->words[WORD_TAG];
+    uintptr_t tag = transfer->scratch[WORD_TAG];
 
-    return tag >= PL_TAG_EXCHANGE && (tag - PL_TAG_EXCHANGE) % PL_AGREE_SLOTS != PL_AGREE_SLOTS - 1 &&
-           transfer->words[WORD_BYTES] >= held.least_bytes;
+    return tag >= PL_TAG_P2P && (tag - PL_TAG_P2P) % PL_CHECK_CALLS_TAGS != PL_CHECK_CALLS_TAGS - 1 &&
+           transfer->scratch[WORD_BYTES] >= held.least_bytes;
 }
 
 static enum pl_status hold_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                 struct pl_transfer *transfer, struct pl_error *reterr)
 {
     struct pl_transfer wanted = {.active = true,
-                                 .words = {[WORD_DATA] = (uintptr_t)data, [WORD_BYTES] = bytes, [WORD_TAG] = tag}};
+                                 .scratch = {[WORD_DATA] = (uintptr_t)data, [WORD_BYTES] = bytes, [WORD_TAG] = tag}};
 
     PL_TRY(held.real.send(context, data, bytes, peer, tag, transfer, reterr));
     if (is_held(&wanted)) {
@@ -73,16 +73,16 @@ static bool hold_cancel(void *context, struct pl_transfer *transfer)
     if (!is_held(transfer)) {
         return held.real.cancel(context, transfer);
     }
-    if (!held.transport->stranded) {
-        for (int i = 0; i < PL_EXCHANGE_LANES; i++) {
-            held.lanes[2 * i] = held.exchange->lanes[i].arrived;
-            held.lanes[2 * i + 1] = held.exchange->lanes[i].work;
+    if (!held.transport->leaked) {
+        for (int i = 0; i < PL_P2P_SLOTS; i++) {
+            held.slots[2 * i] = held.p2p->slots[i].recv_buffer;
+            held.slots[2 * i + 1] = held.p2p->slots[i].accumulator;
         }
     }
     transfer->active = false;
-    held.transport->stranded = true;
-    held.messages[held.count].data = (unsigned char *)transfer->words[WORD_DATA];
-    held.messages[held.count].bytes = transfer->words[WORD_BYTES];
+    held.transport->leaked = true;
+    held.messages[held.count].data = (unsigned char *)transfer->scratch[WORD_DATA];
+    held.messages[held.count].bytes = transfer->scratch[WORD_BYTES];
     memset(held.messages[held.count].data, HELD_BYTE, held.messages[held.count].bytes);
     held.count++;
     ck_assert_uint_lt(held.count, HELD_MOST);
@@ -92,8 +92,8 @@ static bool hold_cancel(void *context, struct pl_transfer *transfer)
 static struct pl_world *between_of(struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
-        if (world->backends[i].on && world->backends[i].backend == &pl_backend_hierarchy) {
-            return ((struct pl_hierarchy *)world->backends[i].state)->between;
+        if (world->backends[i].on && world->backends[i].backend == &pl_backend_hier) {
+            return ((struct pl_hier *)world->backends[i].state)->between;
         }
     }
     return world;
@@ -105,11 +105,11 @@ static void hold(struct pl_world *world, size_t least_bytes)
     struct pl_world *between = between_of(world);
 
     for (int i = 0; i < between->backend_count; i++) {
-        if (between->backends[i].on && between->backends[i].backend == &pl_backend_exchange) {
-            held.exchange = between->backends[i].state;
+        if (between->backends[i].on && between->backends[i].backend == &pl_backend_p2p) {
+            held.p2p = between->backends[i].state;
         }
     }
-    ck_assert_ptr_nonnull(held.exchange);
+    ck_assert_ptr_nonnull(held.p2p);
     held.transport = pl_world_bootstrap(between)->transport;
     held.real = *held.transport;
     held.least_bytes = least_bytes;
@@ -295,7 +295,7 @@ START_TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_s
 }
 END_TEST
 
-UNIT_MAIN("runtime/stranded", gradients_that_a_message_may_still_use_are_not_freed,
+UNIT_MAIN("runtime/named_leaked", gradients_that_a_message_may_still_use_are_not_freed,
           gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed,
           values_that_a_message_may_still_use_are_not_freed,
           an_optimizers_state_that_a_message_may_still_use_is_not_freed,

@@ -503,7 +503,7 @@ START_TEST(a_narrow_wire_loses_nothing_for_good)
 }
 END_TEST
 
-UNIT_MAIN("collectives/promises", all_ranks_get_equal_bits_and_runs_repeat_them,
+UNIT_MAIN("collectives/collective", all_ranks_get_equal_bits_and_runs_repeat_them,
           reproducible_gives_the_same_bits_on_every_layout, integer_averages_are_exact_and_cut_toward_zero,
           half_precision_averages_do_not_overflow, a_nan_from_any_rank_is_a_nan_on_every_rank,
           scales_apply_before_and_after, a_narrow_wire_loses_nothing_for_good, rounding_errors_of_two_names_stay_apart,

@@ -59,5 +59,5 @@ START_TEST(where_the_only_backend_cannot_run_each_says_why)
 }
 END_TEST
 
-UNIT_MAIN("collectives/settings", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
+UNIT_MAIN("collectives/world_new", a_kernel_that_one_ranks_cpu_cannot_run_is_refused_on_all,
           where_the_only_backend_cannot_run_each_says_why)

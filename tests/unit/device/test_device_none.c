@@ -17,4 +17,4 @@ START_TEST(a_build_without_cuda_says_so_in_one_sentence)
 }
 END_TEST
 
-UNIT_MAIN("device/none", a_build_without_cuda_says_so_in_one_sentence)
+UNIT_MAIN("device/device_none", a_build_without_cuda_says_so_in_one_sentence)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers device/place.c. */
-#include "device/place.h"
+/* Covers device/affinity.c. */
+#include "device/affinity.h"
 
 #include "base/file.h"
 #include "tests/support/scratch.h"
@@ -50,7 +50,7 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
 {
     struct scratch scratch = scratch_new();
     const char *root = scratch.path;
-    struct pl_device_place place;
+    struct pl_device_affinity affinity;
 
     add_device(root, "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3b:00.0", "0\n", "0-23,48-71\n");
     add_device(root, "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3c:00.0", "0\n", "0-23,48-71\n");
@@ -60,28 +60,28 @@ START_TEST(node_cpus_and_the_interface_behind_the_same_bridge_are_found)
     add_device(root, "pci0000:a0/0000:a0:05.0", "-1\n", "\n");
     add_nic(root, "eth0", "pci0000:00/0000:00:05.0");
     add_nic(root, "rdma0", "pci0000:37/0000:37:01.0/0000:38:00.0/0000:3c:00.0");
-    pl_device_place_read(root, "0000:3b:00.0", &place);
-    ck_assert_int_eq(place.numa_node, 0);
-    ck_assert_str_eq(place.cpu_list, "0-23,48-71");
-    ck_assert_int_eq(CPU_COUNT_S(sizeof(place.cpus), place.cpus.sets), 48);
-    ck_assert(CPU_ISSET(71, place.cpus.sets) && !CPU_ISSET(24, place.cpus.sets));
-    ck_assert_str_eq(place.nic, "rdma0");
-    ck_assert(!place.nic_by_node);
+    pl_device_affinity_read(root, "0000:3b:00.0", &affinity);
+    ck_assert_int_eq(affinity.numa_node, 0);
+    ck_assert_str_eq(affinity.cpu_list, "0-23,48-71");
+    ck_assert_int_eq(CPU_COUNT_S(sizeof(affinity.cpus), affinity.cpus.sets), 48);
+    ck_assert(CPU_ISSET(71, affinity.cpus.sets) && !CPU_ISSET(24, affinity.cpus.sets));
+    ck_assert_str_eq(affinity.nic, "rdma0");
+    ck_assert(!affinity.nic_by_node);
 
-    pl_device_place_read(root, "0000:81:00.0", &place);
-    ck_assert_int_eq(place.numa_node, 1);
-    ck_assert_str_eq(place.nic, "");
+    pl_device_affinity_read(root, "0000:81:00.0", &affinity);
+    ck_assert_int_eq(affinity.numa_node, 1);
+    ck_assert_str_eq(affinity.nic, "");
     add_nic(root, "eth1", "pci0000:90/0000:90:05.0"); /* the same node, another bridge */
-    pl_device_place_read(root, "0000:81:00.0", &place);
-    ck_assert_str_eq(place.nic, "eth1");
-    ck_assert(place.nic_by_node);
+    pl_device_affinity_read(root, "0000:81:00.0", &affinity);
+    ck_assert_str_eq(affinity.nic, "eth1");
+    ck_assert(affinity.nic_by_node);
 
-    pl_device_place_read(root, "0000:a0:05.0", &place);
-    ck_assert_int_eq(place.numa_node, -1);
-    ck_assert_str_eq(place.cpu_list, "");
-    ck_assert_str_eq(place.nic, "");
-    pl_device_place_read(root, "0000:ff:00.0", &place);
-    ck_assert_int_eq(place.numa_node, -1);
+    pl_device_affinity_read(root, "0000:a0:05.0", &affinity);
+    ck_assert_int_eq(affinity.numa_node, -1);
+    ck_assert_str_eq(affinity.cpu_list, "");
+    ck_assert_str_eq(affinity.nic, "");
+    pl_device_affinity_read(root, "0000:ff:00.0", &affinity);
+    ck_assert_int_eq(affinity.numa_node, -1);
     scratch_done(&scratch);
 }
 END_TEST
@@ -90,16 +90,16 @@ START_TEST(lists_of_cpus_are_read_as_the_kernel_writes_them)
 {
     struct pl_cpus cpus;
 
-    ck_assert(pl_device_place_parse_cpus("0", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 1);
-    ck_assert(pl_device_place_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 7 &&
+    ck_assert(pl_device_affinity_parse_cpus("0", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 1);
+    ck_assert(pl_device_affinity_parse_cpus("0-3,8,10-11", &cpus) && CPU_COUNT_S(sizeof(cpus), cpus.sets) == 7 &&
               CPU_ISSET(10, cpus.sets) && !CPU_ISSET(9, cpus.sets));
-    ck_assert(pl_device_place_parse_cpus("8191", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("8192", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("3-1", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("0,", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("0-3x", &cpus));
-    ck_assert(!pl_device_place_parse_cpus("-3", &cpus));
+    ck_assert(pl_device_affinity_parse_cpus("8191", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("8192", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("3-1", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("0,", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("0-3x", &cpus));
+    ck_assert(!pl_device_affinity_parse_cpus("-3", &cpus));
 }
 END_TEST
 
@@ -129,14 +129,14 @@ int sched_setaffinity(pid_t pid, size_t bytes, const cpu_set_t *cpus)
 
 START_TEST(a_rank_is_bound_on_the_largest_machines)
 {
-    struct pl_device_place place = {.numa_node = 0};
+    struct pl_device_affinity affinity = {.numa_node = 0};
     enum pl_device_binding binding;
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    ck_assert(pl_device_place_parse_cpus("1020-1100", &place.cpus));
+    ck_assert(pl_device_affinity_parse_cpus("1020-1100", &affinity.cpus));
     large_machine = true;
-    status = pl_device_place_bind(&place, &binding, &error);
+    status = pl_device_affinity_bind(&affinity, &binding, &error);
     large_machine = false;
     ck_assert_ok(status, &error);
     ck_assert_int_eq(binding, PL_DEVICE_BOUND);
@@ -149,7 +149,7 @@ END_TEST
 START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
 {
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_device_place place = {.numa_node = 0};
+    struct pl_device_affinity affinity = {.numa_node = 0};
     enum pl_device_binding binding;
     const size_t bytes = sizeof(struct pl_cpus);
     struct pl_cpus before;
@@ -160,24 +160,24 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
     while (!CPU_ISSET(first, before.sets)) {
         first++;
     }
-    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
     ck_assert_int_eq(binding, PL_DEVICE_UNBOUND);
-    place.cpus = before;
-    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    affinity.cpus = before;
+    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
     ck_assert_int_eq(binding, PL_DEVICE_BOUND_LOCAL);
-    memset(&place.cpus, 0, bytes);
-    CPU_SET(first, place.cpus.sets);
-    ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+    memset(&affinity.cpus, 0, bytes);
+    CPU_SET(first, affinity.cpus.sets);
+    ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
     ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
     if (CPU_COUNT_S(bytes, before.sets) < sysconf(_SC_NPROCESSORS_ONLN)) {
         ck_assert_int_eq(binding, CPU_COUNT_S(bytes, before.sets) == 1 ? PL_DEVICE_BOUND_LOCAL : PL_DEVICE_BOUND_OTHER);
         ck_assert(CPU_EQUAL_S(bytes, before.sets, after.sets));
     } else if (CPU_COUNT_S(bytes, before.sets) > 1) {
         ck_assert_int_eq(binding, PL_DEVICE_BOUND);
-        ck_assert(CPU_EQUAL_S(bytes, after.sets, place.cpus.sets));
+        ck_assert(CPU_EQUAL_S(bytes, after.sets, affinity.cpus.sets));
         CPU_CLR(first, before.sets);
-        place.cpus = before; /* the launcher said `first`, and the device sits elsewhere */
-        ck_assert_ok(pl_device_place_bind(&place, &binding, &error), &error);
+        affinity.cpus = before; /* the launcher said `first`, and the device sits elsewhere */
+        ck_assert_ok(pl_device_affinity_bind(&affinity, &binding, &error), &error);
         ck_assert_int_eq(binding, PL_DEVICE_BOUND_OTHER);
         ck_assert_int_eq(sched_getaffinity(0, bytes, after.sets), 0);
         ck_assert(CPU_COUNT_S(bytes, after.sets) == 1 && CPU_ISSET(first, after.sets));
@@ -185,6 +185,6 @@ START_TEST(a_rank_is_bound_unless_somebody_did_it_before)
 }
 END_TEST
 
-UNIT_MAIN("device/place", node_cpus_and_the_interface_behind_the_same_bridge_are_found,
+UNIT_MAIN("device/affinity", node_cpus_and_the_interface_behind_the_same_bridge_are_found,
           lists_of_cpus_are_read_as_the_kernel_writes_them, a_rank_is_bound_on_the_largest_machines,
           a_rank_is_bound_unless_somebody_did_it_before)

@@ -112,7 +112,7 @@ START_TEST(device_off_leaves_the_gpus_alone)
 }
 END_TEST
 
-START_TEST(what_the_program_wants_stands_over_the_setting)
+START_TEST(what_the_program_wants_overrides_the_setting)
 {
     struct seat seats[MOST];
 
@@ -150,6 +150,6 @@ START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
 }
 END_TEST
 
-UNIT_MAIN("runtime/device_start", each_rank_of_a_host_gets_a_device_of_its_own,
+UNIT_MAIN("runtime/start_device", each_rank_of_a_host_gets_a_device_of_its_own,
           more_ranks_than_devices_are_refused_unless_they_may_share, device_off_leaves_the_gpus_alone,
-          what_the_program_wants_stands_over_the_setting, a_device_that_cannot_be_opened_ends_every_rank)
+          what_the_program_wants_overrides_the_setting, a_device_that_cannot_be_opened_ends_every_rank)

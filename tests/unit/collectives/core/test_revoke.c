@@ -30,11 +30,11 @@ static void give_up(struct pl_world *world, const struct pl_error *why)
 {
     PL_AUTO_HOLD(world);
 
-    pl_world_give_up(world, why);
+    pl_world_revoke(world, why);
 }
 
 /* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `heard`. */
-struct farewell {
+struct revocation {
     struct pl_error why;
     const char *heard;
     uint64_t count;
@@ -42,7 +42,7 @@ struct farewell {
 
 static void one_gives_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const struct farewell *farewell = argument;
+    const struct revocation *revocation = argument;
     int64_t begin_ns = pl_clock_now_ns();
     struct pl_error told = PL_ERROR_NONE;
     bool first = pl_world_rank(world) == 1;
@@ -50,12 +50,12 @@ static void one_gives_up(struct pl_world *world, void *argument, char failure[RA
 
     RANKS_OK(pl_barrier(world, &error));
     if (first) {
-        give_up(world, &farewell->why);
+        give_up(world, &revocation->why);
     }
-    status = add_up(world, farewell->count, 60 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == (first ? farewell->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strcmp(told.cause, first ? farewell->why.cause : farewell->heard) == 0, "'%s' is told (%s)", told.cause,
-               told.context);
+    status = add_up(world, revocation->count, 60 * PL_NS_PER_S, &told);
+    RANKS_NEED(status == (first ? revocation->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(strcmp(told.cause, first ? revocation->why.cause : revocation->heard) == 0, "'%s' is told (%s)",
+               told.cause, told.context);
     RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain,
                (int)told.code);
     RANKS_NEED(pl_clock_now_ns() - begin_ns < 20 * PL_NS_PER_S, "it took %g s",
@@ -65,36 +65,36 @@ static void one_gives_up(struct pl_world *world, void *argument, char failure[RA
 
 START_TEST(all_ranks_report_the_words_of_the_one_that_gave_up)
 {
-    struct farewell farewell = {.heard = "rank 1 has given up: the fan has stopped (rack 7)"};
+    struct revocation revocation = {.heard = "rank 1 has given up: the fan has stopped (rack 7)"};
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
-    (void)pl_error_set(&farewell.why, PL_LIBRARY, "the fan has stopped");
-    pl_error_context(&farewell.why, "rack 7");
-    for (farewell.count = 5; farewell.count <= MOST_ELEMS; farewell.count *= 10000) {
-        ck_assert_ranks(2, NULL, one_gives_up, &farewell);
-        ck_assert_ranks(3, NULL, one_gives_up, &farewell);
-        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
-        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_gives_up, &farewell);
-        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
-        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &farewell);
+    (void)pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
+    pl_error_context(&revocation.why, "rack 7");
+    for (revocation.count = 5; revocation.count <= MOST_ELEMS; revocation.count *= 10000) {
+        ck_assert_ranks(2, NULL, one_gives_up, &revocation);
+        ck_assert_ranks(3, NULL, one_gives_up, &revocation);
+        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &revocation);
+        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_gives_up, &revocation);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &revocation);
+        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &revocation);
     }
 }
 END_TEST
 
 START_TEST(words_too_long_are_cut_where_they_end)
 {
-    struct farewell farewell = {.count = 5};
+    struct revocation revocation = {.count = 5};
     char heard[PL_ERROR_CAUSE_BYTES];
 
-    (void)pl_error_set(&farewell.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
+    (void)pl_error_set(&revocation.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
     memset(heard, '0', sizeof(heard));
     memcpy(heard, "rank 1 has given up: ", 21);
     memcpy(heard + sizeof(heard) - 4, "...", 4);
-    farewell.heard = heard;
-    ck_assert_ranks(3, NULL, one_gives_up, &farewell);
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &farewell);
+    revocation.heard = heard;
+    ck_assert_ranks(3, NULL, one_gives_up, &revocation);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &revocation);
 }
 END_TEST
 
@@ -109,10 +109,10 @@ static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_T
 
     (void)argument;
     if (rank != 1) {
-        RANKS_OK(pl_world_new_inner(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
+        RANKS_OK(pl_world_new_internal(world, (int[]){(rank + 3) % 4, rank}, 2, &before, &error));
     }
     if (rank != 0) {
-        RANKS_OK(pl_world_new_inner(world, (int[]){rank, (rank + 1) % 4}, 2, &after, &error));
+        RANKS_OK(pl_world_new_internal(world, (int[]){rank, (rank + 1) % 4}, 2, &after, &error));
     }
     if (before) {
         (void)!add_up(before, 5, 60 * PL_NS_PER_S, &told);
@@ -121,7 +121,7 @@ static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_T
         (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
     }
     if (after) {
-        pl_world_give_up(after, &told);
+        pl_world_revoke(after, &told);
     }
     pl_world_free(before);
     pl_world_free(after);
@@ -139,7 +139,7 @@ END_TEST
 /* Rank 1 comes when the others have left, rank 0 has a deadline, and rank 2 a far one. */
 static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *words = "collective number 2, allreduce, did not end before rank 0's deadline";
+    const char *scratch = "collective number 2, allreduce, did not end before rank 0's deadline";
     pthread_barrier_t *all_heard = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
@@ -159,11 +159,11 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
         pthread_barrier_wait(all_heard);
     }
     RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strstr(text, words) && strstr(text, "(still waiting for rank 1)"), "%s", text);
+    RANKS_NEED(strstr(text, scratch) && strstr(text, "(still waiting for rank 1)"), "%s", text);
     RANKS_NEED(rank == 0 || strncmp(text, "rank 0 has given up: ", 21) == 0, "%s", text);
 }
 
-START_TEST(who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late)
+START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank)
 {
     pthread_barrier_t all_heard;
 
@@ -181,21 +181,21 @@ static void wait_in_a_row(struct pl_world *world, void *argument, char failure[R
     int rank = pl_world_rank(world);
     int next = pl_world_cross_size(world) > 1 ? 2 : 3;
     struct pl_error told = PL_ERROR_NONE;
-    char words[2][60];
+    char scratch[2][60];
 
     RANKS_OK(pl_barrier(world, &error));
     if (rank < 3) {
         (void)!add_up(world, 5, rank == 0 ? PL_NS_PER_S : 60 * PL_NS_PER_S, &told);
     }
     pthread_barrier_wait(argument);
-    snprintf(words[0], sizeof(words[0]), "still waiting for rank %d", next);
-    snprintf(words[1], sizeof(words[1]), "rank %d was waiting for rank 3", rank);
-    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, words[rank != 0]) == 0 &&
-                             (rank == 0 || strstr(told.cause, words[0]))),
+    snprintf(scratch[0], sizeof(scratch[0]), "still waiting for rank %d", next);
+    snprintf(scratch[1], sizeof(scratch[1]), "rank %d was waiting for rank 3", rank);
+    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, scratch[rank != 0]) == 0 &&
+                             (rank == 0 || strstr(told.cause, scratch[0]))),
                "rank %d, %s: %s (%s)", rank, pl_status_name(told.status), told.cause, told.context);
 }
 
-START_TEST(who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself)
+START_TEST(a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for)
 {
     pthread_barrier_t all_heard;
 
@@ -241,7 +241,7 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
     RANKS_NEED(status == PL_PEER && strcmp(told.cause, heard) == 0, "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(who_waits_for_a_rank_that_cancels_hears_so)
+START_TEST(ranks_that_wait_for_one_that_cancels_report_that)
 {
     pthread_barrier_t cancelled;
 
@@ -263,7 +263,7 @@ static enum pl_status end_receives_only(void *context, struct pl_transfer *trans
                                         struct pl_error *reterr)
 {
     *ret_done = false;
-    return transfer->words[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
+    return transfer->scratch[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
 }
 
 static void send_to_who_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -291,7 +291,7 @@ static void send_to_who_gave_up(struct pl_world *world, void *argument, char fai
                pl_status_name(status), told.cause);
 }
 
-START_TEST(who_has_given_up_need_not_take_a_message_for_others_to_hear_it)
+START_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error)
 {
     ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_gave_up, NULL);
 }
@@ -317,14 +317,14 @@ static void disagree_where_one_gave_up(struct pl_world *world, void *argument, c
                "%s: %s", pl_status_name(status), told.cause);
 }
 
-START_TEST(who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both)
+START_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both)
 {
     ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_gave_up, NULL);
 }
 END_TEST
 
 /* Rank 1 revokes its world as soon as it has its sum, which the others may still be about: theirs are as good. */
-static void give_up_behind_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void revoke_after_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
@@ -345,9 +345,9 @@ static void give_up_behind_a_sum(struct pl_world *world, void *argument, char fa
 START_TEST(what_a_rank_has_taken_part_in_ends_well)
 {
     for (int i = 0; i < 20; i++) {
-        ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), give_up_behind_a_sum,
+        ck_assert_ranks(5, &((struct pl_world_options){.pretend_ranks_per_host = 1}), revoke_after_a_sum,
                         &((uint64_t){MOST_ELEMS}));
-        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), give_up_behind_a_sum,
+        ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = 2}), revoke_after_a_sum,
                         &((uint64_t){MOST_ELEMS}));
     }
 }
@@ -355,13 +355,14 @@ END_TEST
 
 /* Rank 1 revokes its world, and all but perhaps rank 0 receive that; a second world over the same bootstrap could
  * receive it, too. */
-static void begin_anew(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void start_again(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *words = "a world over this bootstrap has failed, and its messages may still come: another world needs "
-                        "a bootstrap of its own";
+    const char *scratch =
+        "a world over this bootstrap has failed, and its messages may still come: another world needs "
+        "a bootstrap of its own";
     int rank = pl_world_rank(world);
     struct pl_error why = PL_ERROR_NONE;
-    struct pl_world *anew = NULL;
+    struct pl_world *second = NULL;
     enum pl_status status;
 
     if (rank == 1) {
@@ -371,27 +372,28 @@ static void begin_anew(struct pl_world *world, void *argument, char failure[RANK
         (void)!pl_barrier(world, &why);
     }
     pthread_barrier_wait(argument);
-    status = pl_world_new(pl_world_bootstrap(world), NULL, &anew, &why);
-    pl_world_free(anew);
-    RANKS_NEED(status == PL_INVALID && strstr(why.cause, words), "rank %d, %s: %s", rank, pl_status_name(status),
+    status = pl_world_new(pl_world_bootstrap(world), NULL, &second, &why);
+    pl_world_free(second);
+    RANKS_NEED(status == PL_INVALID && strstr(why.cause, scratch), "rank %d, %s: %s", rank, pl_status_name(status),
                why.cause);
-    RANKS_NEED((strcmp(why.cause, words) == 0) == (rank > 0), "rank %d: %s", rank, why.cause);
+    RANKS_NEED((strcmp(why.cause, scratch) == 0) == (rank > 0), "rank %d: %s", rank, why.cause);
 }
 
-START_TEST(who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
+START_TEST(after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)
 {
     pthread_barrier_t all_heard;
 
     pthread_barrier_init(&all_heard, NULL, 3);
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), begin_anew, &all_heard);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), start_again, &all_heard);
     pthread_barrier_destroy(&all_heard);
 }
 END_TEST
 
-UNIT_MAIN("collectives/farewell", all_ranks_report_the_words_of_the_one_that_gave_up,
+UNIT_MAIN("collectives/revoke", all_ranks_report_the_words_of_the_one_that_gave_up,
           words_too_long_are_cut_where_they_end, what_is_passed_on_stays_what_the_first_has_said,
-          who_shares_a_wait_or_comes_late_hears_whose_deadline_ended_it_and_who_was_late,
-          who_hears_of_a_deadline_adds_for_whom_it_was_waiting_itself, who_waits_for_a_rank_that_cancels_hears_so,
-          who_has_given_up_need_not_take_a_message_for_others_to_hear_it,
-          who_disagrees_where_a_rank_has_given_up_hears_of_one_of_both, what_a_rank_has_taken_part_in_ends_well,
-          who_has_told_of_a_failure_makes_no_second_world_of_the_same_bootstrap_and_all_hear_why)
+          ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank,
+          a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for,
+          ranks_that_wait_for_one_that_cancels_report_that,
+          a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error,
+          ranks_that_disagree_where_one_has_failed_report_one_of_both, what_a_rank_has_taken_part_in_ends_well,
+          after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)

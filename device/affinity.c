@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where a device is in its host: NUMA node, near CPUs and network interface from /sys; binding to those CPUs. */
-#include "device/place.h"
+#include "device/affinity.h"
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -30,7 +30,7 @@ static void read_line(const char *root, const char *pci, const char *name, char 
     }
 }
 
-bool pl_device_place_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
+bool pl_device_affinity_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
 {
     memset(ret_cpus, 0, sizeof(*ret_cpus));
     while (isdigit((unsigned char)*list)) {
@@ -68,7 +68,7 @@ static int shared_way(const char *one, const char *other)
 }
 
 /* The kernel's own names of physical interfaces lead to their PCI devices; the first by name of the nearest ones. */
-static void find_nic(const char *root, const char *pci, struct pl_device_place *place)
+static void find_nic(const char *root, const char *pci, struct pl_device_affinity *affinity)
 {
     char path[PATH_MAX];
     char way[PATH_MAX];
@@ -91,7 +91,7 @@ static void find_nic(const char *root, const char *pci, struct pl_device_place *
         char node[16];
         int shared;
 
-        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(place->nic)) {
+        if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(affinity->nic)) {
             continue;
         }
         (void)snprintf(path, sizeof(path), "%s/sys/class/net/%s/device", root, entry->d_name);
@@ -101,41 +101,41 @@ static void find_nic(const char *root, const char *pci, struct pl_device_place *
         nic_pci = strrchr(nic_way, '/') + 1;
         read_line(root, nic_pci, "numa_node", node, sizeof(node));
         shared = shared_way(way, nic_way);
-        if (shared > best ||
-            (shared == best && place->nic[0] && !place->nic_by_node && strcmp(entry->d_name, place->nic) < 0)) {
+        if (shared > best || (shared == best && affinity->nic[0] && !affinity->nic_by_node &&
+                              strcmp(entry->d_name, affinity->nic) < 0)) {
             best = shared;
-            place->nic_by_node = false;
-        } else if (place->numa_node >= 0 && node[0] && atoi(node) == place->numa_node &&
-                   (!place->nic[0] || (place->nic_by_node && strcmp(entry->d_name, place->nic) < 0))) {
-            place->nic_by_node = true;
+            affinity->nic_by_node = false;
+        } else if (affinity->numa_node >= 0 && node[0] && atoi(node) == affinity->numa_node &&
+                   (!affinity->nic[0] || (affinity->nic_by_node && strcmp(entry->d_name, affinity->nic) < 0))) {
+            affinity->nic_by_node = true;
         } else {
             continue;
         }
-        memcpy(place->nic, entry->d_name, strlen(entry->d_name) + 1);
+        memcpy(affinity->nic, entry->d_name, strlen(entry->d_name) + 1);
     }
     if (dir) {
         (void)closedir(dir);
     }
 }
 
-void pl_device_place_read(const char *root, const char *pci, struct pl_device_place *ret_place)
+void pl_device_affinity_read(const char *root, const char *pci, struct pl_device_affinity *ret_affinity)
 {
     char line[256];
 
-    memset(ret_place, 0, sizeof(*ret_place));
+    memset(ret_affinity, 0, sizeof(*ret_affinity));
     read_line(root, pci, "numa_node", line, sizeof(line));
-    ret_place->numa_node = isdigit((unsigned char)line[0]) ? atoi(line) : -1;
+    ret_affinity->numa_node = isdigit((unsigned char)line[0]) ? atoi(line) : -1;
     read_line(root, pci, "local_cpulist", line, sizeof(line));
-    if (pl_device_place_parse_cpus(line, &ret_place->cpus)) {
-        memcpy(ret_place->cpu_list, line, sizeof(line));
+    if (pl_device_affinity_parse_cpus(line, &ret_affinity->cpus)) {
+        memcpy(ret_affinity->cpu_list, line, sizeof(line));
     } else {
-        memset(&ret_place->cpus, 0, sizeof(ret_place->cpus));
+        memset(&ret_affinity->cpus, 0, sizeof(ret_affinity->cpus));
     }
-    find_nic(root, pci, ret_place);
+    find_nic(root, pci, ret_affinity);
 }
 
-enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl_device_binding *ret_binding,
-                                    struct pl_error *reterr)
+enum pl_status pl_device_affinity_bind(const struct pl_device_affinity *affinity, enum pl_device_binding *ret_binding,
+                                       struct pl_error *reterr)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     const size_t bytes = sizeof(struct pl_cpus);
@@ -145,15 +145,15 @@ enum pl_status pl_device_place_bind(const struct pl_device_place *place, enum pl
     if (sched_getaffinity(0, bytes, now.sets) != 0) {
         return pl_error_errno(reterr, "sched_getaffinity");
     }
-    CPU_AND_S(bytes, both.sets, now.sets, place->cpus.sets);
-    if (CPU_COUNT_S(bytes, place->cpus.sets) == 0) {
+    CPU_AND_S(bytes, both.sets, now.sets, affinity->cpus.sets);
+    if (CPU_COUNT_S(bytes, affinity->cpus.sets) == 0) {
         *ret_binding = PL_DEVICE_UNBOUND;
     } else if (CPU_EQUAL_S(bytes, both.sets, now.sets)) {
         *ret_binding = PL_DEVICE_BOUND_LOCAL;
     } else if (CPU_COUNT_S(bytes, now.sets) < online || CPU_COUNT_S(bytes, both.sets) == 0) {
         *ret_binding = PL_DEVICE_BOUND_OTHER;
     } else if (sched_setaffinity(0, bytes, both.sets) != 0) {
-        return pl_error_errno(reterr, "binding to the CPUs %s beside the device", place->cpu_list);
+        return pl_error_errno(reterr, "binding to the CPUs %s beside the device", affinity->cpu_list);
     } else {
         *ret_binding = PL_DEVICE_BOUND;
     }

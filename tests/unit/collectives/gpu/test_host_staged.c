@@ -299,7 +299,7 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     pl_device_release(pl_world_device(world), memory);
 }
 
-START_TEST(a_disagreement_is_told_to_all_ranks)
+START_TEST(a_disagreement_is_reported_on_all_ranks)
 {
     ck_assert_ranks_on(3, 1, NULL, disagree, NULL);
 }
@@ -378,11 +378,11 @@ START_TEST(a_rank_without_memory_for_a_part_is_named_at_once)
 }
 END_TEST
 
-UNIT_MAIN("collectives/device", every_operation_is_right_on_a_shared_device,
+UNIT_MAIN("collectives/host_staged", every_operation_is_right_on_a_shared_device,
           every_operation_is_right_on_devices_without_nccl, long_vectors_go_through_in_segments,
           every_operation_is_right_across_hosts, integer_averages_are_exact_whatever_they_divide_by,
           reproducible_sums_have_the_bits_of_host_memory, why_nccl_is_off_is_said, arenas_come_in_three_kinds,
-          parts_of_a_world_have_its_devices, a_disagreement_is_told_to_all_ranks,
+          parts_of_a_world_have_its_devices, a_disagreement_is_reported_on_all_ranks,
           a_late_rank_ends_in_the_deadline_with_the_place, a_lost_device_ends_all_ranks_with_rank_host_and_device,
           a_lost_device_ends_the_ranks_of_other_hosts_in_the_same_words,
           a_rank_without_memory_for_a_part_is_named_at_once)

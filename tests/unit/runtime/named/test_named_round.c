@@ -101,7 +101,7 @@ static void nap_until_told(int count)
     }
 }
 
-static void tell_stalled(void *context, const struct pl_event *event)
+static void notify_stalled(void *context, const struct pl_event *event)
 {
     struct seen *seen = context;
 
@@ -125,7 +125,7 @@ static void see_part(void *context, const struct pl_event *event)
 #define OBSERVE(late_rank)                                                                                             \
     struct seen seen = {.late = (late_rank)};                                                                          \
     const struct pl_observer observer = {                                                                              \
-        .context = &seen, .stall_ns = STALL_NS, .ended = see_part, .stalled = tell_stalled};                           \
+        .context = &seen, .stall_ns = STALL_NS, .ended = see_part, .stalled = notify_stalled};                         \
     pl_world_observe(self->world, &observer)
 
 enum call { RUN, JOIN, SHUT_DOWN };
@@ -265,5 +265,5 @@ START_TEST(a_process_set_calls_ranks_by_their_numbers_among_all)
 }
 END_TEST
 
-UNIT_MAIN("runtime/stall", a_wait_tells_for_whom, a_stall_in_named_tensors_names_one,
+UNIT_MAIN("runtime/named_round", a_wait_tells_for_whom, a_stall_in_named_tensors_names_one,
           a_process_set_calls_ranks_by_their_numbers_among_all)
