@@ -2,7 +2,7 @@
 /* Reading a channel's settings from the SM_* variables of the environment. */
 #include "runtime/channel.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/stop.h"

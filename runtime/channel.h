@@ -22,8 +22,8 @@ struct pl_channel_setup {
 /**
  * Look `name` up. After pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or sends no
  * more, ends with PL_CANCELLED when this process is asked to stop. A channel that the environment does not have is
- * PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON (base/json.h), or has another kind
- * than text where the mode stands, is PL_INVALID.
+ * PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON (base/json/json.h), or has another
+ * kind than text where the mode stands, is PL_INVALID.
  */
 enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name,
                                      struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;

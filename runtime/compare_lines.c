@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Compares a list of lines over all ranks, and reports the first line that differs on every rank. */
 #include "runtime/compare_lines.h"
 
 #include "base/hash.h"

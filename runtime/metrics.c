@@ -3,7 +3,7 @@
 #include "runtime/metrics.h"
 
 #include "base/file.h"
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -40,7 +40,7 @@ struct pl_safetensors;
  * Open `path` and read its header, which may name the tensors in any order.
  *
  * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says;
- *         PL_LIMIT when the header is beyond the bounds of base/json.h (a tensor is about eight values);
+ *         PL_LIMIT when the header is beyond the bounds of base/json/json.h (a tensor is about eight values);
  *         PL_SYSTEM when it cannot be read.
  */
 enum pl_status pl_safetensors_open(const char *path, struct pl_safetensors **ret_file,

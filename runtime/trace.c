@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -65,7 +65,7 @@ struct pl_channel;
 /**
  * Load all pictures and labels of a channel (s3io/channel.h): from its directory, or from the FIFO of `epoch` in Pipe
  * Mode. Every object is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th
- * array of images (more dimensions); several such pairs of the same picture size are put one behind the other.
+ * array of images (more dimensions); several such pairs of the same picture size are concatenated.
  *
  * Errors  PL_INVALID when there are no arrays, counts differ, or the elements are not uint8; PL_CORRUPT; PL_TIMEOUT.
  */

@@ -191,8 +191,8 @@ compile() {
 # Programs of the unit tests, or cases of one, that work with the real driver as with the tests' own; the others order faults from that one.
 real_tests=(device_kernel device_device:new_memory_is_zero_and_copies_go_both_ways device_device:memory_that_exists_is_pinned_once
   device_device:a_stream_waits_for_another_ones_event device_device:another_process_opens_the_memory_and_writes_to_it
-  collectives_device:every_operation_is_right_on_a_shared_device collectives_device:long_vectors_go_through_in_segments
-  collectives_device:reproducible_sums_have_the_bits_of_host_memory runtime_device_named runtime_device_plan examples_cuda)
+  collectives_gpu_host_staged:every_operation_is_right_on_a_shared_device collectives_gpu_host_staged:long_vectors_go_through_in_segments
+  collectives_gpu_host_staged:reproducible_sums_have_the_bits_of_host_memory runtime_named_named_device runtime_gradient_plan_device examples_cuda)
 
 # within SECONDS COMMAND...: what hangs is stopped, so that the rest of its step is run.
 within() {
@@ -202,7 +202,7 @@ within() {
   return $code
 }
 
-# run_tests ENTRY... -- WORDS...: those programs or cases, each behind the words; one that hangs is stopped after a minute.
+# run_tests ENTRY... -- WORDS...: those programs or cases, each after the words; one that hangs is stopped after a minute.
 run_tests() {
   local entry name only program found=0 failed= code entries=()
   while [ "$1" != -- ]; do entries+=("$1"); shift; done
@@ -225,7 +225,7 @@ run_tests() {
 unit_tests() { run_tests "${real_tests[@]}" --; }
 sanitize() {
   local tool code=0
-  local tests=(device_kernel runtime_device_named runtime_device_plan:a_run_resumed_on_the_device_ends_in_the_same_bits)
+  local tests=(device_kernel runtime_named_named_device runtime_gradient_plan_device:a_run_resumed_on_the_device_ends_in_the_same_bits)
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer"; return 77; }
   for tool in memcheck racecheck; do
     # Calls that answer with an error are none of its business: whether memory is the device's is asked like that.

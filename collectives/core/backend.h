@@ -80,7 +80,7 @@ struct pl_request {
     const struct pl_world_backend *backend;
     struct pl_request *older;      /* among all of the world, for its end */
     struct pl_request *next;       /* in the queue, or in the list of unused ones */
-    uint64_t *counts;              /* behind collective.counts */
+    uint64_t *counts;              /* after collective.counts */
     int64_t deadline_ns;           /* 0 until a wait looks at the clock */
     int64_t posted_ns, started_ns; /* these four only while the world is observed */
     int64_t wait_began_ns;         /* 0 while nobody waits */
@@ -174,8 +174,8 @@ struct pl_backend {
     void (*cancel)(void *state, struct pl_request *request);
 
     /**
-     * While no request runs: this rank ends its world because of `why`, and who shares memory with it is to hear of it
-     * in its words; others are told by messages (revoke.h). NULL where nobody does.
+     * While no request runs: this rank ends its world because of `why`; make the ranks that share memory with it report
+     * that. Other ranks receive it as a message (revoke.h). NULL where no rank shares memory.
      */
     void (*abort)(void *state, const struct pl_error *why);
 

@@ -3,10 +3,10 @@
  * The backend for a GPU a rank, by NCCL. Requests go to one stream in the order posted, after what the callers' streams
  * were given; an event marks their end.
  *
- *     posted     the request's event is behind what the caller's stream was given; the roll is called unless the
- *                request is PL_AGREED
- *     given      to NCCL behind that event; the call does not block, so NCCL may still be at it
- *     launched   all is in the stream, the request's event behind it
+ *     posted     the request's event is after what the caller's stream was given; the ranks compare their calls
+ *                unless the request is PL_AGREED
+ *     given      to NCCL after that event; the call does not block, so NCCL may still be at it
+ *     launched   all is in the stream, the request's event after it
  *     ended      the event is reached and all ranks have called the same
  *
  * Requests that disagree may already run when the comparison shows it: then the communicator is aborted and every rank

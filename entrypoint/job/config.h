@@ -3,7 +3,7 @@
 #ifndef PL_ENTRYPOINT_JOB_CONFIG_H
 #define PL_ENTRYPOINT_JOB_CONFIG_H
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 /**
  * Read the JSON object in the file `path`. A missing file is PL_NOT_FOUND when `required`, else an empty object.

@@ -10,7 +10,7 @@
 #define PL_ENTRYPOINT_JOB_JOB_H
 
 #include "base/environment.h"
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "base/status.h"
 #include "entrypoint/job/strv.h"
 

@@ -8,7 +8,7 @@
 #ifndef PL_ENTRYPOINT_JOB_PYREPR_H
 #define PL_ENTRYPOINT_JOB_PYREPR_H
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "base/text.h"
 #include "entrypoint/job/strv.h"
 

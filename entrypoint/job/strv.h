@@ -3,7 +3,7 @@
 #ifndef PL_ENTRYPOINT_JOB_STRV_H
 #define PL_ENTRYPOINT_JOB_STRV_H
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 #include <stddef.h>
 

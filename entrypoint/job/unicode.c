@@ -2,8 +2,8 @@
 /* Python's str.upper() and str.isprintable() from a generated table. */
 #include "entrypoint/job/unicode.h"
 
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "entrypoint/job/unicode_table.h"
 
 #include <string.h>

@@ -5,7 +5,9 @@
 
 #include "base/text.h"
 
-/** Append str.upper() of `string` (the inner form of base/python_json.h): full mapping, so that "ß" becomes "SS". */
+/**
+ * Append str.upper() of `string` (the inner form of base/json/python_json.h): full mapping, so that "ß" becomes "SS".
+ */
 void pl_unicode_append_upper(const char *string, struct pl_text *text);
 
 /** str.isprintable() of one code point. */

@@ -28,8 +28,9 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append the bytes that a program sees for a text in the inner form of base/python_json.h: lone surrogates DC80..DCFF
- * are the bytes they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor variables can hold.
+ * Append the bytes that a program sees for a text in the inner form of base/json/python_json.h: lone surrogates
+ * DC80..DCFF are the bytes they stand for, others U+FFFD. PL_INVALID for U+0000, which neither arguments nor variables
+ * can hold.
  */
 enum pl_status pl_variables_os_text(const char *inner, struct pl_text *text) PL_MUST_CHECK;
 

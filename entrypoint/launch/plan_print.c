@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as JSON, for people and for tests that compare it. */
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "entrypoint/launch/plan.h"
 
 #include <string.h>

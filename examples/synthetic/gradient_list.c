@@ -2,7 +2,7 @@
 /* Reads a model's gradients from a JSON file. */
 #include "examples/synthetic/gradient_list.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -21,7 +21,9 @@ struct gradient_list {
     uint64_t *counts; /* [count] elements */
 };
 
-/** Errors  PL_INVALID: no such file of strict JSON (base/json.h), or a tensor without name or elements: its path */
+/**
+ * Errors  PL_INVALID: no such file of strict JSON (base/json/json.h), or a tensor without name or elements: its path
+ */
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -9,7 +9,7 @@
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "base/text.h"
 
 #include <errno.h>

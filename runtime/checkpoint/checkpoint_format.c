@@ -3,7 +3,7 @@
 #include "runtime/checkpoint/checkpoint_format.h"
 
 #include "base/checksum.h"
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 #include <errno.h>
 #include <stdlib.h>

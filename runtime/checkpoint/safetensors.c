@@ -3,7 +3,7 @@
 #include "runtime/safetensors.h"
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "base/text.h"
 

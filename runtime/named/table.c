@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The table of announced tensors: compares definitions, collects what is complete, groups, joined ranks. */
 #include "runtime/named/table.h"
 
 #include "base/hash.h"

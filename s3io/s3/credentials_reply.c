@@ -2,7 +2,7 @@
 /* Parses what credential services answer, and decides which URLs may get a token. */
 #include "s3io/s3/credentials_reply.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "s3io/http/http_head.h"
 #include "s3io/s3/s3_xml.h"

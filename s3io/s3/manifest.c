@@ -2,8 +2,8 @@
 /* Parses ManifestFile and AugmentedManifestFile. */
 #include "s3io/s3/manifest.h"
 
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "s3io/s3/address.h"
 
 #include <stdlib.h>

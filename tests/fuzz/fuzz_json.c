@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read is written, what is written reads back and is written the same; what is refused has a reason. */
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

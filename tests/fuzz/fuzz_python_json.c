@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What parses prints, and what is printed parses to a tree that prints the same. */
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "tests/support/fuzz.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * For json_against_python.py: reads one document a line, each as hex bytes, and prints it as pl_json_write_value()
  * does, or "!" and the reason when it is refused.
  */
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 
 #include <stdio.h>

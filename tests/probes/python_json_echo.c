@@ -3,8 +3,8 @@
  * For json_against_python.py: reads one document a line, each as hex bytes, and prints it as json.dumps(sort_keys=True,
  * separators=(",", ":")) would, or "!" when it is refused.
  */
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* For unicode_against_python.py: the Unicode version of our tables, then one line a code point: upper case, printable.
  * */
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "entrypoint/job/unicode.h"
 
 #include <stdio.h>

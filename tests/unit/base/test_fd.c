@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/fd.c. */
 #include "base/fd.h"
 #include "base/file.h"
 #include "tests/support/unit.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/half.h. */
 #include "base/half.h"
 #include "base/random.h"
 #include "tests/support/unit.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/text.c, base/knob.c, base/options.c, base/python_json_parse.c, base/python_json_print.c. */
+/* Covers base/text.c, base/knob.c, base/options.c, base/json/python_json_parse.c, base/json/python_json_print.c. */
 /* A program may have set a locale whose numbers have a comma: what files, settings and other programs hold has a point
  * all the same. */
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/json/python_json.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/python_json.h"
 #include "base/text.h"
 #include "tests/support/unit.h"
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/number.h. */
 #include "base/number.h"
 #include "tests/support/unit.h"
 

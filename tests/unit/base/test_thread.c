@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers base/thread.c. */
 #include "base/thread.h"
 #include "tests/support/unit.h"
 

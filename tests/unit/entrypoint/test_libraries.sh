@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
+# Covers entrypoint/main.c.
 # The front binary is on every container's way to the first instruction: it links libc and nothing else, be it cJSON, MPI or curl.
 #
 #   test_libraries.sh BINARY

@@ -3,7 +3,7 @@
 /* O1, O4, O7, O8 of the inventory: what ranks did, and which ranks they waited for. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 #include "runtime/trace.h"
 #include "tests/support/expect.h"
 #include "tests/support/scratch.h"

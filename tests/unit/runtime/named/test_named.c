@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/named.c, runtime/named/named_table.c, runtime/named/named_round.c. */
+/* Covers runtime/named/named.c, runtime/named/table.c, runtime/named/rounds.c. */
 /* Named tensors that ranks agree on: kinds, order, groups. Names in capitals are the inventory's behaviours. */
 #include "tests/unit/runtime/named/engine.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/named_device.c. */
+/* Covers runtime/named/device.c. */
 /* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "base/memory.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/named.c, runtime/named/named_round.c, runtime/named/named_table.c,
- * runtime/named/named_run.c. */
+/* Covers runtime/named/named.c, runtime/named/rounds.c, runtime/named/table.c,
+ * runtime/named/run.c. */
 /* Named tensors that ranks disagree on. Every rank reports the same words, nothing hangs, and the engine goes on. */
 #include "base/clock.h"
 #include "collectives/core/types.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/named.c, runtime/named/named_run.c. */
+/* Covers runtime/named/named.c, runtime/named/run.c. */
 /* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's
  * behaviours. */
 #include "tests/unit/runtime/named/engine.h"

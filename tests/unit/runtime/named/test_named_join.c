@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/named_round.c, runtime/named/named_run.c. */
+/* Covers runtime/named/rounds.c, runtime/named/run.c. */
 /* Uneven data: ranks that have run out join and stay neutral. Names in capitals are the inventory's behaviours. */
 #include "tests/unit/runtime/named/engine.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/named_run.c. */
+/* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/run.c. */
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
  */
 #include "collectives/hier/backend.h"

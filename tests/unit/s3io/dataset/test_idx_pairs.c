@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Covers s3io/dataset/idx_pairs.c. */
 #include "base/clock.h"
 #include "s3io/channel.h"
 #include "s3io/idx.h"

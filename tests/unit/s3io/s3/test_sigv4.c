@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/s3/sigv4.c. */
 /* AWS's published suite (sigv4_suite.json says where it is from) and the examples of S3's documentation. */
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "base/text.h"
 #include "s3io/s3/sigv4.h"
 #include "tests/support/unit.h"

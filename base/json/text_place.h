@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Places in a text that a message names: line, column, and what stands there. */
-#ifndef PL_BASE_TEXT_PLACE_H
-#define PL_BASE_TEXT_PLACE_H
+#ifndef PL_BASE_JSON_TEXT_PLACE_H
+#define PL_BASE_JSON_TEXT_PLACE_H
 
 #include <stddef.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents: cJSON builds the tree of a text that pl_json_check() has passed, and is not asked to judge or print. */
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include "base/file.h"
-#include "base/json_check.h"
+#include "base/json/json_check.h"
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "base/text.h"
 
 #include <cjson/cJSON.h>

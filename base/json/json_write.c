@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer of strict JSON; digits and escapes are those of the other printer. */
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 #include <inttypes.h>
 #include <math.h>

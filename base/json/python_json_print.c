@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer: what json.dumps() and repr(float) give, byte for byte. */
+#include "base/json/python_json.h"
+#include "base/json/python_json_tree.h"
 #include "base/memory.h"
-#include "base/python_json.h"
-#include "base/python_json_tree.h"
 
 #include <locale.h>
 #include <math.h>

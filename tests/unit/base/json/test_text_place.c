@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/text_place.h"
+/* Covers base/json/text_place.c. */
+#include "base/json/text_place.h"
 
 #include "tests/support/unit.h"
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What base/json.h takes is what python3's json takes where it is strict, with equal values: random documents, random damage, hard numbers.
+"""What base/json/json.h takes is what python3's json takes where it is strict, with equal values: random documents, random damage, hard numbers.
 
 Usage: json_against_python.py JSON_ECHO [DOCUMENTS [SEED]]
 
 Strict: UTF-8, no NaN or Infinity, no number that overflows, no integer beyond 2^53, no name twice, no U+0000, no half of a surrogate pair.
-What only base/json.h refuses (a number of more than 63 bytes, more than 128 levels) it must refuse by that name.
+What only base/json/json.h refuses (a number of more than 63 bytes, more than 128 levels) it must refuse by that name.
 """
 import json
 import math

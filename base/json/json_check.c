@@ -3,12 +3,12 @@
  * What is strict JSON. cJSON takes 007, 1., invalid UTF-8, a byte order mark and control characters, cuts strings at
  * \u0000, makes null of 1e400 and another integer of 2^53 + 1; none of that gets past here.
  */
-#include "base/json_check.h"
+#include "base/json/json_check.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
+#include "base/json/text_place.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "base/text_place.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
  * The reader: Python's grammar to the letter, one pass, linear time. A column is counted from the place where the last
  * one was, never from the start of the line, so that a file of one long line costs no more than another.
  */
+#include "base/json/python_json.h"
+#include "base/json/python_json_tree.h"
+#include "base/json/text_place.h"
 #include "base/memory.h"
-#include "base/python_json.h"
-#include "base/python_json_tree.h"
-#include "base/text_place.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Strict JSON, read by cJSON: replies, requests, headers and files of our own. What must keep Python's grammar or a
- * number's text stays with base/python_json.h; CONTRIBUTING.md says which to use when.
+ * number's text stays with base/json/python_json.h; CONTRIBUTING.md says which to use when.
  *
- * base/json_check.h refuses, before cJSON sees it, what cJSON would take or change: bytes that are no UTF-8, a byte
- * order mark, raw control characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53 (stated as text
- * they keep their value: pl_json_uint64()), numbers that no double holds, more after the text, more levels, values or
- * bytes than the bounds. Duplicate names are refused afterwards. Names are compared byte by byte.
+ * base/json/json_check.h refuses, before cJSON sees it, what cJSON would take or change: bytes that are no UTF-8, a
+ * byte order mark, raw control characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53 (stated as
+ * text they keep their value: pl_json_uint64()), numbers that no double holds, more after the text, more levels, values
+ * or bytes than the bounds. Duplicate names are refused afterwards. Names are compared byte by byte.
  *
  * A value of the wrong kind is refused with its path: "config.json: resources.hosts[2]: expected a string, found the
  * number 7". Messages show numbers, and never what a string holds.
  *
  * Threads  any number of threads may read one document; cJSON's only global, the place of its last error, is not used.
  * Source   RFC 8259.
- * Test     tests/unit/base/test_json.c, tests/unit/base/json_against_python.py
+ * Test     tests/unit/base/json/test_json.c, tests/unit/base/json/json_against_python.py
  */
-#ifndef PL_BASE_JSON_H
-#define PL_BASE_JSON_H
+#ifndef PL_BASE_JSON_JSON_H
+#define PL_BASE_JSON_JSON_H
 
 #include "base/status.h"
 
@@ -48,7 +48,7 @@ struct pl_json;
 
 /**
  * A value of a document, or the place where one was looked for: asked for its text, it tells in the error what was
- * expected where. To be copied freely while the document lives; the members are for base/json.c only.
+ * expected where. To be copied freely while the document lives; the members are for base/json/json.c only.
  */
 struct pl_json_value {
     const struct pl_json *document;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * JSON written value by value to a text, for which no tree is built. What pl_json_write_end() passes, base/json.h reads
- * back with the same values: numbers have the digits that it takes for that, all text is ASCII by escapes.
+ * JSON written value by value to a text, for which no tree is built. What pl_json_write_end() passes, base/json/json.h
+ * reads back with the same values: numbers have the digits that it takes for that, all text is ASCII by escapes.
  *
  * A list of calls reads as the document does; the first thing that JSON cannot hold is remembered and told at the end:
  *
@@ -14,12 +14,12 @@
  *
  * `name` is NULL at the root and in a list, and a name not used before in an object.
  *
- * Test  tests/unit/base/test_json_write.c
+ * Test  tests/unit/base/json/test_json_write.c
  */
-#ifndef PL_BASE_JSON_WRITE_H
-#define PL_BASE_JSON_WRITE_H
+#ifndef PL_BASE_JSON_JSON_WRITE_H
+#define PL_BASE_JSON_JSON_WRITE_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 
 struct pl_json_writer {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers base/python_json.c, base/python_json_parse.c, base/python_json_print.c. */
+/* Covers base/json/python_json.c, base/json/python_json_parse.c, base/json/python_json_print.c. */
+#include "base/json/python_json.h"
 #include "base/memory.h"
-#include "base/python_json.h"
 #include "tests/support/unit.h"
 
 #include <stdio.h>

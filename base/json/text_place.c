@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Places in a text that a message names. */
-#include "base/text_place.h"
+#include "base/json/text_place.h"
 
 #include <stdio.h>
 

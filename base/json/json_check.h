@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The grammar of base/json.h, checked to the letter before cJSON builds a tree. For json.c. */
-#ifndef PL_BASE_JSON_CHECK_H
-#define PL_BASE_JSON_CHECK_H
+/** The grammar of base/json/json.h, checked to the letter before cJSON builds a tree. For json.c. */
+#ifndef PL_BASE_JSON_JSON_CHECK_H
+#define PL_BASE_JSON_JSON_CHECK_H
 
 #include "base/status.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What programs read from a tree, and trees made by hand. */
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 #include "base/file.h"
+#include "base/json/python_json_tree.h"
 #include "base/memory.h"
-#include "base/python_json_tree.h"
 #include "base/text.h"
 
 #include <errno.h>

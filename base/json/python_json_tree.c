@@ -4,7 +4,7 @@
  * file, a number's text, U+0000, names looked up exactly and in constant time) is one that small JSON libraries do not
  * keep.
  */
-#include "base/python_json_tree.h"
+#include "base/json/python_json_tree.h"
 
 #include "base/hash.h"
 #include "base/memory.h"

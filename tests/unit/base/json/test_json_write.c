@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json_write.h"
+/* Covers base/json/json_write.c. */
+#include "base/json/json_write.h"
 
 #include "tests/support/unit.h"
 

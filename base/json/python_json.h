@@ -8,10 +8,10 @@
  * program should see.
  *
  * Source  RFC 8259; Python's json module (NaN, Infinity, -Infinity accepted; control characters in strings refused).
- * Test    tests/unit/base/test_python_json.c
+ * Test    tests/unit/base/json/test_python_json.c
  */
-#ifndef PL_BASE_PYTHON_JSON_H
-#define PL_BASE_PYTHON_JSON_H
+#ifndef PL_BASE_JSON_PYTHON_JSON_H
+#define PL_BASE_JSON_PYTHON_JSON_H
 
 #include "base/status.h"
 #include "base/text.h"

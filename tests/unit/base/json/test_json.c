@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/json.h"
+/* Covers base/json/json.c, base/json/json_check.c. */
+#include "base/json/json.h"
 
 #include "base/text.h"
 #include "tests/support/scratch.h"

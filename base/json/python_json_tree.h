@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** How a JSON tree is kept: for the files python_json*.c only. */
-#ifndef PL_BASE_PYTHON_JSON_TREE_H
-#define PL_BASE_PYTHON_JSON_TREE_H
+#ifndef PL_BASE_JSON_PYTHON_JSON_TREE_H
+#define PL_BASE_JSON_PYTHON_JSON_TREE_H
 
-#include "base/python_json.h"
+#include "base/json/python_json.h"
 
 /** Objects with more members than this get a hash table over their names. */
 enum { PL_PYTHON_JSON_INDEX_FROM = 16 };
