@@ -4,7 +4,6 @@
 
     layers.py [SOURCE_ROOT]            one line a finding, "FILE:LINE: what"; exits 1 if there is any
     layers.py [SOURCE_ROOT] --words    how often each word of words.txt stands in the tree, refused or not yet
-    layers.py [SOURCE_ROOT] --purpose  as without, and product files that do not say what they are for are findings too
 
 What needs a build (cycles, who uses whose functions) is looked at by structure.py.
 """
@@ -89,7 +88,6 @@ SPDX = CODE | {".sh", ".py", ".build"}
 MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
 MAX_COLUMNS = 120
 MAX_FILES = 40  # of one folder
-PURPOSE_LINES = True  # each product .c file says what it is for before its first #include
 NARROW = CODE | {".inc", ".md"}
 WORDED = SPDX | {".inc", ".S", ".md", ".json", ".txt", ".map"}  # where words.txt's words are looked for
 UNWORDED = r"tests/support/words\.txt|docs/glossary\.md|tests/unit/house/test_layers\.py|tests/fuzz/seeds/.*"
@@ -216,7 +214,7 @@ def before_code(text):
     return head.group(1) if head else ""
 
 
-def check_first_comment(root, name, text, purpose):
+def check_first_comment(root, name, text):
     """A unit test names what it covers; a product file says what it is for."""
     if re.fullmatch(r"tests/unit/.*/test_[^/]*\.(c|sh|py)", name):
         said = re.search(r"\bCovers (.*?)\.\s", before_code(text) if name.endswith(".c") else text[:1000], re.S)
@@ -226,7 +224,7 @@ def check_first_comment(root, name, text, purpose):
         for file in files:
             if not (root / file).is_file():
                 yield 2, f"covers '{file}', which does not exist"
-    elif purpose and name.endswith(".c") and name.split("/", 1)[0] in ARROWS.keys() - {"tests", "examples"}:
+    elif name.endswith(".c") and name.split("/", 1)[0] in ARROWS.keys() - {"tests", "examples"}:
         if not before_code(text).strip():
             yield 2, "no line that says what the file is for, before its first #include"
 
@@ -307,7 +305,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("root", type=pathlib.Path, nargs="?", default=pathlib.Path("."))
     parser.add_argument("--words", action="store_true")
-    parser.add_argument("--purpose", action="store_true", default=PURPOSE_LINES)
     options = parser.parse_args()
     root = options.root.resolve()
     names = source_files(root)
@@ -326,7 +323,7 @@ def main():
         suffix = pathlib.PurePath(name).suffix
         for line, what in check_text(name, text):
             findings.append((f"{name}:{line}", what))
-        for line, what in check_first_comment(root, name, text, options.purpose):
+        for line, what in check_first_comment(root, name, text):
             findings.append((f"{name}:{line}", what))
         for line, what in check_code(name, text) if suffix in CODE else []:
             findings.append((f"{name}:{line}", what))

@@ -16,6 +16,8 @@ on  | zebras? | horse | ^runtime/
 off | echidnas? | other
 """
 SPDX = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+PURPOSE = "/* What it is for. */\n"
+SILENT = {"base/silent.c"}
 
 # path -> (content, what the findings about it must say; none for a clean file)
 TREE = {
@@ -24,6 +26,7 @@ TREE = {
     "collectives/world_mpi.c": ("#include <mpi.h>\n", []),
     "entrypoint/main.c": ("#include <stdlib.h>\n\nvoid leave(void)\n{\n    exit(3);\n}\n", []),
     "base/words.c": ('/* mpi.h and exit( in a comment */\nconst char *text = "getenv(";\n', []),
+    "base/silent.c": ("#include <stddef.h>\n", ["no line that says what the file is for"]),
     "base/upward.c": ('#include "runtime/plan.h"\n', ["base/ must not know runtime/"]),
     "s3io/mpi.c": ("#include <mpi.h>\n", ["'mpi.h' belongs"]),
     "s3io/http/http_curl.c": ("#include <curl/curl.h>\n", []),
@@ -64,18 +67,18 @@ def main():
         root = pathlib.Path(folder)
         for name, (content, _) in TREE.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text((SPDX.replace("/*", "#") if name.endswith(".sh") else SPDX) + content)
+            purpose = PURPOSE if name.endswith(".c") and not name.startswith("tests/") and name not in SILENT else ""
+            (root / name).write_text((SPDX.replace("/*", "#") if name.endswith(".sh") else SPDX) + purpose + content)
         for number in range(41):
             (root / f"base/many/file_{number}.h").parent.mkdir(exist_ok=True)
             (root / f"base/many/file_{number}.h").write_text(SPDX)
         (root / "tests/support").mkdir(parents=True)
         (root / "tests/support/words.txt").write_text(WORDS)
-        (root / "base/nameless.c").write_text("int nameless;\n")
+        (root / "base/nameless.c").write_text(PURPOSE + "int nameless;\n")
         (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named' 'attic/two' 'attic/silent' 'attic/wrong' 'attic/script'\n")
         done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True, check=False)
         found = [line for line in done.stdout.splitlines() if "clang-format" not in line]
         counts = subprocess.run([sys.executable, CHECK, root, "--words"], capture_output=True, text=True, check=False).stdout
-        purposes = subprocess.run([sys.executable, CHECK, root, "--purpose"], capture_output=True, text=True, check=False).stdout
     wrong = [] if done.returncode == 1 else [f"exit code {done.returncode}"]
     expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.c": ["no SPDX line"], "base/many": ["41 files, more than 40"]}
     for name, says in expected.items():
@@ -84,9 +87,6 @@ def main():
             wrong.append(f"{name}: expected {says}, found {rows}")
     if [row.split()[:3] for row in counts.splitlines()] != [["3", "on", "wombats?"], ["1", "on", "new_quoll"], ["0", "on", "zebras?"], ["2", "off", "echidnas?"]]:
         wrong.append(f"counts of words: {counts}")
-    silent = [line.split(":")[0] for line in purposes.splitlines() if "no line that says what the file is for" in line]
-    if "base/environment.c" not in silent or "base/words.c" in silent or "base/good.h" in silent or any("tests/" in name for name in silent):
-        wrong.append(f"files without a purpose: {silent}")
     print("\n".join(wrong + [done.stderr]) if wrong else f"{len(found)} findings, all expected")
     return 1 if wrong else 0
 
