@@ -74,13 +74,13 @@ def main():
             (root / f"base/many/file_{number}.h").write_text(SPDX)
         (root / "tests/support").mkdir(parents=True)
         (root / "tests/support/words.txt").write_text(WORDS)
-        (root / "base/nameless.c").write_text(PURPOSE + "int nameless;\n")
+        (root / "base/nameless.h").write_text("int nameless;\n")
         (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named' 'attic/two' 'attic/silent' 'attic/wrong' 'attic/script'\n")
         done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True, check=False)
         found = [line for line in done.stdout.splitlines() if "clang-format" not in line]
         counts = subprocess.run([sys.executable, CHECK, root, "--words"], capture_output=True, text=True, check=False).stdout
     wrong = [] if done.returncode == 1 else [f"exit code {done.returncode}"]
-    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.c": ["no SPDX line"], "base/many": ["41 files, more than 40"]}
+    expected = {name: says for name, (_, says) in TREE.items()} | {"base/nameless.h": ["no SPDX line"], "base/many": ["41 files, more than 40"]}
     for name, says in expected.items():
         rows = [line for line in found if line.startswith(name + ":")]
         if len(rows) != len(says) or not all(any(word in row for row in rows) for word in says):
