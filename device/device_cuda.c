@@ -17,12 +17,12 @@ enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)
     int count = 0;
     CUresult result;
 
-    PL_TRY(pl_cuda_load(&cuda, reterr));
+    PL_TRY(pl_device_cuda_load(&cuda, reterr));
     result = cuda.cuDeviceGetCount(&count);
     if (result != CUDA_SUCCESS) {
-        status = pl_cuda_raise(&cuda, NULL, result, reterr, "cannot count the devices");
+        status = pl_device_cuda_raise(&cuda, NULL, result, reterr, "cannot count the devices");
     }
-    pl_cuda_unload(&cuda);
+    pl_device_cuda_unload(&cuda);
     if (status == PL_OK) {
         *ret_count = count;
     }
@@ -69,7 +69,8 @@ static enum pl_status read_device(const struct pl_cuda *cuda, struct pl_device_l
             list->count = o + 1;
         }
     }
-    return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(cuda, NULL, result, reterr, "cannot look at the devices");
+    return result == CUDA_SUCCESS ? PL_OK
+                                  : pl_device_cuda_raise(cuda, NULL, result, reterr, "cannot look at the devices");
 }
 
 void pl_device_list_read(struct pl_device_list *ret_device_list)
@@ -79,10 +80,10 @@ void pl_device_list_read(struct pl_device_list *ret_device_list)
     enum pl_status status;
 
     memset(ret_device_list, 0, sizeof(*ret_device_list));
-    status = pl_cuda_load(&cuda, &error);
+    status = pl_device_cuda_load(&cuda, &error);
     if (status == PL_OK) {
         status = read_device(&cuda, ret_device_list, &error);
-        pl_cuda_unload(&cuda);
+        pl_device_cuda_unload(&cuda);
     }
     if (status != PL_OK) {
         ret_device_list->count = 0;
@@ -131,7 +132,7 @@ static enum pl_status open_device(struct pl_device *device, struct pl_error *ret
 {
     int count = 0;
 
-    PL_TRY(pl_cuda_load(&device->cuda, reterr));
+    PL_TRY(pl_device_cuda_load(&device->cuda, reterr));
     PL_CUDA_TRY(device, cuDeviceGetCount(&count), reterr, "cannot count the devices");
     if (device->info.ordinal < 0 || device->info.ordinal >= count) {
         return pl_error_set(reterr, PL_INVALID, "there is no device %d: this process sees %d", device->info.ordinal,
@@ -172,13 +173,13 @@ void pl_device_close(struct pl_device *device)
     }
     if (device->context) {
         PL_CUDA_LET(device, cuCtxSetCurrent(device->context), "closing a device");
-        pl_kernels_free(device);
+        pl_device_kernels_free(device);
         pl_device_stream_free(device, device->service);
-        if (!pl_cuda_is_late(device)) {
+        if (!pl_device_cuda_is_late(device)) {
             PL_CUDA_LET(device, cuDevicePrimaryCtxRelease_v2(device->number), "closing a device");
         }
     }
-    pl_cuda_unload(&device->cuda);
+    pl_device_cuda_unload(&device->cuda);
     (void)pthread_mutex_destroy(&device->lock);
     free(device);
 }

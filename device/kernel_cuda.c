@@ -41,7 +41,7 @@ static enum pl_status load_kernels(struct pl_device *device, struct pl_kernels *
     CUresult result = device->cuda.cuModuleLoadData(&kernels->module, pl_kernel_image);
 
     if (result != CUDA_SUCCESS) {
-        enum pl_status status = pl_cuda_raise(&device->cuda, device, result, reterr, "cannot load the kernels");
+        enum pl_status status = pl_device_cuda_raise(&device->cuda, device, result, reterr, "cannot load the kernels");
 
         pl_error_context(reterr, "they were built for %s; the device's architecture is sm_%d%d", PL_GPU_ARCHS,
                          device->info.compute_major, device->info.compute_minor);
@@ -95,10 +95,10 @@ enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error 
     return find_kernels(device, &kernels, reterr);
 }
 
-void pl_kernels_free(struct pl_device *device)
+void pl_device_kernels_free(struct pl_device *device)
 {
     if (device->synced.kernels) {
-        if (!pl_cuda_is_late(device)) {
+        if (!pl_device_cuda_is_late(device)) {
             PL_CUDA_LET(device, cuModuleUnload(device->synced.kernels->module), "unloading kernels");
         }
         free(device->synced.kernels);

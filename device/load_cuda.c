@@ -75,10 +75,11 @@ static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
         return pl_error_raise(reterr, PL_UNSUPPORTED, PL_DOMAIN_CUDA, result,
                               "no GPU is used: %s is the toolkit's stub for linking, not a driver", driver_library);
     }
-    return result == CUDA_SUCCESS ? PL_OK : pl_cuda_raise(cuda, NULL, result, reterr, "the CUDA driver does not start");
+    return result == CUDA_SUCCESS ? PL_OK
+                                  : pl_device_cuda_raise(cuda, NULL, result, reterr, "the CUDA driver does not start");
 }
 
-enum pl_status pl_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr)
+enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr)
 {
     struct pl_cuda cuda = {0};
     enum pl_status status;
@@ -96,14 +97,14 @@ enum pl_status pl_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr)
         status = start(&cuda, reterr);
     }
     if (status != PL_OK) {
-        pl_cuda_unload(&cuda);
+        pl_device_cuda_unload(&cuda);
         return status;
     }
     *ret_cuda = cuda;
     return PL_OK;
 }
 
-void pl_cuda_unload(struct pl_cuda *cuda)
+void pl_device_cuda_unload(struct pl_cuda *cuda)
 {
     if (cuda->library) {
         (void)dlclose(cuda->library);
@@ -142,8 +143,8 @@ static bool ends_context(CUresult result)
     }
 }
 
-enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
-                             struct pl_error *reterr, const char *format, ...)
+enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
+                                    struct pl_error *reterr, const char *format, ...)
 {
     char what[PL_ERROR_CAUSE_BYTES / 2];
     char where[160] = "";
@@ -190,7 +191,7 @@ enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error
     return status;
 }
 
-bool pl_cuda_is_late(struct pl_device *device)
+bool pl_device_cuda_is_late(struct pl_device *device)
 {
     struct pl_late *late = &device->synced.late;
     bool is;
@@ -214,5 +215,5 @@ enum pl_status pl_device_enter(struct pl_device *device, struct pl_error *reterr
     PL_TRY(pl_device_failure(device, reterr));
     return result == CUDA_SUCCESS
                ? PL_OK
-               : pl_cuda_raise(&device->cuda, device, result, reterr, "cannot use the device in this thread");
+               : pl_device_cuda_raise(&device->cuda, device, result, reterr, "cannot use the device in this thread");
 }

@@ -91,28 +91,28 @@ struct pl_device {
 };
 
 /** Load the driver and ask it to start. Errors as pl_device_count()'s. */
-enum pl_status pl_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr) PL_MUST_CHECK;
-void pl_cuda_unload(struct pl_cuda *cuda);
+enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_device_cuda_unload(struct pl_cuda *cuda);
 
 /**
  * Raise `result` as "<what>: CUDA_ERROR_X: words (device ...)", and keep it where it ends the context's work. `device`
  * may be NULL.
  */
-enum pl_status pl_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
-                             struct pl_error *reterr, const char *format, ...) PL_PRINTF(5, 6);
+enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
+                                    struct pl_error *reterr, const char *format, ...) PL_PRINTF(5, 6);
 
 /**
  * The driver waits for the device's work, without end, where memory is released: whether work that had not ended in
  * time still has not.
  */
-bool pl_cuda_is_late(struct pl_device *device);
+bool pl_device_cuda_is_late(struct pl_device *device);
 
 /** Call a driver function of `device` and return from the caller when it fails. */
 #define PL_CUDA_TRY(device, call, reterr, ...)                                                                         \
     do {                                                                                                               \
         CUresult pl_cuda_result_ = (device)->cuda.call;                                                                \
         if (pl_cuda_result_ != CUDA_SUCCESS) {                                                                         \
-            return pl_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, (reterr), __VA_ARGS__);                   \
+            return pl_device_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, (reterr), __VA_ARGS__);            \
         }                                                                                                              \
     } while (0)
 
@@ -122,12 +122,12 @@ bool pl_cuda_is_late(struct pl_device *device);
         CUresult pl_cuda_result_ = (device)->cuda.call;                                                                \
         if (pl_cuda_result_ != CUDA_SUCCESS) {                                                                         \
             struct pl_error pl_cuda_error_;                                                                            \
-            (void)pl_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, &pl_cuda_error_, "%s", (what));            \
+            (void)pl_device_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, &pl_cuda_error_, "%s", (what));     \
             pl_log(PL_LOG_DEBUG, "%s", pl_cuda_error_.cause);                                                          \
         }                                                                                                              \
     } while (0)
 
 /** Unload the kernels, if they were loaded. The context is current. */
-void pl_kernels_free(struct pl_device *device);
+void pl_device_kernels_free(struct pl_device *device);
 
 #endif

@@ -31,8 +31,8 @@ static enum pl_status raise_memory(struct pl_device *device, CUresult result, ui
     size_t total_bytes = 0;
     enum pl_status status;
 
-    status = pl_cuda_raise(&device->cuda, device, result, reterr, "cannot allocate %llu bytes of %s memory",
-                           (unsigned long long)bytes, kind);
+    status = pl_device_cuda_raise(&device->cuda, device, result, reterr, "cannot allocate %llu bytes of %s memory",
+                                  (unsigned long long)bytes, kind);
     if (result != CUDA_ERROR_OUT_OF_MEMORY) {
         return status;
     }
@@ -77,7 +77,7 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
 /* Enter the device to release something; false: that could wait without end, so the process's end releases it. */
 static bool enter_release(struct pl_device *device, const char *what)
 {
-    if (pl_cuda_is_late(device)) {
+    if (pl_device_cuda_is_late(device)) {
         pl_log(PL_LOG_DEBUG, "%s is left to the end of the process, since the device's work has not ended", what);
         return false;
     }

@@ -23,7 +23,7 @@ enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream,
 static void forget(struct pl_device *device, const void *stream, const void *event)
 {
     struct pl_late *late = &device->synced.late;
-    bool is = pl_cuda_is_late(device);
+    bool is = pl_device_cuda_is_late(device);
 
     pthread_mutex_lock(&device->lock);
     late->unknown = late->unknown || (is && (late->event ? late->event == event : late->stream == stream && stream));
@@ -89,7 +89,7 @@ enum pl_status pl_device_event_done(struct pl_device *device, void *event, bool 
     PL_TRY(pl_device_enter(device, reterr));
     result = device->cuda.cuEventQuery(event);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
-        return pl_cuda_raise(&device->cuda, device, result, reterr, "work before an event failed");
+        return pl_device_cuda_raise(&device->cuda, device, result, reterr, "work before an event failed");
     }
     *ret_done = result == CUDA_SUCCESS;
     return PL_OK;
@@ -124,7 +124,7 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
             return PL_OK;
         }
         if (result != CUDA_ERROR_NOT_READY) {
-            return pl_cuda_raise(&device->cuda, device, result, reterr, "work on a stream failed");
+            return pl_device_cuda_raise(&device->cuda, device, result, reterr, "work on a stream failed");
         }
         waited_ns = pl_clock_now_ns() - begin_ns;
         if (pl_deadline_passed(deadline_ns)) {

@@ -187,7 +187,7 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
     status = alloc(world, bytes, memory, ret_span, &error);
     if (pl_bootstrap_is_desynchronised(&error)) {
         PL_AUTO_HOLD(world);
-        pl_world_revoke(world, &error);
+        pl_request_revoke_world(world, &error);
     }
     if (status != PL_OK && reterr) {
         *reterr = error;

@@ -224,30 +224,30 @@ enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, 
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
-int pl_world_waits_for(const struct pl_world *world);
+int pl_request_waits_for(const struct pl_world *world);
 
 /**
  * Block as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
  * there is none.
  */
-enum pl_status pl_world_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_wait_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** See pl_backend.look. */
-enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Revoke `world` because of `why`: it ends here, and the other ranks get the error as soon as they can receive it:
  * PL_PEER, unless `why` is PL_TIMEOUT and they share the wait.
  */
-void pl_world_revoke(struct pl_world *world, const struct pl_error *why);
+void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why);
 
 /**
  * Relay an error: what a rank that receives `why` from this one reports, as `status`: "rank 1 has given up: " and the
  * text of `why`; or, where this rank itself has received it from another, that text unchanged, so that all ranks report
  * the same. Domain and code name the rank that failed first.
  */
-void pl_world_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
-                          struct pl_error *ret_received);
+void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                           struct pl_error *ret_received);
 
 /** Local rank of `rank` on its host. */
 int pl_world_local_of(const struct pl_world *world, int rank);

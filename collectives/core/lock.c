@@ -2,7 +2,7 @@
 /* How the progress thread is woken. */
 #include "collectives/core/lock.h"
 
-void pl_progress_wake(struct pl_progress *progress)
+void pl_core_wake_progress(struct pl_progress *progress)
 {
     if (progress && progress->synced.asleep) {
         progress->synced.asleep = false;

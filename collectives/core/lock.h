@@ -27,7 +27,7 @@ struct pl_progress {
  * Something is under way and the program goes on computing: wake the thread if it sleeps. Under the lock. `progress`
  * may be NULL.
  */
-void pl_progress_wake(struct pl_progress *progress);
+void pl_core_wake_progress(struct pl_progress *progress);
 
 static inline struct pl_progress *pl_progress_hold(struct pl_progress *progress)
 {

@@ -127,7 +127,7 @@ void pl_progress_stop(struct pl_world *world)
     }
     pthread_mutex_lock(&progress->lock);
     progress->synced.stop = true;
-    pl_progress_wake(progress);
+    pl_core_wake_progress(progress);
     pthread_mutex_unlock(&progress->lock);
     pthread_join(progress->thread, NULL);
     world->progress = NULL;

@@ -100,7 +100,7 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
     world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
 }
 
-int pl_world_waits_for(const struct pl_world *world)
+int pl_request_waits_for(const struct pl_world *world)
 {
     const struct pl_request *head = world->first;
 
@@ -116,7 +116,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     struct pl_request *request;
 
     if (world->failure.status == PL_OK) {
-        int peer = pl_world_waits_for(world);
+        int peer = pl_request_waits_for(world);
 
         world->failure = *error;
         if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
@@ -312,12 +312,12 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
 
     PL_TRY(pl_request_post(world, collective, 0, ret_request, reterr));
     if (world->first) {
-        pl_progress_wake(world->progress);
+        pl_core_wake_progress(world->progress);
     }
     return PL_OK;
 }
 
-enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
+enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr)
 {
     *ret_left = false;
     for (int i = 0; i < world->backend_count; i++) {
@@ -328,7 +328,7 @@ enum pl_status pl_world_check_peers(struct pl_world *world, bool *ret_left, stru
     return PL_OK;
 }
 
-void pl_world_revoke(struct pl_world *world, const struct pl_error *why)
+void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
 {
     pl_request_advance(world);
     if (world->failure.status != PL_OK) {
@@ -357,7 +357,7 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
     }
     (void)end(world, &error, true);
     if (world->host_world) {
-        pl_world_revoke(world->host_world, &world->failure);
+        pl_request_revoke_world(world->host_world, &world->failure);
     }
     return pl_request_world_failure(world, reterr);
 }

@@ -14,8 +14,8 @@ static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits");
 
-void pl_world_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
-                          struct pl_error *ret_received)
+void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
+                           struct pl_error *ret_received)
 {
     int rank = pl_world_global_rank(world, world->rank);
     char scratch[PL_ERROR_CAUSE_BYTES];
@@ -37,7 +37,7 @@ static void write_revoke(const struct pl_world *world, struct pl_revoke *revoke)
     if (why->status == PL_MISMATCH) {
         revoke->received = *why;
     } else {
-        pl_world_relay_error(world, why->status == PL_TIMEOUT ? PL_TIMEOUT : PL_PEER, why, &revoke->received);
+        pl_revoke_relay_error(world, why->status == PL_TIMEOUT ? PL_TIMEOUT : PL_PEER, why, &revoke->received);
     }
 }
 

@@ -38,7 +38,7 @@ static enum pl_status time_out(struct pl_request *request)
     int peer;
 
     PL_BUG_IF(!head);
-    peer = pl_world_waits_for(world);
+    peer = pl_request_waits_for(world);
     (void)pl_error_set(&error, PL_TIMEOUT,
                        "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
                        head->signature.sequence, pl_kind_text(head->collective.kind),
@@ -98,7 +98,7 @@ static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns,
     pl_clock_nap(pl_clock_backoff_ns(idle_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
 }
 
-enum pl_status pl_world_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
+enum pl_status pl_wait_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
 
@@ -139,7 +139,7 @@ void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *re
     }
     *reported_ns = waited_ns;
     if (world->first) {
-        world->first->waited_for = pl_world_waits_for(world);
+        world->first->waited_for = pl_request_waits_for(world);
         pl_request_describe(world->first, name, &event);
         about = about ? about : &world->first->collective.about;
     }
@@ -155,12 +155,12 @@ static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stal
     struct pl_event event;
 
     if (world->first->waited_for < 0) {
-        world->first->waited_for = pl_world_waits_for(world);
+        world->first->waited_for = pl_request_waits_for(world);
     }
     if (!world->observer.stalled || idle_ns < stall_ns) {
         return stall_ns;
     }
-    world->first->waited_for = pl_world_waits_for(world);
+    world->first->waited_for = pl_request_waits_for(world);
     pl_request_describe(world->first, name, &event);
     notify_stalled(world, &event, &world->first->collective.about);
     return 2 * stall_ns;

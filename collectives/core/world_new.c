@@ -301,7 +301,7 @@ static enum pl_status new_sub_world(struct pl_world *parent, bool inner, const i
         if (!inner && pl_bootstrap_is_desynchronised(&error)) {
             PL_AUTO_HOLD(parent);
 
-            pl_world_revoke(parent, &error);
+            pl_request_revoke_world(parent, &error);
         }
         if (reterr) {
             *reterr = error;

@@ -203,7 +203,7 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     (void)request;
     /* While copies are under way too, waiting for the hosts alone would be wrong. */
     if (d->stage == PL_HOST_STAGED_COMPARE || d->stage == PL_HOST_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
-        return pl_world_block_until(d->host, until_ns, reterr);
+        return pl_wait_block_until(d->host, until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
     return PL_OK;
@@ -215,7 +215,7 @@ static void cancel(void *state, struct pl_request *request)
     int64_t deadline_ns = pl_deadline_after_ns(STOP_NS);
 
     (void)request;
-    pl_world_revoke(d->host, &d->world->failure);
+    pl_request_revoke_world(d->host, &d->world->failure);
     if (d->leaving) {
         pl_request_cancel(PL_TAKE(d->leaving));
     }
@@ -235,7 +235,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct pl_host_staged *d = state;
 
     (void)request;
-    return pl_world_waits_for(d->host);
+    return pl_request_waits_for(d->host);
 }
 
 static bool serves(void *state, const struct pl_collective *c)

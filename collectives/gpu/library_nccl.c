@@ -20,7 +20,7 @@ static const int64_t NAP_NS = 200 * PL_NS_PER_US;
 static const int64_t FINALIZE_NS = 2 * PL_NS_PER_S;
 static const int64_t ABORT_NS = 2 * PL_NS_PER_S;
 
-bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
+bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
 {
     static const char *const names[] = {
 #define PL_NCCL_NAME(name) "nccl" #name,
@@ -58,7 +58,8 @@ bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES])
     return true;
 }
 
-enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what, struct pl_error *reterr)
+enum pl_status pl_gpu_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,
+                                 struct pl_error *reterr)
 {
     const char *last;
 
@@ -70,13 +71,13 @@ enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, co
                           nccl->GetErrorString(result), last && *last ? ": " : "", last ? last : "");
 }
 
-enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
+enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr)
 {
     ncclResult_t state = ncclSuccess;
 
-    PL_TRY(pl_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "asking for errors", reterr));
+    PL_TRY(pl_gpu_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "asking for errors", reterr));
     *ret_ready = state == ncclSuccess;
-    return pl_nccl_check(nccl, state, "between ranks", reterr);
+    return pl_gpu_nccl_check(nccl, state, "between ranks", reterr);
 }
 
 /* What rank 0 of the communicator sends to the others. */
@@ -100,7 +101,7 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     }
     memset(&mine, 0, sizeof(mine));
     if (comm_rank == 0) {
-        mine.status = (int32_t)pl_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
+        mine.status = (int32_t)pl_gpu_nccl_check(nccl, nccl->GetUniqueId(&mine.id), "making an id", &own);
         pl_error_text(&own, mine.text, sizeof(mine.text));
     }
     PL_TRY(bootstrap->allgather(bootstrap->context, &mine, all, sizeof(mine), deadline_ns, reterr));
@@ -112,8 +113,8 @@ static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int
     return PL_OK;
 }
 
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
-                            struct pl_error *reterr)
+enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
+                                struct pl_error *reterr)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
@@ -122,10 +123,10 @@ enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int co
 
     PL_TRY(share_id(nccl, world, comm_rank, deadline_ns, &id, reterr));
     config.blocking = 0;
-    status = pl_nccl_check(nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config),
-                           "joining", reterr);
+    status = pl_gpu_nccl_check(
+        nccl, nccl->CommInitRankConfig(&nccl->comm, pl_world_size(world), id, comm_rank, &config), "joining", reterr);
     while (status == PL_OK) {
-        status = pl_nccl_poll(nccl, &ready, reterr);
+        status = pl_gpu_nccl_poll(nccl, &ready, reterr);
         if (status != PL_OK || ready) {
             break;
         }
@@ -135,12 +136,12 @@ enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int co
         pl_clock_nap(NAP_NS, deadline_ns);
     }
     if (status != PL_OK) {
-        pl_nccl_abort(nccl);
+        pl_gpu_nccl_abort(nccl);
     }
     return status;
 }
 
-void pl_nccl_leave(struct pl_nccl *nccl)
+void pl_gpu_nccl_leave(struct pl_nccl *nccl)
 {
     int64_t deadline_ns = pl_deadline_after_ns(FINALIZE_NS);
     bool ready = false;
@@ -151,15 +152,15 @@ void pl_nccl_leave(struct pl_nccl *nccl)
     }
     /* NCCL leaves a thread on the device that it found there, the first one where there was none */
     (void)!pl_device_enter(nccl->device, NULL);
-    status = pl_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
+    status = pl_gpu_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
     while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
-        status = pl_nccl_poll(nccl, &ready, NULL);
+        status = pl_gpu_nccl_poll(nccl, &ready, NULL);
         if (!ready) {
             pl_clock_nap(NAP_NS, deadline_ns);
         }
     }
     if (status != PL_OK || !ready) {
-        pl_nccl_abort(nccl);
+        pl_gpu_nccl_abort(nccl);
         return;
     }
     (void)nccl->CommDestroy(nccl->comm); /* local by now; no caller can use the result */
@@ -188,7 +189,7 @@ static void *run_abort(void *argument)
     return NULL;
 }
 
-void pl_nccl_abort(struct pl_nccl *nccl)
+void pl_gpu_nccl_abort(struct pl_nccl *nccl)
 {
     int64_t deadline_ns = pl_deadline_after_ns(ABORT_NS);
     ncclComm_t comm = PL_TAKE(nccl->comm);

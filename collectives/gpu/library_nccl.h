@@ -49,31 +49,31 @@ struct pl_nccl {
 };
 
 /** Load the library, which stays loaded until the process ends. False: `reason` says what is missing. */
-bool pl_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
+bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]);
 
 /**
  * Make the communicator in which this rank has the rank `comm_rank`, on nccl->device, which is current in this thread.
  * Collective over `world`: one id goes through its bootstrap.
  */
-enum pl_status pl_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
-                            struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Whether the host's part of the last NCCL call is done. Fails when anything has gone wrong since, also on the device.
  */
-enum pl_status pl_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** PL_OK for success and for work in progress. */
-enum pl_status pl_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,
-                             struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_gpu_nccl_check(const struct pl_nccl *nccl, ncclResult_t result, const char *what,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Finalize: waits, for at most two seconds, until no other rank needs this one's memory. */
-void pl_nccl_leave(struct pl_nccl *nccl);
+void pl_gpu_nccl_leave(struct pl_nccl *nccl);
 
 /**
  * Abort the communicator and what it runs on the device. NCCL waits for the stream, and so for the work queued before
  * its own: after two seconds, as when a kernel never ends, it goes on waiting in a thread of its own.
  */
-void pl_nccl_abort(struct pl_nccl *nccl);
+void pl_gpu_nccl_abort(struct pl_nccl *nccl);
 
 #endif

@@ -288,13 +288,15 @@ static enum pl_status launch(struct nccl *n, struct pl_request *request, struct 
                                    n->stream.stream, reterr));
             send = c->recv;
         } else if (scaling.before != 1.0) {
-            PL_TRY(pl_nccl_check(&n->library, make_factor(n, c, type, scaling.before, &op), "making a factor", reterr));
+            PL_TRY(pl_gpu_nccl_check(&n->library, make_factor(n, c, type, scaling.before, &op), "making a factor",
+                                     reterr));
             made = true;
         }
     }
-    status = pl_nccl_check(&n->library, enqueue(n, c, send, type, op), pl_kind_text(c->kind), reterr);
+    status = pl_gpu_nccl_check(&n->library, enqueue(n, c, send, type, op), pl_kind_text(c->kind), reterr);
     if (made && status == PL_OK) { /* NCCL has read its value in the call */
-        status = pl_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
+        status =
+            pl_gpu_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
     }
     return status;
 }
@@ -319,7 +321,7 @@ static enum pl_status finish(struct nccl *n, const struct pl_collective *c, stru
 static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->queued;
-    enum pl_status status = pl_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
+    enum pl_status status = pl_gpu_nccl_check(&n->library, n->library.GroupStart(), "opening a group", reterr);
     ncclResult_t closed;
 
     PL_TRY(status);
@@ -332,7 +334,7 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
     /* also after a failure: it is the thread's group, and any later NCCL call of this thread would be part of it */
     closed = n->library.GroupEnd();
     PL_TRY(status);
-    return pl_nccl_check(&n->library, closed, "closing a group", reterr);
+    return pl_gpu_nccl_check(&n->library, closed, "closing a group", reterr);
 }
 
 /* NCCL has put all of what was given in the stream. */
@@ -355,7 +357,7 @@ static enum pl_status move(struct nccl *n, struct pl_error *reterr)
     for (;;) {
         bool ready;
 
-        PL_TRY(pl_nccl_poll(&n->library, &ready, reterr));
+        PL_TRY(pl_gpu_nccl_poll(&n->library, &ready, reterr));
         if (!ready) {
             return PL_OK;
         }
@@ -439,10 +441,10 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     bool left;
 
     if (*comparison_of(request) && (*comparison_of(request))->gather) {
-        return pl_world_block_until(pl_world_host_world(n->world), until_ns, reterr);
+        return pl_wait_block_until(pl_world_host_world(n->world), until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
-    status = pl_world_check_peers(pl_world_host_world(n->world), &left, reterr);
+    status = pl_request_check_peers(pl_world_host_world(n->world), &left, reterr);
     if (!left) {
         return status;
     }
@@ -459,8 +461,9 @@ static void cancel(void *state, struct pl_request *request)
 
     if (!n->aborted) {
         n->aborted = true;
-        pl_world_revoke(pl_world_host_world(n->world), &n->world->failure); /* first: aborting may take seconds */
-        pl_nccl_abort(&n->library);
+        pl_request_revoke_world(pl_world_host_world(n->world),
+                                &n->world->failure); /* first: aborting may take seconds */
+        pl_gpu_nccl_abort(&n->library);
         /* notes work that hangs at the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
@@ -475,7 +478,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct nccl *n = state;
 
     (void)request;
-    return pl_world_waits_for(pl_world_host_world(n->world));
+    return pl_request_waits_for(pl_world_host_world(n->world));
 }
 
 /* ---- setting up ---- */
@@ -500,14 +503,14 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
             }
         }
     }
-    return pl_nccl_load(&library, reason);
+    return pl_gpu_nccl_load(&library, reason);
 }
 
 static void free_nccl(void *state)
 {
     struct nccl *n = state;
 
-    pl_nccl_leave(&n->library);
+    pl_gpu_nccl_leave(&n->library);
     pl_compare_calls_done(&n->comparisons);
     if (n->barrier_scratch) {
         pl_device_release(n->device, n->barrier_scratch);
@@ -525,7 +528,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
     if (!n->comm_rank_of) {
         return PL_MEMORY;
     }
-    if (!pl_nccl_load(&n->library, reason)) {
+    if (!pl_gpu_nccl_load(&n->library, reason)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s", reason);
     }
     for (int comm_rank = 0; comm_rank < n->size; comm_rank++) {
@@ -566,7 +569,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
         status = status != PL_OK ? status : pl_error_set(reterr, PL_PEER, "another rank could not prepare for NCCL");
     }
     if (status == PL_OK) {
-        status = pl_nccl_join(&n->library, world, n->comm_rank_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
+        status = pl_gpu_nccl_join(&n->library, world, n->comm_rank_of[n->rank], pl_deadline_after_ns(join_ns), reterr);
     }
     if (status != PL_OK) {
         free_nccl(n);

@@ -49,7 +49,7 @@ static void cancel(void *state, struct pl_request *request)
 
     (void)request;
     pl_check_calls_cancel(&h->check);
-    pl_world_revoke(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
+    pl_request_revoke_world(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
     pl_hier_drop(h);
     /* What is sent between hosts is the caller's memory or a part of the arena, which is the inner world's. */
     if (h->between && pl_bootstrap_has_leaked(pl_world_bootstrap(h->between))) {
@@ -61,7 +61,7 @@ static void cancel(void *state, struct pl_request *request)
 /* Which rank the head of a sub-world's queue waits for, as a rank of the whole; -1 when unknown. */
 static int sub_world_waits_for(const struct pl_world *part, const int *ranks)
 {
-    int peer = part ? pl_world_waits_for(part) : -1;
+    int peer = part ? pl_request_waits_for(part) : -1;
 
     return peer < 0 ? -1 : ranks[peer];
 }

@@ -85,7 +85,7 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
 {
-    if (pl_compress_is_wanted(c)) {
+    if (pl_p2p_is_compressed(c)) {
         part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
     }
     if (part->flags == 0 || h->request->signature.name_hash) {
@@ -154,7 +154,7 @@ static bool plan_stage(const struct pl_hier *h, const struct pl_collective *c, c
     if (h->stage == PL_HIER_BETWEEN) {
         part->root = pl_hier_is_rooted(c) ? pl_world_host_of(h->world, c->root) : 0;
         scale_between(h, c, part);
-        if (pl_compress_is_wanted(c)) {
+        if (pl_p2p_is_compressed(c)) {
             name_sum(h, c, 0, name, part);
         }
         return true;

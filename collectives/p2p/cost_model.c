@@ -266,7 +266,7 @@ enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr)
 bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
     return c->kind == PL_ALLREDUCE && c->count && c->count <= p2p->sum_most_bytes / pl_dtype_bytes(c->dtype) &&
-           !pl_p2p_needs_direct(c) && !pl_is_half(c->dtype) && !pl_compress_is_wanted(c);
+           !pl_p2p_needs_direct(c) && !pl_is_half(c->dtype) && !pl_p2p_is_compressed(c);
 }
 
 uint64_t pl_p2p_eager_bytes(const struct pl_p2p *p2p, const struct pl_collective *c)
@@ -294,7 +294,7 @@ static enum pl_algorithm algorithm_for(const struct pl_p2p *p2p, const struct pl
         if (direct || (half && p2p->size <= DIRECT_MOST_RANKS && (c->op == PL_SUM || c->op == PL_AVERAGE))) {
             return PL_ALGORITHM_DIRECT;
         }
-        return pl_compress_is_wanted(c) ? PL_ALGORITHM_RING : pl_p2p_choose(p2p, bytes);
+        return pl_p2p_is_compressed(c) ? PL_ALGORITHM_RING : pl_p2p_choose(p2p, bytes);
     case PL_REDUCE_SCATTER:
         return direct || half ? PL_ALGORITHM_DIRECT_REDUCE_SCATTER : PL_ALGORITHM_RING_REDUCE_SCATTER;
     case PL_ALLGATHER:

@@ -12,7 +12,7 @@ bool pl_p2p_needs_direct(const struct pl_collective *c)
     return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
 }
 
-bool pl_compress_is_wanted(const struct pl_collective *c)
+bool pl_p2p_is_compressed(const struct pl_collective *c)
 {
     return (c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16)) && c->kind == PL_ALLREDUCE && c->dtype == PL_FLOAT32 &&
            (c->op == PL_SUM || c->op == PL_AVERAGE) && !pl_p2p_needs_direct(c);

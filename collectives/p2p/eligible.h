@@ -9,6 +9,6 @@
 bool pl_p2p_needs_direct(const struct pl_collective *collective);
 
 /** Whether the collective asks for compression, and is of a kind that can have it. */
-bool pl_compress_is_wanted(const struct pl_collective *collective);
+bool pl_p2p_is_compressed(const struct pl_collective *collective);
 
 #endif

@@ -446,7 +446,7 @@ static enum pl_status plan_segments(struct pl_p2p *p2p, const struct pl_collecti
 {
     pl_p2p_plan(p2p, c);
     PL_TRY(make_room(p2p, c, reterr));
-    p2p->compressed = p2p->segment_count && pl_compress_is_wanted(c);
+    p2p->compressed = p2p->segment_count && pl_p2p_is_compressed(c);
     return p2p->compressed ? pl_compress_start(p2p, reterr) : PL_OK;
 }
 

@@ -45,7 +45,7 @@ void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const str
     if (atomic_load(&shm->control->failure) != 0) {
         return;
     }
-    pl_world_relay_error(shm->world, status, why, &pl_shm_counters(shm, shm->rank)->received);
+    pl_revoke_relay_error(shm->world, status, why, &pl_shm_counters(shm, shm->rank)->received);
     if (atomic_compare_exchange_strong(&shm->control->failure, &none, (uint32_t)shm->rank + 1)) {
         pl_shm_wake(shm);
     }

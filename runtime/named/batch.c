@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *named_collective_name(const struct named_entry *entry)
+const char *pl_named_collective_name(const struct named_entry *entry)
 {
     return entry->anonymous ? NULL : entry->name;
 }
@@ -30,7 +30,7 @@ static const struct {
 };
 
 /* The bytes of an element are little-endian. */
-void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
+void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op)
 {
     size_t elem_bytes = pl_dtype_bytes(dtype);
     uint64_t bits = op == PL_PRODUCT ? neutral[dtype].one
@@ -43,8 +43,8 @@ void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl
     }
 }
 
-void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
-                        struct pl_collective *collective)
+void pl_named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
+                           struct pl_collective *collective)
 {
     collective->op = (enum pl_op)definition->op;
     collective->flags |= definition->flags;
@@ -57,7 +57,7 @@ void named_describe_sum(const struct pl_named *named, const struct named_definit
     }
 }
 
-struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
+struct named_batch *pl_named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
 {
     struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
 
@@ -71,7 +71,7 @@ struct named_batch *named_batch_new(struct named_entry **entries, size_t count, 
     return batch;
 }
 
-enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+enum pl_status pl_named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
     /* From now on the engine cancels its request, should it fail. */
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
@@ -82,12 +82,12 @@ enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *ba
         if (local) {
             named->slots[local->slot].unagreed--;
         }
-        PL_TRY(named_table_retire(&named->table, batch->items[i].entry, true, reterr));
+        PL_TRY(pl_named_table_retire(&named->table, batch->items[i].entry, true, reterr));
     }
     return PL_OK;
 }
 
-void named_batch_free(struct pl_named *named, struct named_batch *batch)
+void pl_named_batch_free(struct pl_named *named, struct named_batch *batch)
 {
     bool leaked = pl_world_has_leaked(named->world);
 
@@ -107,7 +107,7 @@ void named_batch_free(struct pl_named *named, struct named_batch *batch)
     free(batch);
 }
 
-void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
+void pl_named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
 {
     struct named_slot *slot = &named->slots[local->slot];
     struct named_entry *entry = local->entry;
@@ -121,11 +121,11 @@ void named_end_local(struct pl_named *named, struct named_local *local, enum pl_
         }
     }
     entry->local = NULL;
-    named_local_free(local);
-    named_table_drop_idle(&named->table, entry);
+    pl_named_local_free(local);
+    pl_named_table_drop_idle(&named->table, entry);
 }
 
-void named_batch_end(struct pl_named *named, struct named_batch *batch)
+void pl_named_batch_end(struct pl_named *named, struct named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
         struct named_item *item = &batch->items[i];
@@ -133,10 +133,10 @@ void named_batch_end(struct pl_named *named, struct named_batch *batch)
         if (item->local) {
             named->slots[item->local->slot].results[item->local->member] = item->result;
             memset(&item->result, 0, sizeof(item->result));
-            named_end_local(named, item->local, PL_OK, NULL);
+            pl_named_end_local(named, item->local, PL_OK, NULL);
         } else {
-            named_table_drop_idle(&named->table, item->entry);
+            pl_named_table_drop_idle(&named->table, item->entry);
         }
     }
-    named_batch_free(named, batch);
+    pl_named_batch_free(named, batch);
 }

@@ -9,28 +9,28 @@
  * The name of its collective. Compression keeps residuals by that name, so NULL for an automatic name, which is used
  * once.
  */
-const char *named_collective_name(const struct named_entry *entry);
+const char *pl_named_collective_name(const struct named_entry *entry);
 
 /** `elems` elements that change nothing under `op`, in host memory. */
-void named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
+void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum pl_op op);
 
 /** What a reduction of `contributors` ranks' tensors needs besides buffers. */
-void named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
-                        struct pl_collective *collective);
+void pl_named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
+                           struct pl_collective *collective);
 
 /** A batch of `count` entries; the caller fills and posts it. */
-struct named_batch *named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
+struct named_batch *pl_named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
 
 /** Append a posted batch, whose entries no longer take part in rounds. */
-enum pl_status named_batch_posted(struct pl_named *named, struct named_batch *batch,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_batch_posted(struct pl_named *named, struct named_batch *batch,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-void named_batch_free(struct pl_named *named, struct named_batch *batch);
+void pl_named_batch_free(struct pl_named *named, struct named_batch *batch);
 
 /** End this rank's operation: count it down at its handle, drop an automatic name. `failure` NULL means success. */
-void named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);
+void pl_named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure);
 
 /** The requests of `batch` have ended well: hand results over and free it. */
-void named_batch_end(struct pl_named *named, struct named_batch *batch);
+void pl_named_batch_end(struct pl_named *named, struct named_batch *batch);
 
 #endif

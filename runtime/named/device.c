@@ -54,7 +54,7 @@ static void fusion_free(struct named_device *device, struct named_fusion *fusion
     free(fusion);
 }
 
-void named_device_done(struct named_device *device)
+void pl_named_device_done(struct named_device *device)
 {
     for (struct named_fusion *fusion = device->fusions, *next; fusion; fusion = next) {
         next = fusion->next;
@@ -76,8 +76,8 @@ static enum pl_status open_stream(struct named_device *device, struct pl_error *
     return device->submitted ? PL_OK : pl_device_event_new(device->device, false, &device->submitted, reterr);
 }
 
-enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
-                                    struct pl_error *reterr)
+enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
+                                       struct pl_error *reterr)
 {
     struct named_device *device = &named->device;
     void *scratch = NULL;
@@ -97,10 +97,10 @@ enum pl_status named_device_scratch(struct pl_named *named, uint64_t bytes, cons
     return PL_OK;
 }
 
-bool named_device_packs(const struct named_entry *entry)
+bool pl_named_device_packs(const struct named_entry *entry)
 {
     const struct named_definition *definition = &entry->definition;
-    uint64_t bytes = named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+    uint64_t bytes = pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
 
     return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 &&
            bytes <= MOST_PACKED_BYTES;
@@ -130,7 +130,7 @@ static struct named_fusion *describe_fusion(struct named_entry *const *entries, 
     for (size_t i = 0; i < count; i++) {
         const struct named_local *local = entries[i]->local;
         struct pl_device_piece piece = {.offset_elems = fusion->elems,
-                                        .count_elems = named_definition_elems(&entries[i]->definition)};
+                                        .count_elems = pl_named_definition_elems(&entries[i]->definition)};
 
         fusion->sources[i] = fusion->targets[i] = piece;
         if (local) {
@@ -229,7 +229,7 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
     if (!neutral) {
         return PL_MEMORY;
     }
-    named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
+    pl_named_fill_neutral(neutral, fusion->elems, fusion->dtype, op);
     return pl_device_copy_now(device->device, fusion->flat, neutral, flat_bytes(fusion), device->stream,
                               pl_world_deadline_ns(named->world), reterr);
 }
@@ -239,13 +239,13 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
 {
     struct pl_collective collective = {.kind = PL_ALLREDUCE,
                                        .memory = PL_MEMORY_DEVICE,
-                                       .name = named_collective_name(entries[0]),
+                                       .name = pl_named_collective_name(entries[0]),
                                        .flags = PL_AGREED};
     struct named_fusion *fusion;
 
     PL_TRY(open_stream(&named->device, reterr));
     PL_TRY(find_fusion(named, entries, batch->count, &fusion, reterr));
-    named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &collective);
+    pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &collective);
     PL_TRY(fill_flat(named, fusion, collective.op, reterr));
     collective.dtype = fusion->dtype;
     collective.count = fusion->elems;
@@ -258,10 +258,10 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
     return PL_OK;
 }
 
-enum pl_status named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
-                                 struct pl_error *reterr)
+enum pl_status pl_named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
+                                    struct pl_error *reterr)
 {
-    struct named_batch *batch = named_batch_new(entries, count, reterr);
+    struct named_batch *batch = pl_named_batch_new(entries, count, reterr);
     enum pl_status status;
 
     if (!batch) {
@@ -269,10 +269,10 @@ enum pl_status named_device_post(struct pl_named *named, struct named_entry **en
     }
     status = pl_world_check_device(named->world, post(named, entries, batch, reterr), reterr);
     if (status != PL_OK) {
-        named_batch_free(named, batch);
+        pl_named_batch_free(named, batch);
         return status;
     }
-    return named_batch_posted(named, batch, reterr);
+    return pl_named_batch_posted(named, batch, reterr);
 }
 
 /* Unpack the sums into the tensors. */
@@ -285,7 +285,7 @@ static enum pl_status empty_flat(struct pl_named *named, const struct named_fusi
     return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
 }
 
-enum pl_status named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+enum pl_status pl_named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
 {
     struct named_fusion *fusion = batch->fusion;
 

@@ -16,7 +16,7 @@ struct named_local {
     struct named_definition definition;
     const void *send;
     void *recv;
-    uint64_t *row_counts; /* rows or splits, see named_definition_row_counts() */
+    uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
     size_t slot;   /* of the handle that it belongs to */
     size_t member; /* and its index there */

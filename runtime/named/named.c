@@ -38,7 +38,8 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     }
     named->round.heads = pl_memory_new(ranks, sizeof(struct named_head), reterr);
     named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
-    if (!named->round.heads || !named->round.payload_bytes || named_table_init(&named->table, world, reterr) != PL_OK) {
+    if (!named->round.heads || !named->round.payload_bytes ||
+        pl_named_table_init(&named->table, world, reterr) != PL_OK) {
         pl_named_free(named);
         return PL_MEMORY;
     }
@@ -63,12 +64,12 @@ void pl_named_free(struct pl_named *named)
     for (struct named_batch *batch = named->first_batch, *next; batch; batch = next) {
         next = batch->next;
         pl_request_cancel(batch->request);
-        named_batch_free(named, batch);
+        pl_named_batch_free(named, batch);
     }
-    named_device_done(&named->device);
+    pl_named_device_done(&named->device);
     pl_named_queue_done(named);
     free(named->round.payload_bytes);
-    named_table_done(&named->table);
+    pl_named_table_done(&named->table);
     if (pl_world_has_leaked(named->world)) {
         return; /* leaked: messages of a round may still access it */
     }
@@ -210,7 +211,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
 static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local,
                                   struct pl_error *reterr)
 {
-    size_t count = named_definition_row_counts(&local->definition, named->ranks);
+    size_t count = pl_named_definition_row_counts(&local->definition, named->ranks);
 
     if (count == 0) {
         return PL_OK;
@@ -239,7 +240,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
                             PL_NAMED_MAX_NAME_BYTES - 1);
     }
     PL_TRY(check_op(named, op, name, reterr));
-    entry = named_table_find(&named->table, name, reterr);
+    entry = pl_named_table_find(&named->table, name, reterr);
     if (!entry) {
         return PL_MEMORY;
     }
@@ -249,7 +250,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     }
     local = pl_memory_new(1, sizeof(*local), reterr);
     if (!local) {
-        named_table_drop_idle(&named->table, entry);
+        pl_named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;
     }
     local->entry = entry;
@@ -259,8 +260,8 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     local->member = member;
     define(op, &local->definition);
     if (take_extras(named, op, local, reterr) != PL_OK) {
-        named_local_free(local);
-        named_table_drop_idle(&named->table, entry);
+        pl_named_local_free(local);
+        pl_named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;
     }
     local->anonymous = anonymous;
@@ -303,8 +304,8 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
             struct named_entry *entry = locals[i]->entry;
 
             entry->local = NULL;
-            named_local_free(locals[i]);
-            named_table_drop_idle(&named->table, entry);
+            pl_named_local_free(locals[i]);
+            pl_named_table_drop_idle(&named->table, entry);
         }
         pl_named_queue_close(named, slot);
         return status;
@@ -316,7 +317,8 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         pl_named_queue_push(named, locals[i]);
     }
     *ret_handle = pl_named_queue_handle(named, slot);
-    return named->unannounced_bytes >= named->options.start_bytes ? named_progress(named, false, false, reterr) : PL_OK;
+    return named->unannounced_bytes >= named->options.start_bytes ? pl_named_progress(named, false, false, reterr)
+                                                                  : PL_OK;
 }
 
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
@@ -351,7 +353,7 @@ enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
         return PL_OK;
     }
     do {
-        PL_TRY(named_progress(named, true, false, reterr));
+        PL_TRY(pl_named_progress(named, true, false, reterr));
     } while (named->first_unannounced && !named->round.request);
     return PL_OK;
 }
@@ -363,8 +365,8 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         /* A failure of the world is what the wait reports. */
-        (void)named_progress(named, named->slots[index].unagreed > 0, false, NULL);
-        (void)named_progress_siblings(named);
+        (void)pl_named_progress(named, named->slots[index].unagreed > 0, false, NULL);
+        (void)pl_named_progress_siblings(named);
     }
     *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
     return PL_OK;
@@ -379,7 +381,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
 
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
-        (void)named_progress(named, named->slots[index].unagreed > 0, true, NULL);
+        (void)pl_named_progress(named, named->slots[index].unagreed > 0, true, NULL);
     }
     slot = &named->slots[index];
     status = slot->status;
@@ -419,7 +421,7 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
     named->joining = true;
     named->join_announced = false;
     while (named->joining && named->failure.status == PL_OK && !named->left) {
-        (void)named_progress(named, true, true, NULL);
+        (void)pl_named_progress(named, true, true, NULL);
     }
     named->joining = false;
     PL_TRY(refuse_ended(named, reterr));
@@ -431,7 +433,7 @@ enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr
 {
     named->leaving = true;
     while (!named->left && named->failure.status == PL_OK) {
-        (void)named_progress(named, true, true, NULL);
+        (void)pl_named_progress(named, true, true, NULL);
     }
     return named->left ? PL_OK : refuse_ended(named, reterr);
 }

@@ -127,7 +127,7 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
         if (set->ranks[i] == pl_world_rank(sets->world)) {
             PL_TRY(pl_world_new_sub(sets->world, set->ranks, set->count, &set->world, reterr));
             PL_TRY(pl_named_new(set->world, &sets->options, &set->named, reterr));
-            named_link(sets->sets[0].named, set->named);
+            pl_named_link(sets->sets[0].named, set->named);
             return PL_OK;
         }
     }
@@ -198,7 +198,7 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
 {
     const struct process_set *found = find(sets, set);
-    const char *name = found->named ? named_under_way(found->named) : NULL;
+    const char *name = found->named ? pl_named_under_way(found->named) : NULL;
     size_t size = (size_t)pl_world_size(sets->world);
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 

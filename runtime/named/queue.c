@@ -14,7 +14,7 @@ void pl_named_result_done(struct pl_named_result *result)
     memset(result, 0, sizeof(*result));
 }
 
-void named_local_free(struct named_local *local)
+void pl_named_local_free(struct named_local *local)
 {
     free(local->row_counts);
     free(local);
@@ -87,14 +87,14 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
     return PL_OK;
 }
 
-size_t named_members(const struct pl_named *named, pl_named_handle handle)
+size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)
 {
     size_t index = 0;
 
     return pl_named_queue_find(named, handle, &index, NULL) == PL_OK ? named->slots[index].members : 0;
 }
 
-const char *named_under_way(const struct pl_named *named)
+const char *pl_named_under_way(const struct pl_named *named)
 {
     for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
         for (const struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
@@ -134,7 +134,7 @@ void pl_named_queue_done(struct pl_named *named)
     for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
         for (struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
             if (entry->local) {
-                named_local_free(entry->local);
+                pl_named_local_free(entry->local);
             }
         }
     }

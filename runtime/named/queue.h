@@ -5,7 +5,7 @@
 
 #include "runtime/named/engine.h"
 
-void named_local_free(struct named_local *local);
+void pl_named_local_free(struct named_local *local);
 
 /** A handle of `members` operations, all of them under way. */
 enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_t *ret_slot,
@@ -20,13 +20,13 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** How many operations were submitted with `handle`; 0 where pl_named_wait() would not know it. */
-size_t named_members(const struct pl_named *named, pl_named_handle handle);
+size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);
 
 /**
  * The name of an operation of this rank that has not ended; NULL: there is none, or none will end any more as the world
  * has failed.
  */
-const char *named_under_way(const struct pl_named *named);
+const char *pl_named_under_way(const struct pl_named *named);
 
 /** Let the next round announce `local`. */
 void pl_named_queue_push(struct pl_named *named, struct named_local *local);

@@ -32,7 +32,7 @@ static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
 {
     struct pl_text *payload = &named->round.payload;
-    size_t row_counts = named_definition_row_counts(&local->definition, named->ranks);
+    size_t row_counts = pl_named_definition_row_counts(&local->definition, named->ranks);
 
     if (by_id) {
         pl_text_append_char(payload, ANNOUNCE_ID);
@@ -72,7 +72,7 @@ static void append_awaited(const void *subject, struct pl_text *text)
 {
     const struct pl_named *named = subject;
     const struct named_entry *entry = named->table.first_pending;
-    const char *name = named_under_way(named);
+    const char *name = pl_named_under_way(named);
 
     while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
         entry = entry->next_pending;
@@ -80,7 +80,7 @@ static void append_awaited(const void *subject, struct pl_text *text)
     pl_text_append(text, AGREEING);
     if (entry) {
         pl_text_append(text, ": ");
-        named_entry_waiting_text(&named->table, entry, text);
+        pl_named_entry_waiting_text(&named->table, entry, text);
     } else if (name) {
         pl_text_printf(text, ": '%s' is submitted here", name);
     } else if (named->joining || named->leaving) {
@@ -150,7 +150,7 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
             if (id >= named->table.known_count) {
                 return corrupt(named, rank, reterr);
             }
-            PL_TRY(named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
+            PL_TRY(pl_named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
         }
     }
     return PL_OK;
@@ -194,7 +194,7 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
         name[length] = '\0';
         memcpy(&definition, *at + length, sizeof(definition));
         *at += length + sizeof(definition);
-        entry = named_table_find(&named->table, name, reterr);
+        entry = pl_named_table_find(&named->table, name, reterr);
         if (!entry) {
             return PL_MEMORY;
         }
@@ -202,11 +202,11 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
             entry->anonymous = type == ANNOUNCE_ANONYMOUS;
         }
     }
-    extras_bytes = named_definition_row_counts(&definition, named->ranks) * sizeof(uint64_t);
+    extras_bytes = pl_named_definition_row_counts(&definition, named->ranks) * sizeof(uint64_t);
     if ((size_t)(end - *at) < extras_bytes) {
         return corrupt(named, rank, reterr);
     }
-    PL_TRY(named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
+    PL_TRY(pl_named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
     *at += extras_bytes;
     return PL_OK;
 }
@@ -218,12 +218,12 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     while (named->table.first_pending) {
         struct named_entry *entry = named->table.first_pending;
 
-        PL_TRY(named_table_retire(&named->table, entry, false, reterr));
+        PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
         if (entry->local) {
             pl_named_queue_remove(named, entry->local);
-            named_end_local(named, entry->local, status, failure);
+            pl_named_end_local(named, entry->local, status, failure);
         } else {
-            named_table_drop_idle(&named->table, entry);
+            pl_named_table_drop_idle(&named->table, entry);
         }
     }
     return PL_OK;
@@ -240,7 +240,7 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
             break;
         }
         pl_text_append(text, lines > 1 ? "; " : "");
-        named_entry_waiting_text(&named->table, entry, text);
+        pl_named_entry_waiting_text(&named->table, entry, text);
     }
 }
 
@@ -314,7 +314,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
         struct named_local *local = named->first_unannounced;
 
         named->first_unannounced = local->next;
-        named_end_local(named, local, PL_CANCELLED, failure);
+        pl_named_end_local(named, local, PL_CANCELLED, failure);
     }
     named->last_unannounced = NULL;
     named->unannounced_bytes = 0;
@@ -339,20 +339,20 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
             PL_TRY(process_announcement(named, rank, &at, end, reterr));
         }
         if (head->flags & NAMED_HEAD_JOIN) {
-            named_table_join(&named->table, rank);
+            pl_named_table_join(&named->table, rank);
         }
         if (head->flags & NAMED_HEAD_LEAVE && leaving_rank < 0) {
             leaving_rank = rank;
         }
     }
-    PL_TRY(named_table_collect(&named->table, reterr));
+    PL_TRY(pl_named_table_collect(&named->table, reterr));
     PL_TRY(check_waiting(named, any, all, reterr));
     warn_of_oldest(named);
-    PL_TRY(named_run_ready(named, reterr));
+    PL_TRY(pl_named_run_ready(named, reterr));
     if (named->table.joined_count == named->ranks) {
         named->join_last_rank = named->table.last_joined;
         named->joining = false;
-        named_table_join_reset(&named->table);
+        pl_named_table_join_reset(&named->table);
         /* Ranks that joined early have numbered fewer operations; all of them have ended. */
         memset(named->numbered, 0, sizeof(named->numbered));
         named->numbered_groups = 0;
@@ -415,17 +415,17 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
     batch->request = NULL;
     status = pl_request_wait(request, reterr);
     if (status == PL_OK && batch->fusion) {
-        status = named_device_finish(named, batch, reterr);
+        status = pl_named_device_finish(named, batch, reterr);
     }
     if (status != PL_OK) {
-        named_batch_free(named, batch);
+        pl_named_batch_free(named, batch);
         return status;
     }
-    named_batch_end(named, batch);
+    pl_named_batch_end(named, batch);
     return PL_OK;
 }
 
-void named_link(struct pl_named *named, struct pl_named *other)
+void pl_named_link(struct pl_named *named, struct pl_named *other)
 {
     struct pl_named *next = named->sibling;
 
@@ -457,14 +457,14 @@ static bool has_work(const struct pl_named *named, bool *ret_need_round)
     return works;
 }
 
-bool named_progress_siblings(struct pl_named *named)
+bool pl_named_progress_siblings(struct pl_named *named)
 {
     bool works = false, need_round;
 
     for (struct pl_named *other = named->sibling; other != named; other = other->sibling) {
         if (has_work(other, &need_round)) {
             works = true;
-            (void)named_progress(other, need_round, false, NULL);
+            (void)pl_named_progress(other, need_round, false, NULL);
         }
     }
     return works;
@@ -479,7 +479,7 @@ static enum pl_status progress_siblings_first(struct pl_named *named, struct pl_
 
     for (;;) {
         PL_TRY(pl_request_test(request, &done, reterr));
-        if (done || !named_progress_siblings(named)) {
+        if (done || !pl_named_progress_siblings(named)) {
             return PL_OK;
         }
         waited_ns = pl_clock_now_ns() - began_ns;
@@ -532,7 +532,7 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
     return end_request(named, reterr);
 }
 
-enum pl_status named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
+enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = named->failure.status;

@@ -9,7 +9,7 @@
  * Let two engines of one rank go on while the other waits, until one is freed. A thread in one of them may then be in
  * both.
  */
-void named_link(struct pl_named *named, struct pl_named *other);
+void pl_named_link(struct pl_named *named, struct pl_named *other);
 
 /** `named` is alone again. */
 void pl_named_rounds_unlink(struct pl_named *named);
@@ -18,12 +18,12 @@ void pl_named_rounds_unlink(struct pl_named *named);
  * Advance once: end what has ended, and begin a round where one is needed. With `block` wait until something moved.
  * `need_round`: the caller waits for what only a round can change. A failure is also kept in named->failure.
  */
-enum pl_status named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
+enum pl_status pl_named_progress(struct pl_named *named, bool need_round, bool block, struct pl_error *reterr);
 
 /**
  * Advance the sibling engines that have work, without waiting, because a rank that this one waits for may first wait
  * for this one there. Their failures are reported by their own calls. False when none had any work.
  */
-bool named_progress_siblings(struct pl_named *named);
+bool pl_named_progress_siblings(struct pl_named *named);
 
 #endif

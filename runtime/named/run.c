@@ -21,11 +21,11 @@ static enum pl_status make_scratch(struct pl_named *named, struct named_item *it
         return PL_MEMORY;
     }
     if (op) {
-        named_fill_neutral(memory, elems, dtype, *op);
+        pl_named_fill_neutral(memory, elems, dtype, *op);
     }
     if (item->entry->definition.memory == PL_MEMORY_DEVICE) {
         item->in_device_memory = true;
-        return named_device_scratch(named, elems * pl_dtype_bytes(dtype), memory, &item->scratch, reterr);
+        return pl_named_device_scratch(named, elems * pl_dtype_bytes(dtype), memory, &item->scratch, reterr);
     }
     item->scratch = PL_TAKE(memory);
     return PL_OK;
@@ -35,8 +35,8 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct na
                                          struct named_item *item, struct pl_collective *collective,
                                          struct pl_error *reterr)
 {
-    named_describe_sum(named, &entry->definition, entry->announced, collective);
-    collective->count = named_definition_elems(&entry->definition);
+    pl_named_describe_sum(named, &entry->definition, entry->announced, collective);
+    collective->count = pl_named_definition_elems(&entry->definition);
     if (!item->local) {
         PL_TRY(make_scratch(named, item, collective->count, collective->dtype, &collective->op, reterr));
         collective->send = collective->recv = item->scratch;
@@ -74,7 +74,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
 {
     const struct named_definition *definition = &entry->definition;
     uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank,
-             row_elems = named_definition_elems_from(definition, 1), rows = 0;
+             row_elems = pl_named_definition_elems_from(definition, 1), rows = 0;
 
     for (uint64_t i = 0; i < ranks; i++) {
         switch (collective->kind) {
@@ -99,7 +99,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
     }
     if (collective->kind == PL_REDUCE_SCATTER) {
         rows = counts[own];
-        named_describe_sum(named, definition, named->ranks, collective);
+        pl_named_describe_sum(named, definition, named->ranks, collective);
     }
     PL_TRY(make_result(named, item,
                        collective->kind == PL_ALLGATHER  ? counts
@@ -123,7 +123,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
     memset(collective, 0, sizeof(*collective));
     collective->kind = (enum pl_kind)entry->definition.kind;
     collective->dtype = (enum pl_dtype)entry->definition.dtype;
-    collective->name = named_collective_name(entry);
+    collective->name = pl_named_collective_name(entry);
     collective->memory = (enum pl_memory)entry->definition.memory;
     if (collective->memory == PL_MEMORY_DEVICE) {
         collective->stream = named->options.stream;
@@ -138,7 +138,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
         return describe_allreduce(named, entry, item, collective, reterr);
     case PL_BROADCAST:
         collective->root = entry->definition.root;
-        collective->count = named_definition_elems(&entry->definition);
+        collective->count = pl_named_definition_elems(&entry->definition);
         if (!item->local) {
             PL_TRY(make_scratch(named, item, collective->count, collective->dtype, NULL, reterr));
             collective->recv = item->scratch;
@@ -160,7 +160,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
 static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct named_batch *batch = counts ? named_batch_new(&entry, 1, reterr) : NULL;
+    struct named_batch *batch = counts ? pl_named_batch_new(&entry, 1, reterr) : NULL;
     struct pl_collective collective;
     enum pl_status status;
 
@@ -172,10 +172,10 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
         status = pl_collective_post(named->world, &collective, &batch->request, reterr);
     }
     if (status != PL_OK) {
-        named_batch_free(named, batch);
+        pl_named_batch_free(named, batch);
         return status;
     }
-    return named_batch_posted(named, batch, reterr);
+    return pl_named_batch_posted(named, batch, reterr);
 }
 
 /* A ready entry without a collective: ranks disagree, or the round was all that it needs (barrier). */
@@ -184,14 +184,14 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
     struct named_local *local = entry->local;
 
-    PL_TRY(named_table_retire(&named->table, entry, !conflict, reterr));
+    PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
     if (!local) {
-        named_table_drop_idle(&named->table, entry);
+        pl_named_table_drop_idle(&named->table, entry);
     } else if (conflict) {
-        named_end_local(named, local, PL_MISMATCH, conflict);
+        pl_named_end_local(named, local, PL_MISMATCH, conflict);
     } else {
         named->slots[local->slot].unagreed--;
-        named_end_local(named, local, PL_OK, NULL);
+        pl_named_end_local(named, local, PL_OK, NULL);
     }
     return PL_OK;
 }
@@ -238,18 +238,18 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
         for (end = first; end < count && may_be_one(entries[first], entries[end]); end++) {
             const struct named_definition *definition = &entries[end]->definition;
 
-            bytes += named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
+            bytes += pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
             if (bytes > FUSED_BYTES && end > first) {
                 break;
             }
         }
         PL_TRY(end - first == 1 ? post(named, entries[first], reterr)
-                                : named_device_post(named, &entries[first], end - first, reterr));
+                                : pl_named_device_post(named, &entries[first], end - first, reterr));
     }
     return PL_OK;
 }
 
-enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
+enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_table *table = &named->table;
     size_t count = table->ready_count, packed = 0, alone = 0;
@@ -268,7 +268,7 @@ enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr)
 
         if (entry->conflict || entry->definition.kind == PL_BARRIER) {
             PL_TRY(end_at_once(named, entry, reterr));
-        } else if (named_device_packs(entry)) {
+        } else if (pl_named_device_packs(entry)) {
             sorted[packed++] = entry;
         } else {
             /* in host memory two copies cost what a message costs: packing gained nothing there */

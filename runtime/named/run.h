@@ -6,6 +6,6 @@
 #include "runtime/named/engine.h"
 
 /** Run what the table has made ready. */
-enum pl_status named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -106,7 +106,7 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
 {
     struct pl_named_result gathered[MEMBERS];
     struct pl_sparse sum = {0};
-    size_t members = named_members(named, handle);
+    size_t members = pl_named_members(named, handle);
     enum pl_status status;
 
     memset(gathered, 0, sizeof(gathered));

@@ -34,7 +34,7 @@ static void bit_set(uint64_t *bits, int rank)
     bits[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-enum pl_status named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr)
+enum pl_status pl_named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr)
 {
     memset(table, 0, sizeof(*table));
     table->world = world;
@@ -55,7 +55,7 @@ static void entry_free(struct named_entry *entry)
     free(entry);
 }
 
-void named_table_done(struct named_table *table)
+void pl_named_table_done(struct named_table *table)
 {
     for (size_t i = 0; table->slots && i < table->slot_count; i++) {
         for (struct named_entry *entry = table->slots[i], *next; entry; entry = next) {
@@ -95,7 +95,7 @@ static void grow_slots(struct named_table *table)
     table->slot_count = count;
 }
 
-struct named_entry *named_table_find(struct named_table *table, const char *name, struct pl_error *reterr)
+struct named_entry *pl_named_table_find(struct named_table *table, const char *name, struct pl_error *reterr)
 {
     uint64_t hash = pl_hash(PL_HASH_START, name, strlen(name));
     struct named_entry *entry;
@@ -125,7 +125,7 @@ struct named_entry *named_table_find(struct named_table *table, const char *name
     return entry;
 }
 
-void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
+void pl_named_table_drop_idle(struct named_table *table, struct named_entry *entry)
 {
     struct named_entry **at = &table->slots[entry->hash & (table->slot_count - 1)];
 
@@ -140,7 +140,7 @@ void named_table_drop_idle(struct named_table *table, struct named_entry *entry)
     entry_free(entry);
 }
 
-size_t named_definition_row_counts(const struct named_definition *definition, int ranks)
+size_t pl_named_definition_row_counts(const struct named_definition *definition, int ranks)
 {
     if (definition->kind == PL_ALLGATHER) {
         return 1;
@@ -148,7 +148,7 @@ size_t named_definition_row_counts(const struct named_definition *definition, in
     return definition->kind == PL_ALLTOALL ? (size_t)ranks : 0;
 }
 
-uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first)
+uint64_t pl_named_definition_elems_from(const struct named_definition *definition, uint32_t first)
 {
     uint64_t elems = 1;
 
@@ -158,9 +158,9 @@ uint64_t named_definition_elems_from(const struct named_definition *definition, 
     return elems;
 }
 
-uint64_t named_definition_elems(const struct named_definition *definition)
+uint64_t pl_named_definition_elems(const struct named_definition *definition)
 {
-    return named_definition_elems_from(definition, 0);
+    return pl_named_definition_elems_from(definition, 0);
 }
 
 static void pending_append(struct named_table *table, struct named_entry *entry)
@@ -189,15 +189,15 @@ static enum pl_status note_conflict(const struct named_table *table, struct name
         return PL_OK;
     }
     pl_text_printf(&text, "'%s': rank %d: ", entry->name, pl_world_global_rank(table->world, entry->first_rank));
-    named_definition_text(&entry->definition, &text);
+    pl_named_definition_text(&entry->definition, &text);
     pl_text_printf(&text, "; rank %d: ", pl_world_global_rank(table->world, rank));
-    named_definition_text(given, &text);
+    pl_named_definition_text(given, &text);
     return pl_text_take(&text, &entry->conflict, reterr);
 }
 
-enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                    const struct named_definition *definition, const void *row_counts,
-                                    struct pl_error *reterr)
+enum pl_status pl_named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
+                                       const struct named_definition *definition, const void *row_counts,
+                                       struct pl_error *reterr)
 {
     size_t ranks = (size_t)table->ranks;
 
@@ -218,7 +218,7 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
     bit_set(entry->announced_by, rank);
     entry->announced++;
     if (row_counts && entry->definition.kind == definition->kind) {
-        size_t extra_count = named_definition_row_counts(definition, table->ranks);
+        size_t extra_count = pl_named_definition_row_counts(definition, table->ranks);
 
         if (!entry->rows) {
             entry->rows = pl_memory_new(ranks * extra_count, sizeof(uint64_t), reterr);
@@ -231,7 +231,7 @@ enum pl_status named_table_announce(struct named_table *table, struct named_entr
     return PL_OK;
 }
 
-void named_table_join(struct named_table *table, int rank)
+void pl_named_table_join(struct named_table *table, int rank)
 {
     if (!bit_get(table->joined, rank)) {
         bit_set(table->joined, rank);
@@ -240,7 +240,7 @@ void named_table_join(struct named_table *table, int rank)
     }
 }
 
-void named_table_join_reset(struct named_table *table)
+void pl_named_table_join_reset(struct named_table *table)
 {
     memset(table->joined, 0, words_for(table->ranks) * sizeof(uint64_t));
     table->joined_count = 0;
@@ -278,7 +278,7 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
         return PL_OK;
     }
     pl_text_printf(&text, "'%s': ", entry->name);
-    named_definition_text(definition, &text);
+    pl_named_definition_text(definition, &text);
     pl_text_printf(&text, " cannot run while %d of %d ranks have joined", table->joined_count, table->ranks);
     return pl_text_take(&text, &entry->conflict, reterr);
 }
@@ -379,7 +379,7 @@ static enum pl_status collect_member(struct named_table *table, struct named_ent
     return PL_OK;
 }
 
-enum pl_status named_table_collect(struct named_table *table, struct pl_error *reterr)
+enum pl_status pl_named_table_collect(struct named_table *table, struct pl_error *reterr)
 {
     for (struct named_entry *entry = table->first_pending, *next; entry; entry = next) {
         bool group_ready = false;
@@ -407,8 +407,8 @@ static bool is_pending(const struct named_table *table, const struct named_entry
     return table->first_pending == entry || entry->previous_pending;
 }
 
-enum pl_status named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
-                                  struct pl_error *reterr)
+enum pl_status pl_named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
+                                     struct pl_error *reterr)
 {
     if (is_pending(table, entry)) {
         pending_remove(table, entry);
@@ -434,7 +434,7 @@ enum pl_status named_table_retire(struct named_table *table, struct named_entry 
     return PL_OK;
 }
 
-void named_definition_text(const struct named_definition *definition, struct pl_text *text)
+void pl_named_definition_text(const struct named_definition *definition, struct pl_text *text)
 {
     enum pl_kind kind = (enum pl_kind)definition->kind;
     bool ragged = kind == PL_ALLGATHER || kind == PL_ALLTOALL;
@@ -493,7 +493,7 @@ static void ranks_text(const struct named_table *table, const uint64_t *bits, bo
     }
 }
 
-void named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text)
+void pl_named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text)
 {
     if (entry->awaits_group) {
         pl_text_printf(text, "'%s': waits for other members of its group", entry->name);

@@ -77,48 +77,49 @@ enum {
     NAMED_MAX_KNOWN = 65536, /* numbers for names (response cache); other names are announced whole each time */
 };
 
-enum pl_status named_table_init(struct named_table *table, const struct pl_world *world,
-                                struct pl_error *reterr) PL_MUST_CHECK;
-void named_table_done(struct named_table *table);
+enum pl_status pl_named_table_init(struct named_table *table, const struct pl_world *world,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+void pl_named_table_done(struct named_table *table);
 
 /** The entry called `name`, made where there is none; NULL without memory. */
-struct named_entry *named_table_find(struct named_table *table, const char *name, struct pl_error *reterr);
+struct named_entry *pl_named_table_find(struct named_table *table, const char *name, struct pl_error *reterr);
 
 /** Forget `entry` if nothing needs it: not known, not under way, no local operation. */
-void named_table_drop_idle(struct named_table *table, struct named_entry *entry);
+void pl_named_table_drop_idle(struct named_table *table, struct named_entry *entry);
 
 /**
  * How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL.
  */
-size_t named_definition_row_counts(const struct named_definition *definition, int ranks);
+size_t pl_named_definition_row_counts(const struct named_definition *definition, int ranks);
 
 /** Elements of a definition's shape; of its dimensions from `first` on, so that 1 gives those of a row. */
-uint64_t named_definition_elems(const struct named_definition *definition);
-uint64_t named_definition_elems_from(const struct named_definition *definition, uint32_t first);
+uint64_t pl_named_definition_elems(const struct named_definition *definition);
+uint64_t pl_named_definition_elems_from(const struct named_definition *definition, uint32_t first);
 
 /**
  * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `row_counts` (may be unaligned; NULL
  * when there are none).
  */
-enum pl_status named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                    const struct named_definition *definition, const void *row_counts,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
+                                       const struct named_definition *definition, const void *row_counts,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Rank `rank` has joined; later calls of named_table_collect() see it. */
-void named_table_join(struct named_table *table, int rank);
-void named_table_join_reset(struct named_table *table);
+/** Rank `rank` has joined; later calls of pl_named_table_collect() see it. */
+void pl_named_table_join(struct named_table *table, int rank);
+void pl_named_table_join_reset(struct named_table *table);
 
 /** Move what is complete from pending to `ready`. Entries with a conflict are ready too: they fail everywhere. */
-enum pl_status named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** `entry` is no longer under way; when it `agrees`, its number may be used from now on. */
-enum pl_status named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "allreduce sum of float32 [3,4] prescale 0.5". */
-void named_definition_text(const struct named_definition *definition, struct pl_text *text);
+void pl_named_definition_text(const struct named_definition *definition, struct pl_text *text);
 
 /** One line for `entry`: "'w': submitted by ranks 0-2, not by 3". */
-void named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text);
+void pl_named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry,
+                                 struct pl_text *text);
 
 #endif

@@ -190,7 +190,7 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
             PL_AUTO_HOLD(part);
 
             pl_clock_nap(rank * 20 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
-            pl_world_revoke(part, &why);
+            pl_request_revoke_world(part, &why);
         }
         for (int late = 0; late < size && i % 2 == 1; late++) {
             pl_clock_nap(late == rank ? 20 * PL_NS_PER_MS : 0, PL_DEADLINE_NEVER);

@@ -173,8 +173,8 @@ def floors(edges, nodes):
 def misnamed(defines):
     """Exported functions that are named neither after their file (plan_seal.c: pl_plan_seal_ or pl_plan_), nor sub-room, nor room."""
     for source, names in sorted(defines.items()):
-        if source.endswith("_preload.c"):  # names of the C library
-            continue
+        if source.endswith("_preload.c") or source.rsplit("/", 1)[-1].startswith("tool_"):
+            continue  # names of the C library; a program's own, which no library exports
         parts = source.split("/")
         words = VARIANT.sub("", parts[-1].rsplit(".", 1)[0]).split("_")
         accepted = {parts[0]} | {"_".join(words[:count]) for count in range(1, len(words) + 1)}

@@ -30,7 +30,7 @@ static void give_up(struct pl_world *world, const struct pl_error *why)
 {
     PL_AUTO_HOLD(world);
 
-    pl_world_revoke(world, why);
+    pl_request_revoke_world(world, why);
 }
 
 /* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `heard`. */
@@ -121,7 +121,7 @@ static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_T
         (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
     }
     if (after) {
-        pl_world_revoke(after, &told);
+        pl_request_revoke_world(after, &told);
     }
     pl_world_free(before);
     pl_world_free(after);
