@@ -6,6 +6,9 @@
 
 #include <string.h>
 
+/* From here on results' cache lines are fetched for writing (docs/shared-memory.md). */
+enum { MIGRATE_BYTES = 256 << 10 };
+
 /* ---- headers ---- */
 
 static inline uint64_t mix(uint64_t word, uint64_t place)
@@ -228,7 +231,8 @@ static enum pl_status choose_mode(struct pl_shm *shm, struct pl_shm_op *op, stru
         return PL_OK;
     }
     op->mode = is_zero_copy(shm, op) ? PL_SHM_ZERO_COPY : PL_SHM_STAGED;
-    op->reduction.store = PL_KERNEL_STORE_MIGRATE; /* results go to lines that other cores have modified */
+    /* Results go to lines that other cores have modified; a few of them come as fast by themselves. */
+    op->reduction.store = op->most < MIGRATE_BYTES ? PL_KERNEL_STORE_CACHED : PL_KERNEL_STORE_MIGRATE;
     if (op->mode == PL_SHM_STAGED) {
         pl_shm_plan(shm, op, longest_block(shm, op));
     }
