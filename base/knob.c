@@ -169,11 +169,27 @@ enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_v
     return PL_OK;
 }
 
+/* Backends had other names, which are understood for one release. */
+static const char *present_name(enum pl_knob knob, const char *text)
+{
+    static const char *const former[][2] = {{"exchange", "p2p"}, {"hierarchy", "hier"}};
+
+    for (size_t i = 0; knob == PL_KNOB_BACKEND && i < PL_ARRAY_ITEMS(former); i++) {
+        if (strcmp(text, former[i][0]) == 0) {
+            return former[i][1];
+        }
+    }
+    return text;
+}
+
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
                            struct pl_error *reterr)
 {
     struct pl_knob_value value = {.source = knobs->values[knob].source};
-    size_t length = strlen(text);
+    size_t length;
+
+    text = present_name(knob, text);
+    length = strlen(text);
 
     if (!parse(&infos[knob], text, &value)) {
         return refuse(infos[knob].type, infos[knob].words, text, what, reterr);

@@ -56,8 +56,8 @@ enum pl_knob_type {
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \
       "how many records of 64 bytes a rank's trace keeps")                                                             \
-    X(BACKEND, "backend", WORD, "shm hierarchy exchange nccl device", "", NULL,                                        \
-      "use only this backend: shm, hierarchy or exchange; of those for GPUs: nccl or device; empty: the best that "    \
+    X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
+      "use only this backend: shm, hier or p2p; of those for GPUs: nccl or device; empty: the best that "              \
       "runs")                                                                                                          \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
       "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \

@@ -44,7 +44,7 @@ struct pl_bootstrap {
     bool any_thread;
 
     /** Finalized: pl_bootstrap_leave() went well, all ranks are at their end. */
-    bool together;
+    bool finalized;
 
     /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
     struct pl_transport *transport;

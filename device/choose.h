@@ -51,7 +51,7 @@ enum pl_status pl_device_request_parse(const char *text, struct pl_device_reques
  * rank of the host has one). As few ranks a device as possible; among equals, ranks take devices in their order and
  * neighbours share.
  *
- * Shapes  sights: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
+ * Shapes  lists: [ranks], of the ranks of one host in the order of their local ranks; the same on all of them.
  * Errors  PL_INVALID: fewer devices than ranks, and `share` is off; or no device of the number wanted. PL_MISMATCH:
  *         some ranks see devices and others do not. PL_UNSUPPORTED: wanted, and there are none. A driver's error is
  *         returned, also with PL_DEVICE_AUTO: training on the CPU without a word would be wrong then.

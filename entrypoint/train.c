@@ -28,7 +28,7 @@ static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct p
     return PL_OK;
 }
 
-/* Run the probes: questions that only the image's own programs can answer, after the job's requirements are
+/* Run the probes: checks that only the image's own programs can answer, after the job's requirements are
  * installed. */
 static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {

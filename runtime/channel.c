@@ -30,8 +30,8 @@ static enum pl_status unknown(const char *name, const char *key, const char *val
     return pl_error_set(reterr, PL_INVALID, "channel '%s': %s is '%s', expected %s", name, key, value, expected);
 }
 
-static enum pl_status read_facts(struct pl_json_value channel, const char *name, struct pl_channel *facts,
-                                 struct pl_error *reterr)
+static enum pl_status read_info(struct pl_json_value channel, const char *name, struct pl_channel *info,
+                                struct pl_error *reterr)
 {
     const char *mode = "File";
     const char *distribution = "FullyReplicated";
@@ -45,21 +45,21 @@ static enum pl_status read_facts(struct pl_json_value channel, const char *name,
     PL_TRY(text_member(channel, "S3DistributionType", &distribution, reterr));
     PL_TRY(text_member(channel, "RecordWrapperType", &wrapper, reterr));
     if (strcmp(mode, "File") == 0) {
-        facts->mode = PL_CHANNEL_FILE;
+        info->mode = PL_CHANNEL_FILE;
     } else if (strcmp(mode, "Pipe") == 0) {
-        facts->mode = PL_CHANNEL_PIPE;
+        info->mode = PL_CHANNEL_PIPE;
     } else if (strcmp(mode, "FastFile") == 0) {
-        facts->mode = PL_CHANNEL_FASTFILE;
+        info->mode = PL_CHANNEL_FASTFILE;
     } else {
         return unknown(name, "the input mode", mode, "File, Pipe or FastFile", reterr);
     }
     if (strcmp(distribution, "ShardedByS3Key") == 0) {
-        facts->distribution = PL_CHANNEL_SHARDED_BY_KEY;
+        info->distribution = PL_CHANNEL_SHARDED_BY_KEY;
     } else if (strcmp(distribution, "FullyReplicated") != 0) {
         return unknown(name, "S3DistributionType", distribution, "FullyReplicated or ShardedByS3Key", reterr);
     }
     if (strcmp(wrapper, "RecordIO") == 0) {
-        facts->wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
+        info->wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
     } else if (strcmp(wrapper, "None") != 0) {
         return unknown(name, "RecordWrapperType", wrapper, "None or RecordIO", reterr);
     }
@@ -76,7 +76,7 @@ enum pl_status pl_channel_setup_directory(const char *name, const char *path, st
         return PL_MEMORY;
     }
     *ret_setup =
-        (struct pl_channel_setup){.facts = {.name = own_name, .path = own_path}, .name = own_name, .path = own_path};
+        (struct pl_channel_setup){.info = {.name = own_name, .path = own_path}, .name = own_name, .path = own_path};
     own_name = NULL;
     own_path = NULL;
     return PL_OK;
@@ -105,12 +105,12 @@ enum pl_status pl_channel_setup_find(const struct pl_environment *environment, c
     PL_TRY(pl_json_parse(text, strlen(text), "SM_INPUT_DATA_CONFIG", &config, reterr));
     PL_TRY(pl_json_expect(pl_json_root(config), PL_JSON_OBJECT, reterr));
     PL_TRY(pl_channel_setup_directory(name, path, &setup, reterr));
-    status = read_facts(pl_json_member(pl_json_root(config), name), name, &setup.facts, reterr);
+    status = read_info(pl_json_member(pl_json_root(config), name), name, &setup.info, reterr);
     if (status != PL_OK) {
         pl_channel_setup_done(&setup);
         return status;
     }
-    setup.facts.stop_fd = pl_stop_fd();
+    setup.info.stop_fd = pl_stop_fd();
     *ret_setup = setup;
     return PL_OK;
 }

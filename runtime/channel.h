@@ -12,9 +12,9 @@
 #include "base/environment.h"
 #include "s3io/channel.h"
 
-/** A channel with the strings that `facts` points to. Zero-initialise. */
+/** A channel with the strings that `info` points to. Zero-initialise. */
 struct pl_channel_setup {
-    struct pl_channel facts;
+    struct pl_channel info;
     char *name;
     char *path;
 };

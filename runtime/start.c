@@ -136,7 +136,7 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
     return false;
 }
 
-/* Horovod's, since the program that brought them along may count on what they do there, and Paceline's that are gone.
+/* Horovod's, since the program that came with them may count on what they do there, and Paceline's that are gone.
  * */
 static void warn_without_effect(const struct pl_runtime *runtime)
 {
@@ -234,10 +234,10 @@ static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
     /* seen by a rank that is still at work */
-    struct pl_collective meeting = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
+    struct pl_collective barrier = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
     struct pl_error error = PL_ERROR_NONE;
 
-    PL_TRY(pl_collective_run(runtime->world, &meeting, reterr));
+    PL_TRY(pl_collective_run(runtime->world, &barrier, reterr));
     if (*path && pl_world_local_rank(runtime->world) == 0 && merge_rings(runtime, path, &error) != PL_OK) {
         pl_log_error(&error, "the trace was not merged, its rings stay");
     }

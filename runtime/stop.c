@@ -89,13 +89,13 @@ static enum pl_status take_answer(struct pl_stop *stop, struct pl_error *reterr)
 
 enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_error *reterr)
 {
-    const struct pl_collective question = {.kind = PL_ALLREDUCE,
-                                           .dtype = PL_INT32,
-                                           .op = PL_MAX,
-                                           .count = 1,
-                                           .send = &stop->own,
-                                           .recv = &stop->any,
-                                           .name = "stop"};
+    const struct pl_collective vote = {.kind = PL_ALLREDUCE,
+                                       .dtype = PL_INT32,
+                                       .op = PL_MAX,
+                                       .count = 1,
+                                       .send = &stop->own,
+                                       .recv = &stop->any,
+                                       .name = "stop"};
 
     PL_TRY(take_answer(stop, reterr));
     *ret_stop = stop->any != 0;
@@ -103,7 +103,7 @@ enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_er
         return PL_OK;
     }
     stop->own = pl_stop_requested();
-    return pl_collective_post(stop->world, &question, &stop->request, reterr);
+    return pl_collective_post(stop->world, &vote, &stop->request, reterr);
 }
 
 void pl_stop_free(struct pl_stop *stop)

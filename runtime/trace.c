@@ -253,7 +253,7 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but refused */
     PL_AUTO_FREE struct ring_record *records = NULL;
-    struct ring_head head, head_behind;
+    struct ring_head head, head_after;
     bool parts[PARTS] = {false};
     uint64_t first;
 
@@ -271,9 +271,9 @@ static enum pl_status merge_one(const char *path, const char *comma, struct pl_t
         return PL_MEMORY;
     }
     PL_TRY(read_at(fd, path, sizeof(head), records, head.records * sizeof(*records), reterr));
-    PL_TRY(read_at(fd, path, 0, &head_behind, sizeof(head_behind), reterr));
+    PL_TRY(read_at(fd, path, 0, &head_after, sizeof(head_after), reterr));
     /* Records that the writer may have overwritten while they were read, the next one included, are left out. */
-    first = head_behind.written >= head.records ? head_behind.written - head.records + 1 : 0;
+    first = head_after.written >= head.records ? head_after.written - head.records + 1 : 0;
     print_head(&head, comma, text);
     for (uint64_t i = first; i < head.written; i++) {
         const struct ring_record *record = &records[i % head.records];

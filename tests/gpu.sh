@@ -112,7 +112,7 @@ if [ -n "$packages" ]; then
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
   export PKG_CONFIG_SYSROOT_DIR=$packages
 fi
-brought=${LD_LIBRARY_PATH:-} # and what was brought along
+inherited=${LD_LIBRARY_PATH:-} # and what was inherited along
 use "$cuda"
 
 # from_python NAME HEADER [FOLDER]: Python's packages carry these libraries without the names that a linker looks for.
@@ -245,7 +245,7 @@ conformance() {
 }
 python_binding() {
   local code=0
-  export LD_LIBRARY_PATH=$brought
+  export LD_LIBRARY_PATH=$inherited
   within 28 "$root/tests/integration/python_gpu.py" || code=$?
   if [ $code = 0 ] && [ $mpi = enabled ]; then
     within 28 env PACELINE_SHARE_DEVICE=1 mpirun --oversubscribe --bind-to none -n 2 python3 "$root/tests/integration/python_gpu.py" || code=$?

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: cJSON builds the tree of a text that pl_json_check() has passed, and is not asked to judge or print. */
+/* Documents: cJSON builds the tree of a text that pl_json_check() has passed, and is not asked to validate or print. */
 #include "base/json/json.h"
 
 #include "base/file.h"

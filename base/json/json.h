@@ -117,7 +117,7 @@ enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t 
 /** All 64 bits, as pl_json_write_uint64() has them: a string of decimal digits, no number. */
 enum pl_status pl_json_uint64(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** PL_INVALID for a value that only the caller can judge: "SOURCE: PATH: expected `expected`, found ...". */
+/** PL_INVALID for a value that only the caller can check: "SOURCE: PATH: expected `expected`, found ...". */
 enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, struct pl_error *reterr);
 
 #endif

@@ -104,7 +104,7 @@ enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct
 enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_TRY(bootstrap->barrier(bootstrap->context, deadline_ns, reterr));
-    bootstrap->together = true;
+    bootstrap->finalized = true;
     return PL_OK;
 }
 

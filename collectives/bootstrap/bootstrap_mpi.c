@@ -193,7 +193,7 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
 
     MPI_Finalized(&finalized);
     /* MPI_Finalize waits for all ranks without a deadline: only call it where all are known to be at their end. */
-    if (!finalized && !endpoint->broken && (!last || bootstrap->together)) {
+    if (!finalized && !endpoint->broken && (!last || bootstrap->finalized)) {
         /* A revoked communicator stays, on purpose: Open MPI reuses its number, and a late revoke message would be
          * received in the communicator that has it then. */
         if (!endpoint->transport.revoked) {

@@ -230,7 +230,7 @@ int pl_request_waits_for(const struct pl_world *world);
  * Block as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when
  * there is none.
  */
-enum pl_status pl_wait_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_wait_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** See pl_backend.look. */
 enum pl_status pl_request_check_peers(struct pl_world *world, bool *ret_left, struct pl_error *reterr) PL_MUST_CHECK;

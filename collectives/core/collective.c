@@ -12,7 +12,7 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
 
     PL_TRY(pl_request_post(world, collective, world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK, &request,
                            reterr));
-    return pl_wait_for_request(request, reterr);
+    return pl_request_wait_for(request, reterr);
 }
 
 enum pl_status pl_allreduce(struct pl_world *world, const void *send, void *recv, uint64_t count, enum pl_dtype dtype,

@@ -7,8 +7,8 @@
  * (MPI: MPI_THREAD_MULTIPLE), `on` to each world of more than one rank, `off` to none. The internal worlds of
  * backends have none.
  *
- * Threads  the program's and this one take turns: every entry of request.c, wait.c and arena.c holds the world's
- *          lock (lock.h). A program that waits keeps the lock and advances by itself.
+ * Threads  the program's and this one take turns: every entry of request.c, request_wait.c and arena.c holds the
+ *          world's lock (lock.h). A program that waits keeps the lock and advances by itself.
  * Cost     20 ns a call for the lock. While requests are under way the thread advances them every 50 to 100 us, less
  *          often where nothing has moved for long; it sleeps while there are none.
  * Test     tests/unit/collectives/core/test_progress.c, examples/synthetic

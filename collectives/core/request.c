@@ -259,7 +259,7 @@ static enum pl_status prepare(struct pl_world *world, const struct pl_collective
     if (!request) {
         return PL_MEMORY;
     }
-    status = pl_validate_request(request, world, collective, reterr);
+    status = pl_collective_check_request(request, world, collective, reterr);
     if (status == PL_OK) {
         status = choose_backend(world, request, reterr);
     }

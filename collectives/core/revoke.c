@@ -61,7 +61,7 @@ void pl_revoke_send(struct pl_world *world)
     /* A rank that no message can be sent to finds out by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
-            (void)!pl_bootstrap_wait_transfer(transport, &out[i], deadline_ns, "notice",
+            (void)!pl_bootstrap_wait_transfer(transport, &out[i], deadline_ns, "revoke message",
                                               (world->rank + (1 << i)) % world->size, NULL);
         }
         if (out[i].active) {

@@ -141,8 +141,9 @@ enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstra
 void pl_topology_done(struct pl_topology *topology);
 
 /** Check `collective` and copy it, normalised, with its signature, to `request`. */
-enum pl_status pl_validate_request(struct pl_request *request, const struct pl_world *world,
-                                   const struct pl_collective *collective, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_collective_check_request(struct pl_request *request, const struct pl_world *world,
+                                           const struct pl_collective *collective,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * pl_collective_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,
@@ -152,12 +153,12 @@ enum pl_status pl_request_post(struct pl_world *world, const struct pl_collectiv
                                struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as it gets without waiting. Under the lock of lock.h, as is all of request.c and wait.c.
+ * Run the queue as far as it gets without waiting. Under the lock of lock.h, as is all of request.c and request_wait.c.
  */
 void pl_request_advance(struct pl_world *world);
 
 /** Wait until the request has ended and release it; its status. */
-enum pl_status pl_wait_for_request(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Put the request back among the unused ones. */
 void pl_request_release(struct pl_request *request);

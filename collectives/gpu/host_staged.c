@@ -203,7 +203,7 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     (void)request;
     /* While copies are under way too, waiting for the hosts alone would be wrong. */
     if (d->stage == PL_HOST_STAGED_COMPARE || d->stage == PL_HOST_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
-        return pl_wait_block_until(d->host, until_ns, reterr);
+        return pl_request_wait_until(d->host, until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
     return PL_OK;

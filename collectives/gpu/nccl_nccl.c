@@ -390,7 +390,7 @@ static void note_failure(struct nccl *n)
 {
     n->failure.failed = true;
     n->failed_ns = pl_clock_now_ns();
-    /* The cause may be the device's, which NCCL only calls an unhandled error: one question lets the device notice. */
+    /* The cause may be the device's, which NCCL only calls an unhandled error: one query makes the device report it. */
     (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
     (void)pl_device_failure(n->device, &n->failure.error);
 }
@@ -441,7 +441,7 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     bool left;
 
     if (*comparison_of(request) && (*comparison_of(request))->gather) {
-        return pl_wait_block_until(pl_world_host_world(n->world), until_ns, reterr);
+        return pl_request_wait_until(pl_world_host_world(n->world), until_ns, reterr);
     }
     pl_clock_nap(NAP_NS, until_ns);
     status = pl_request_check_peers(pl_world_host_world(n->world), &left, reterr);

@@ -100,7 +100,7 @@ static void describe(void *state, struct pl_text *text)
     pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
 }
 
-const struct pl_backend pl_backend_self_gpu = {.name = "solo",
+const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",
                                                .on_device = true,
                                                .always_on = true,
                                                .streamed = true,

@@ -51,7 +51,7 @@ static void cancel(void *state, struct pl_request *request)
     pl_check_calls_cancel(&h->check);
     pl_request_revoke_world(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
     pl_hier_drop(h);
-    /* What is sent between hosts is the caller's memory or a part of the arena, which is the inner world's. */
+    /* What is sent between hosts is the caller's memory or a part of the arena, which is the internal world's. */
     if (h->between && pl_bootstrap_has_leaked(pl_world_bootstrap(h->between))) {
         pl_world_bootstrap(h->world)->transport->leaked = true;
         pl_world_bootstrap(h->inside)->transport->leaked = true;
@@ -224,8 +224,7 @@ static void describe(void *state, struct pl_text *text)
                    h->multi_leader ? "each local rank carries its share" : "local rank 0 carries all");
     if (p2p) {
         pl_text_printf(text,
-                       "  left to the backend exchange: barriers, allreduce up to %" PRIu64
-                       " bytes, reduce up to %" PRIu64
+                       "  left to the backend p2p: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64
                        " bytes, reproducible sums, integer averages and factors%s; all else\n",
                        p2p->sum_most_bytes > small ? p2p->sum_most_bytes : small, small,
                        h->multi_leader ? "" : ", roots other than local rank 0");
@@ -261,7 +260,7 @@ static void arena_free(void *state, struct pl_span *span)
     pl_arena_free(h->inside, span);
 }
 
-const struct pl_backend pl_backend_hier = {.name = "hierarchy",
+const struct pl_backend pl_backend_hier = {.name = "hier",
                                            .has_sub_worlds = true,
                                            .probe = probe,
                                            .init = init,

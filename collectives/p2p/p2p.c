@@ -49,7 +49,7 @@ static size_t item_bytes(const struct pl_p2p *p2p)
     return pl_dtype_bytes(p2p->request->collective.dtype);
 }
 
-static bool keeps_per_sender(enum pl_algorithm algorithm)
+static bool has_sender_buffers(enum pl_algorithm algorithm)
 {
     return algorithm == PL_ALGORITHM_DIRECT || algorithm == PL_ALGORITHM_DIRECT_REDUCE ||
            algorithm == PL_ALGORITHM_DIRECT_REDUCE_SCATTER;
@@ -101,11 +101,11 @@ static void convert(const struct pl_p2p *p2p, const struct pl_reduction *reducti
     pl_kernel_reduce(p2p->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct pattern is used, which
+/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct algorithm is used, which
  * needs no guard. */
 static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
-    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !keeps_per_sender(p2p->algorithm);
+    bool guarded = c->op == PL_AVERAGE && c->dtype == PL_FLOAT16 && !has_sender_buffers(p2p->algorithm);
 
     return guarded ? pl_kernel_guard(p2p->size) : 1.0;
 }
@@ -130,7 +130,7 @@ static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
         }
         return;
     }
-    if (!pl_kind_reduces(c->kind) || keeps_per_sender(p2p->algorithm)) {
+    if (!pl_kind_reduces(c->kind) || has_sender_buffers(p2p->algorithm)) {
         return;
     }
     reduction.prescale = c->prescale * guard_factor(p2p, c);
@@ -158,7 +158,7 @@ static void store(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
     char *from;
     char *to;
 
-    if (!pl_kind_reduces(c->kind) || keeps_per_sender(p2p->algorithm) ||
+    if (!pl_kind_reduces(c->kind) || has_sender_buffers(p2p->algorithm) ||
         (c->kind == PL_REDUCE && c->root != p2p->rank)) {
         return;
     }
@@ -222,7 +222,7 @@ static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char
     return slot->accumulator;
 }
 
-static enum pl_status post_piece(const struct pl_p2p *p2p, struct pl_p2p_message *message, bool out,
+static enum pl_status post_piece(const struct pl_p2p *p2p, struct pl_p2p_segmented *message, bool out,
                                  struct pl_error *reterr)
 {
     const struct pl_transport *transport = p2p->transport;
@@ -234,16 +234,17 @@ static enum pl_status post_piece(const struct pl_p2p *p2p, struct pl_p2p_message
                                   &message->transfer, reterr));
 }
 
-static enum pl_status start_message(const struct pl_p2p *p2p, struct pl_p2p_message *message, const char *data,
-                                    size_t bytes, int peer, uint32_t tag, bool out, struct pl_error *reterr)
+static enum pl_status start_segmented(const struct pl_p2p *p2p, struct pl_p2p_segmented *message, const char *data,
+                                      size_t bytes, int peer, uint32_t tag, bool out, struct pl_error *reterr)
 {
-    *message = (struct pl_p2p_message){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
+    *message =
+        (struct pl_p2p_segmented){.data = (char *)(uintptr_t)data, .left_bytes = bytes, .peer = peer, .tag = tag};
     return post_piece(p2p, message, out, reterr);
 }
 
 /* Advance a message as far as it gets. */
-static enum pl_status test_message(const struct pl_p2p *p2p, struct pl_p2p_message *message, bool out,
-                                   struct pl_error *reterr)
+static enum pl_status test_segmented(const struct pl_p2p *p2p, struct pl_p2p_segmented *message, bool out,
+                                     struct pl_error *reterr)
 {
     while (message->transfer.active) {
         size_t bytes;
@@ -287,8 +288,8 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
                                                         : accumulator_at(p2p, slot, step->recv_first, range);
 
         if (!range.empty) {
-            PL_TRY(
-                start_message(p2p, &slot->in, data, range.count * item, rank_at(p2p, step->from), tag, false, reterr));
+            PL_TRY(start_segmented(p2p, &slot->in, data, range.count * item, rank_at(p2p, step->from), tag, false,
+                                   reterr));
         }
     }
     if (step->to >= 0) {
@@ -300,7 +301,8 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
         if (!range.empty) {
             const char *out = p2p->compressed ? pack(p2p, slot, data, range) : data;
 
-            PL_TRY(start_message(p2p, &slot->out, out, range.count * item, rank_at(p2p, step->to), tag, true, reterr));
+            PL_TRY(
+                start_segmented(p2p, &slot->out, out, range.count * item, rank_at(p2p, step->to), tag, true, reterr));
         }
     }
     return PL_OK;
@@ -329,8 +331,8 @@ static void combine(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 static enum pl_status test_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, bool *ret_ended, struct pl_error *reterr)
 {
     *ret_ended = false;
-    PL_TRY(test_message(p2p, &slot->in, false, reterr));
-    PL_TRY(test_message(p2p, &slot->out, true, reterr));
+    PL_TRY(test_segmented(p2p, &slot->in, false, reterr));
+    PL_TRY(test_segmented(p2p, &slot->out, true, reterr));
     *ret_ended = !slot->in.transfer.active && !slot->out.transfer.active;
     return PL_OK;
 }
@@ -616,7 +618,7 @@ static bool serves(void *state, const struct pl_collective *collective)
     return collective->memory != PL_MEMORY_DEVICE;
 }
 
-const struct pl_backend pl_backend_p2p = {.name = "exchange",
+const struct pl_backend pl_backend_p2p = {.name = "p2p",
                                           .probe = probe,
                                           .init = init,
                                           .serves = serves,

@@ -2,9 +2,9 @@
 /**
  * Collectives over point-to-point messages; internal to collectives/.
  *
- * A collective is one pattern (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to stay
- * in cache; up to PL_P2P_SLOTS are under way at once, so that one is added up while others are on the wire. Beside
- * the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
+ * A collective is one algorithm (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to
+ * stay in cache; up to PL_P2P_SLOTS are under way at once, so that one is added up while others are on the wire. Next
+ * to the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_P2P_STATE_H
 #define PL_COLLECTIVES_P2P_STATE_H
@@ -24,7 +24,7 @@ enum { PL_P2P_PROBES = 5 }; /* message sizes that are timed */
 struct pl_residual; /* compress.c */
 
 /* A segmented message of a slot: each piece is one message of the transport, and the first is under way. */
-struct pl_p2p_message {
+struct pl_p2p_segmented {
     struct pl_transfer transfer;
     char *data;
     size_t piece_bytes;
@@ -38,8 +38,8 @@ struct pl_p2p_slot {
     uint64_t number;
     int round;
     struct pl_algorithm_step step;
-    struct pl_p2p_message in;
-    struct pl_p2p_message out;
+    struct pl_p2p_segmented in;
+    struct pl_p2p_segmented out;
     char *recv_buffer; /* received and still to be combined; blocks that are kept apart */
     char *accumulator; /* accumulator, where the caller's buffers cannot hold partial results */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * An eventcount between the ranks of a host. Publishing is one store; the reader polls. A rank that has polled for long
- * sleeps on a futex, between counting itself as a sleeper and taking that back. The publisher stores its counter and
- * then reads the number of sleepers; the sleeper raises that number and then reads the counter once more. With
+ * sleeps on a futex, between counting itself as a waiter and taking that back. The publisher stores its counter and
+ * then reads the number of waiters; the waiter raises that number and then reads the counter once more. With
  * sequentially consistent operations one of the two sees the other, so no wake-up is lost
  * (tests/models/eventcount.pml).
  */
@@ -31,7 +31,7 @@ void pl_shm_wake(struct pl_shm *shm)
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value)
 {
     atomic_store(word, value);
-    if (__builtin_expect(atomic_load(&shm->control->sleepers) != 0, 0)) {
+    if (__builtin_expect(atomic_load(&shm->control->waiters) != 0, 0)) {
         pl_shm_wake(shm);
     }
 }
@@ -120,11 +120,11 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
     uint32_t received = atomic_load(&control->wakeups);
 
     check_missing_peers(shm);
-    atomic_fetch_add(&control->sleepers, 1);
+    atomic_fetch_add(&control->waiters, 1);
     if (wait_ns > 0 && !pl_shm_is_ready(shm) && atomic_load(&control->failure) == 0) {
         (void)syscall(SYS_futex, &control->wakeups, FUTEX_WAIT, received, &timeout, NULL, 0);
     }
-    atomic_fetch_sub(&control->sleepers, 1);
+    atomic_fetch_sub(&control->waiters, 1);
 }
 
 enum pl_status pl_shm_check_peers(void *state, bool *ret_left, struct pl_error *reterr)

@@ -30,10 +30,10 @@ enum {
     PL_SHM_MAX_RANKS = 1024,
 };
 
-/** Read by every waiting rank, written on failures and by sleepers: a cache line of its own. */
+/** Read by every waiting rank, written on failures and by waiters: a cache line of its own. */
 struct pl_shm_control {
-    _Alignas(128) _Atomic uint32_t sleepers; /* ranks inside the futex wait, or about to be */
-    /* the futex; increased after each publication while there are sleepers */
+    _Alignas(128) _Atomic uint32_t waiters; /* ranks inside the futex wait, or about to be */
+    /* the futex; increased after each publication while there are waiters */
     _Atomic uint32_t wakeups;
     _Atomic uint32_t failure; /* 0, or one more than the rank that has declared the first failure */
 };
@@ -189,10 +189,10 @@ static inline bool pl_shm_is_root(const struct pl_shm *shm, const struct pl_shm_
 
 /* ---- eventcount.c: publishing, sleeping, failing ---- */
 
-/** Publish `value` in a counter of this rank and wake sleepers. A rank that reads it sees what was written before. */
+/** Publish `value` in a counter of this rank and wake waiters. A rank that reads it sees what was written before. */
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value);
 
-/** Wake all sleepers. */
+/** Wake all waiters. */
 void pl_shm_wake(struct pl_shm *shm);
 
 /** The failure that some rank declared, as this rank's report; PL_OK when there is none. */

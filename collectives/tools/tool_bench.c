@@ -35,7 +35,7 @@ static _Noreturn void fail(const struct pl_error *error, const char *what)
 static void produce(void *data, uint64_t bytes, int rank)
 {
     uint32_t *words = data;
-    uint32_t value = 0x3f800000U + (uint32_t)(rank & 7); /* near 1.0 as float32; any pattern does for the others */
+    uint32_t value = 0x3f800000U + (uint32_t)(rank & 7); /* near 1.0 as float32; any bits do for the others */
 
     for (uint64_t i = 0; i < bytes / 4; i++) {
         words[i] = value;

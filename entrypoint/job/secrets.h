@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What must not be shown of a job, judged by names. */
+/** What must not be shown of a job, found by names. */
 #ifndef PL_ENTRYPOINT_JOB_SECRETS_H
 #define PL_ENTRYPOINT_JOB_SECRETS_H
 

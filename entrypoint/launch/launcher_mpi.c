@@ -270,7 +270,7 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
 
     PL_TRY(pl_steps_add(&plan->probes, "looking for mpi4py", plan->cwd, &argv, reterr));
     plan->probes.items[0].is_probe = true;
-    plan->optional_at = plan->argv.count + 1;
+    plan->optional_from = plan->argv.count + 1;
     plan->optional_count = 2;
     return pl_strv_add_list(
         argv,

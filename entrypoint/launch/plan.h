@@ -53,9 +53,9 @@ struct pl_launch_plan {
     bool needs_link;
 
     struct pl_launch_plan_steps steps;
-    /* at most one probe: if it fails, `optional_count` words of argv from `optional_at` on are left out */
+    /* at most one probe: if it fails, `optional_count` words of argv from `optional_from` on are left out */
     struct pl_launch_plan_steps probes;
-    size_t optional_at;
+    size_t optional_from;
     size_t optional_count;
     struct pl_sidecar *side; /* NULL when there is none */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */

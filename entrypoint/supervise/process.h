@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Starting programs and ending whole trees of them. */
+/** Starting programs and killing whole trees of them. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 

@@ -506,7 +506,7 @@ static void send_heartbeats(struct pl_supervisor *supervisor)
             continue;
         }
         if (now_ns - connection->link.received_ns > supervisor->heartbeat_timeout_ns) {
-            snprintf(why, sizeof(why), "nothing was heard from it for %lld s",
+            snprintf(why, sizeof(why), "nothing was received from it for %lld s",
                      (long long)(supervisor->heartbeat_timeout_ns / PL_NS_PER_S));
             connection->dropped = true;
             notify_gone(supervisor, connection, why);

@@ -55,7 +55,7 @@ struct pl_role {
 
 struct pl_supervisor {
     const struct pl_job *job;
-    const struct pl_launch_plan *plan; /* NULL while the code is brought into place */
+    const struct pl_launch_plan *plan; /* NULL while the code is fetched */
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;

@@ -117,9 +117,9 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
     }
     PL_TRY(make_socket_path(runtime, data, name, reterr));
     share.socket_path = data->socket_path;
-    options->deal = pl_channel_shard(&data->channel.facts, options->deal, local);
+    options->deal = pl_channel_shard(&data->channel.info, options->deal, local);
     options->share = &share;
-    return pl_stream_open(&data->channel.facts, options, &data->samples.stream, reterr);
+    return pl_stream_open(&data->channel.info, options, &data->samples.stream, reterr);
 }
 
 static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,

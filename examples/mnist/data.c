@@ -26,8 +26,8 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
     } else {
         PL_TRY(pl_channel_setup_find(pl_runtime_environment(runtime), name, &data.channel, reterr));
     }
-    data.deal = pl_channel_shard(&data.channel.facts, all, local);
-    if (data.channel.facts.mode == PL_CHANNEL_PIPE && local.size > 1) {
+    data.deal = pl_channel_shard(&data.channel.info, all, local);
+    if (data.channel.info.mode == PL_CHANNEL_PIPE && local.size > 1) {
         PL_AUTO_FREE int *ranks = pl_memory_new(local.size, sizeof(*ranks), reterr);
         int count = 0;
         enum pl_status status = ranks ? PL_OK : PL_MEMORY;
@@ -83,7 +83,7 @@ static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_p
 
 static enum pl_status load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
 {
-    const struct pl_channel *channel = &data->channel.facts;
+    const struct pl_channel *channel = &data->channel.info;
     bool reader = !data->host || pl_world_rank(data->host) == 0;
     enum pl_status status = PL_OK;
 
@@ -99,7 +99,7 @@ static enum pl_status load(struct mnist_data *data, uint64_t epoch, struct pl_er
 
 enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr)
 {
-    const struct pl_channel *channel = &data->channel.facts;
+    const struct pl_channel *channel = &data->channel.info;
     size_t bytes;
 
     if (data->pairs.count > 0 && (data->epoch == epoch || channel->mode != PL_CHANNEL_PIPE)) {

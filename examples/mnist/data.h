@@ -23,7 +23,7 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
  * by one rank of the host, since the others cannot read the same bytes again.
  *
  * Errors  PL_INVALID: images of another size than before. PL_CANCELLED, on all ranks of the host: asked to stop while
- *         its FIFO brought nothing.
+ *         its FIFO delivered nothing.
  */
 enum pl_status mnist_data_load(struct mnist_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -451,7 +451,7 @@ static struct pl_sampler_state own_position(const struct trainer *t, const struc
     struct pl_sampler_state place = t->resumed;
     uint64_t sharing = 0; /* ranks on the host of rank 0 */
 
-    if (t->training.channel.facts.distribution == PL_CHANNEL_SHARDED_BY_KEY) {
+    if (t->training.channel.info.distribution == PL_CHANNEL_SHARDED_BY_KEY) {
         for (int r = 0; r < pl_world_size(t->world); r++) {
             sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
         }

@@ -361,14 +361,14 @@ static enum pl_status upload_values(struct nn_model *model, struct pl_error *ret
 enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass,
                                 struct pl_error *reterr)
 {
-    const void *brought;
+    const void *uploaded;
     const float *from;
 
     PL_BUG_IF(samples > model->max_samples);
     PL_TRY(upload_values(model, reterr));
     PL_TRY(model->backend->upload(model->state, NN_INPUT, input, samples * model->layers[0].in_elems * sizeof(float),
-                                  &brought, reterr));
-    from = brought;
+                                  &uploaded, reterr));
+    from = uploaded;
     model->input = from;
     model->samples = samples;
     for (size_t i = 0; i < model->layer_count; i++) {
@@ -394,7 +394,7 @@ static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, do
                                struct pl_error *reterr)
 {
     size_t classes = nn_model_outputs(model);
-    const void *brought;
+    const void *uploaded;
 
     for (size_t s = 0; s < model->samples; s++) {
         if (labels[s] >= classes) {
@@ -402,8 +402,8 @@ static enum pl_status add_loss(struct nn_model *model, const uint8_t *labels, do
                                 (unsigned)labels[s], classes);
         }
     }
-    PL_TRY(model->backend->upload(model->state, NN_LABELS, labels, model->samples, &brought, reterr));
-    return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, brought,
+    PL_TRY(model->backend->upload(model->state, NN_LABELS, labels, model->samples, &uploaded, reterr));
+    return model->backend->loss(model->state, model->samples, classes, last_layer(model)->output, uploaded,
                                 gradient_scale, gradient, reterr);
 }
 

@@ -135,7 +135,7 @@ struct nn_backend {
                                float *output_gradient, float *input_gradient, const struct nn_pass *pass,
                                struct pl_error *reterr);
     /* Softmax and cross-entropy, added to the score; `gradient` [samples][classes] gets d(loss_sum * gradient_scale)
-     * unless NULL. Labels were brought and are below `classes`. */
+     * unless NULL. Labels were uploaded and are below `classes`. */
     enum pl_status (*loss)(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels,
                            double gradient_scale, float *gradient, struct pl_error *reterr);
     enum pl_status (*set_score)(void *state, const struct nn_score *score, struct pl_error *reterr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
  * stream; nothing waits for it but copy(), get_score() and a batch that comes before the batch before the last was
- * brought. */
+ * uploaded. */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"

@@ -225,8 +225,8 @@ def _running():
         raise InvalidError("call paceline.init() first")
 
 
-def _asking(question):
-    return lambda: _running() or getattr(_library, question)(_world)  # the former gives nothing, or raises
+def _asking(name):
+    return lambda: _running() or getattr(_library, name)(_world)  # the former gives nothing, or raises
 
 
 rank, size = _asking("pl_world_rank"), _asking("pl_world_size")

@@ -208,8 +208,8 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
     }
 }
 
-static enum pl_status take_extras(const struct pl_named *named, const struct pl_named_op *op, struct named_local *local,
-                                  struct pl_error *reterr)
+static enum pl_status take_row_counts(const struct pl_named *named, const struct pl_named_op *op,
+                                      struct named_local *local, struct pl_error *reterr)
 {
     size_t count = pl_named_definition_row_counts(&local->definition, named->ranks);
 
@@ -259,7 +259,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     local->slot = slot;
     local->member = member;
     define(op, &local->definition);
-    if (take_extras(named, op, local, reterr) != PL_OK) {
+    if (take_row_counts(named, op, local, reterr) != PL_OK) {
         pl_named_local_free(local);
         pl_named_table_drop_idle(&named->table, entry);
         return PL_MEMORY;

@@ -16,8 +16,8 @@
 
 /* How one announcement in a payload begins. */
 enum announcement {
-    ANNOUNCE_ID = 1,        /* uint32_t id, extras */
-    ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, extras */
+    ANNOUNCE_ID = 1,        /* uint32_t id, row counts */
+    ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, row counts */
     ANNOUNCE_ANONYMOUS = 3, /* as WHOLE; the name will not be used again */
 };
 
@@ -164,7 +164,7 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     struct named_definition definition;
     struct named_entry *entry;
     unsigned char type = *(*at)++;
-    size_t extras_bytes;
+    size_t row_counts_bytes;
 
     if (type == ANNOUNCE_ID) {
         uint32_t id;
@@ -202,12 +202,12 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
             entry->anonymous = type == ANNOUNCE_ANONYMOUS;
         }
     }
-    extras_bytes = pl_named_definition_row_counts(&definition, named->ranks) * sizeof(uint64_t);
-    if ((size_t)(end - *at) < extras_bytes) {
+    row_counts_bytes = pl_named_definition_row_counts(&definition, named->ranks) * sizeof(uint64_t);
+    if ((size_t)(end - *at) < row_counts_bytes) {
         return corrupt(named, rank, reterr);
     }
-    PL_TRY(pl_named_table_announce(&named->table, entry, rank, &definition, extras_bytes ? *at : NULL, reterr));
-    *at += extras_bytes;
+    PL_TRY(pl_named_table_announce(&named->table, entry, rank, &definition, row_counts_bytes ? *at : NULL, reterr));
+    *at += row_counts_bytes;
     return PL_OK;
 }
 

@@ -386,11 +386,11 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
         return pl_error_errno(reterr, "create an eventfd");
     }
     PL_TRY(pl_share_link_listen(distributor->options.socket_path, &distributor->listen_fd, reterr));
-    return pl_thread_start(&distributor->thread, run, distributor, "the dealer's thread", reterr);
+    return pl_thread_start(&distributor->thread, run, distributor, "the distributor's thread", reterr);
 }
 
 enum pl_status pl_share_distributor_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
-                                          struct pl_share_distributor **ret_dealer, struct pl_error *reterr)
+                                          struct pl_share_distributor **ret_distributor, struct pl_error *reterr)
 {
     struct pl_share_distributor *distributor = pl_memory_new(1, sizeof(*distributor), reterr);
     enum pl_status status;
@@ -406,7 +406,7 @@ enum pl_status pl_share_distributor_start(const struct pl_share_options *options
         release(distributor);
         return status;
     }
-    *ret_dealer = distributor;
+    *ret_distributor = distributor;
     return PL_OK;
 }
 

@@ -9,7 +9,7 @@ struct pl_share_distributor;
 
 /** Listen and start the thread, which waits for the ranks. */
 enum pl_status pl_share_distributor_start(const struct pl_share_options *options, const struct pl_share_feed *feed,
-                                          struct pl_share_distributor **ret_dealer,
+                                          struct pl_share_distributor **ret_distributor,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -29,7 +29,7 @@ void pl_credentials_reply_done(struct pl_credentials_reply *reply)
     *reply = (struct pl_credentials_reply){.expires_s = 0};
 }
 
-/* What a refusal says under `name` or `other_name`, if it is text. */
+/* What an error reply says under `name` or `other_name`, if it is text. */
 static const char *quoted(struct pl_json_value root, const char *name, const char *other_name, const char *fallback)
 {
     const char *text;

@@ -265,7 +265,7 @@ enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_en
     PL_TRY(keep_page(pages, digest(entries, count), reterr));
     if (pages->timeout_ns && now_ns - pages->grown_ns > pages->timeout_ns) {
         return pl_error_set(reterr, PL_TIMEOUT,
-                            "the last %zu pages of a list brought no new key in %lld s, and there are more",
+                            "the last %zu pages of a list returned no new key in %lld s, and there are more",
                             pages->count - pages->grown_count, (long long)(pages->timeout_ns / PL_NS_PER_S));
     }
     return PL_OK;

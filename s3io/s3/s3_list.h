@@ -47,7 +47,7 @@ struct pl_s3_pages {
     char *token; /* of the next page; NULL: the first, and afterwards none */
     size_t count;
     char *greatest_key;    /* of all pages: as S3 lists by key, a page that brings no greater one brings nothing new */
-    size_t grown_count;    /* the page that brought it */
+    size_t grown_count;    /* the page that had it */
     int64_t grown_ns;      /* and when */
     char *kept_token;      /* an earlier one */
     uint64_t kept_objects; /* a digest of the objects on its page; 0: there were none */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One S3 request through its attempts: send, judge the answer, retry, resume, follow regions. */
+/* One S3 request through its attempts: send, classify the answer, retry, resume, follow regions. */
 #include "s3io/s3/s3_operation.h"
 
 #include "base/checksum.h"
@@ -72,7 +72,7 @@ static void fail(struct pl_s3_operation *operation, enum pl_status status, const
 static void send_attempt(struct pl_s3_operation *operation, int64_t delay_ns)
 {
     struct pl_s3_client *client = operation->client;
-    enum pl_status status = pl_s3_compose(operation, &operation->error);
+    enum pl_status status = pl_s3_build(operation, &operation->error);
 
     if (status != PL_OK) {
         fail(operation, status, &operation->error);
@@ -112,7 +112,7 @@ static void slow_down(struct pl_s3_client *client)
 {
     int64_t now_ns = pl_clock_now_ns();
 
-    /* One burst of refusals counts once. */
+    /* One burst of errors counts once. */
     if (now_ns - client->halved_ns > PL_NS_PER_S) {
         client->halved_ns = now_ns;
         client->window = client->window > 2 ? client->window / 2 : 1;

@@ -87,12 +87,12 @@ struct pl_s3_operation {
 };
 
 /** Write URL, headers and signature for the next attempt into operation->request. */
-enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The region of `bucket`, as far as it is known. */
 const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket);
 
-/** Begin. `done` may be called from within when the request cannot be composed. */
+/** Begin. `done` may be called from within when the request cannot be built. */
 void pl_s3_operation_start(struct pl_s3_operation *operation);
 
 /** The same from another thread: `done` is called on the engine's. */

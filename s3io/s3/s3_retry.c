@@ -87,23 +87,23 @@ int64_t pl_s3_retry_delay_ns(unsigned attempt, int64_t retry_after_s, uint64_t r
     return delay_ns;
 }
 
-static const double full_allowance = 100;
+static const double full_quota = 100;
 
 struct pl_s3_retry_quota pl_s3_retry_quota_full(int64_t now_ns)
 {
-    return (struct pl_s3_retry_quota){.left = full_allowance, .counted_ns = now_ns};
+    return (struct pl_s3_retry_quota){.left = full_quota, .counted_ns = now_ns};
 }
 
 int64_t pl_s3_retry_quota_take(struct pl_s3_retry_quota *retry_quota, int64_t now_ns)
 {
     double left = retry_quota->left + (double)(now_ns - retry_quota->counted_ns) / PL_NS_PER_S;
 
-    retry_quota->left = (left < full_allowance ? left : full_allowance) - 1;
+    retry_quota->left = (left < full_quota ? left : full_quota) - 1;
     retry_quota->counted_ns = now_ns;
     return retry_quota->left >= 0 ? 0 : (int64_t)(-retry_quota->left * PL_NS_PER_S);
 }
 
 void pl_s3_retry_quota_put(struct pl_s3_retry_quota *retry_quota, unsigned count)
 {
-    retry_quota->left = retry_quota->left + count < full_allowance ? retry_quota->left + count : full_allowance;
+    retry_quota->left = retry_quota->left + count < full_quota ? retry_quota->left + count : full_quota;
 }

@@ -26,7 +26,7 @@
 enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 
 /* How long to wait after a file was closed: its writer may open it again at once. */
-#define SETTLE_NS (300 * PL_NS_PER_MS)
+#define STABLE_NS (300 * PL_NS_PER_MS)
 #define TRY_AGAIN_NS (30 * PL_NS_PER_S)
 #define UPLOAD_NS (1800 * PL_NS_PER_S)
 #define DEFAULT_FINISH_S 60
@@ -140,20 +140,19 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
     struct entry *entry;
 
     PL_TRY(find_entry(sync, name, &entry, reterr));
-    entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
+    entry->due_ns = pl_deadline_after_ns(STABLE_NS);
     return PL_OK;
 }
 
 /* The same without events for closing: a file counts as written when two scans see the same. */
-static enum pl_status mark_settled(struct sync *sync, const char *name, const struct stat *info,
-                                   struct pl_error *reterr)
+static enum pl_status mark_stable(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
 {
     struct version now = version_of(info);
     struct entry *entry;
 
     PL_TRY(find_entry(sync, name, &entry, reterr));
     if (is_same(&now, &entry->seen) && !is_same(&now, &entry->sent) && entry->due_ns == PL_DEADLINE_NEVER) {
-        entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
+        entry->due_ns = pl_deadline_after_ns(STABLE_NS);
     }
     entry->seen = now;
     return PL_OK;
@@ -228,8 +227,8 @@ static void close_walk_at(FTS **walk)
     }
 }
 
-/* Mark every file (ALL), or those that two scans found the same (SETTLED). */
-enum which { ALL, SETTLED };
+/* Mark every file (ALL), or those that two scans found the same (STABLE). */
+enum which { ALL, STABLE };
 
 static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)
 {
@@ -243,7 +242,7 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
     case FTS_D: /* its contents are read after this: nothing is missed */
         return watch(sync, item->fts_path, name, reterr);
     case FTS_F:
-        return which == ALL ? mark(sync, name, reterr) : mark_settled(sync, name, item->fts_statp, reterr);
+        return which == ALL ? mark(sync, name, reterr) : mark_stable(sync, name, item->fts_statp, reterr);
     case FTS_DNR:
     case FTS_ERR:
     case FTS_NS:
@@ -414,7 +413,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
         return PL_OK;
     }
     if (!last && may_hide_a_write(&before)) {
-        entry->due_ns = pl_deadline_after_ns(SETTLE_NS);
+        entry->due_ns = pl_deadline_after_ns(STABLE_NS);
         return PL_OK;
     }
     PL_TRY(upload(sync, entry, pl_text_string(&path), (uint64_t)info.st_size, reterr));
@@ -471,7 +470,7 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
             PL_TRY(take_events(sync, reterr));
         }
         if (sync->scans && pl_deadline_passed(look_ns)) {
-            PL_TRY(scan(sync, "", SETTLED, reterr));
+            PL_TRY(scan(sync, "", STABLE, reterr));
             look_ns = pl_deadline_after_ns(LOOK_S * PL_NS_PER_S);
         }
         check_stop(sync);

@@ -123,7 +123,7 @@ static void measure_memory(char *const *argv)
         exit(1);
     }
     shim = first_child(pid);
-    printf("{\"bench\": \"startup\", \"case\": \"resident_while_waiting\", \"process_1_kib\": %ld, \"watcher_kib\": "
+    printf("{\"bench\": \"startup\", \"case\": \"resident_while_waiting\", \"process_1_kib\": %ld, \"shim_kib\": "
            "%ld, \"goal_kib\": %d}\n",
            resident_kib(pid), shim > 0 ? resident_kib(shim) : 0, GOAL_KIB);
     close(input);

@@ -39,7 +39,7 @@ struct box {
     char data[CHUNK_BYTES];
 };
 
-struct meeting {
+struct rendezvous {
     _Atomic int joined;
     _Atomic int finalized;
     _Atomic int arrived; /* of a barrier */
@@ -70,7 +70,7 @@ struct ncclComm {
     int rank;
     int size;
     char path[64];
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     pthread_t joiner;
     _Atomic int state; /* ncclResult_t */
     _Atomic bool aborted;
@@ -119,7 +119,7 @@ static void look_away(void)
 /* False: aborted. */
 static bool meet(struct ncclComm *comm)
 {
-    struct meeting *m = comm->meeting;
+    struct rendezvous *m = comm->rendezvous;
     int generation = atomic_load(&m->generation);
 
     if (atomic_fetch_add(&m->arrived, 1) == comm->size - 1) {
@@ -150,12 +150,12 @@ static bool reduce_chunk(const struct operation *o, const char *send, char *sum,
     const void *sources[MOST_RANKS];
     void *dest = sum;
 
-    memcpy(comm->meeting->slots[comm->rank], send, elems * pl_dtype_bytes(o->dtype));
+    memcpy(comm->rendezvous->slots[comm->rank], send, elems * pl_dtype_bytes(o->dtype));
     if (!meet(comm)) {
         return false;
     }
     for (int r = 0; r < comm->size; r++) {
-        sources[r] = comm->meeting->slots[r];
+        sources[r] = comm->rendezvous->slots[r];
     }
     pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, sources, (uint32_t)comm->size, elems);
     for (size_t i = 0; i < elems && o->dtype == PL_FLOAT32 && (o->op == PL_MIN || o->op == PL_MAX); i++) {
@@ -199,12 +199,12 @@ static bool broadcast(struct ncclComm *comm, const char *send, char *recv, size_
         size_t now = smaller(CHUNK_BYTES, bytes - at);
 
         if (comm->rank == root) {
-            memcpy(comm->meeting->slots[root], send + at, now);
+            memcpy(comm->rendezvous->slots[root], send + at, now);
         }
         if (!meet(comm)) {
             return false;
         }
-        memmove(recv + at, comm->meeting->slots[root], now);
+        memmove(recv + at, comm->rendezvous->slots[root], now);
         if (!meet(comm)) {
             return false;
         }
@@ -244,8 +244,8 @@ static bool exchange(struct operation *first)
     for (bool busy = true; busy && !atomic_load(&comm->aborted);) {
         busy = false;
         for (struct operation *o = first; o && (o->kind == SEND || o->kind == RECV); o = o->next) {
-            struct box *box = o->kind == SEND ? &comm->meeting->boxes[comm->rank][o->root]
-                                              : &comm->meeting->boxes[o->root][comm->rank];
+            struct box *box = o->kind == SEND ? &comm->rendezvous->boxes[comm->rank][o->root]
+                                              : &comm->rendezvous->boxes[o->root][comm->rank];
             size_t bytes = o->count * pl_dtype_bytes(o->dtype);
             size_t filled = atomic_load(&box->bytes);
 
@@ -584,7 +584,7 @@ API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 static void *join(void *argument)
 {
     struct ncclComm *comm = argument;
-    struct meeting *m;
+    struct rendezvous *m;
     int fd = open(comm->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
     if (fd < 0 || ftruncate(fd, sizeof(*m)) != 0) {
@@ -597,7 +597,7 @@ static void *join(void *argument)
         atomic_store(&comm->state, ncclSystemError);
         return NULL;
     }
-    comm->meeting = m;
+    comm->rendezvous = m;
     atomic_fetch_add(&m->joined, 1);
     while (atomic_load(&m->joined) < comm->size) {
         if (atomic_load(&comm->aborted)) {
@@ -667,7 +667,7 @@ API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
     if (comm->group && --comm->polls == 0) {
         launch_group(comm);
     }
-    if (comm->finalizing && atomic_load(&comm->meeting->finalized) == comm->size) {
+    if (comm->finalizing && atomic_load(&comm->rendezvous->finalized) == comm->size) {
         atomic_store(&comm->state, ncclSuccess);
     }
     *state = (ncclResult_t)atomic_load(&comm->state);
@@ -686,8 +686,8 @@ static void end(struct ncclComm *comm)
         comm->group = o->next;
         free(o);
     }
-    if (comm->meeting) {
-        munmap(comm->meeting, sizeof(*comm->meeting));
+    if (comm->rendezvous) {
+        munmap(comm->rendezvous, sizeof(*comm->rendezvous));
     }
     unlink(comm->path);
     free(comm);
@@ -701,7 +701,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t comm)
     }
     comm->finalizing = true;
     atomic_store(&comm->state, ncclInProgress);
-    atomic_fetch_add(&comm->meeting->finalized, 1);
+    atomic_fetch_add(&comm->rendezvous->finalized, 1);
     return ncclInProgress;
 }
 

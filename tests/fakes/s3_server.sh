@@ -34,7 +34,7 @@ background() { # NAME COMMAND...
 
 alive() { kill -0 "$(cat "$dir/$1.pid")" 2>/dev/null; }
 
-give_up() {
+fail() {
   echo "s3_server.sh: $1" >&2
   tail -n 5 "$dir"/*.out >&2 || true
   stop
@@ -110,7 +110,7 @@ start_cluster() {
   ceph-mon -c "$conf" --mkfs -i a --monmap "$dir/monmap" >"$dir/mkfs.out" 2>&1
   background monitor ceph-mon -c "$conf" -i a -f
   osd_id=$(uuidgen)
-  timeout 60 ceph -c "$conf" --connect-timeout 50 osd new "$osd_id" >/dev/null || give_up "the monitor does not answer"
+  timeout 60 ceph -c "$conf" --connect-timeout 50 osd new "$osd_id" >/dev/null || fail "the monitor does not answer"
   # Without its id the monitor would refuse the store in silence.
   ceph-osd -c "$conf" -i 0 --mkfs --osd-uuid "$osd_id" >>"$dir/mkfs.out" 2>&1
   background store ceph-osd -c "$conf" -i 0 -f
@@ -120,10 +120,10 @@ wait_for_gateway() {
   local round
   for round in $(seq 600); do
     curl -sk -o /dev/null --noproxy '*' --max-time 2 "$scheme://127.0.0.1:$port/" && return
-    alive gateway || give_up "the gateway ended"
+    alive gateway || fail "the gateway ended"
     sleep 0.1
   done
-  give_up "the gateway does not answer"
+  fail "the gateway does not answer"
 }
 
 absent_tools() {
@@ -157,7 +157,7 @@ print(*(s.getsockname()[1] for s in sockets))')
   wait_for_gateway
   # The key pair of AWS's documentation.
   radosgw-admin -c "$dir/ceph.conf" -n client.rgw user create --uid tester --display-name tester --max-buckets 0 \
-    --access-key AKIAIOSFODNN7EXAMPLE --secret-key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY >"$dir/user.out" 2>&1 || give_up "no user could be made"
+    --access-key AKIAIOSFODNN7EXAMPLE --secret-key wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY >"$dir/user.out" 2>&1 || fail "no user could be made"
   {
     echo "export AWS_ENDPOINT_URL_S3=$scheme://127.0.0.1:$port"
     echo "export AWS_ACCESS_KEY_ID=AKIAIOSFODNN7EXAMPLE"

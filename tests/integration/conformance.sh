@@ -22,9 +22,9 @@ mixtures() { # N
 
 failures() { # N
     echo "== $1 processes, one of which cancels"
-    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" cancels
+    PACELINE_BACKEND=p2p timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" cancels
     echo "== $1 processes, worlds after worlds that have failed"
-    PACELINE_BACKEND=exchange timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" fails
+    PACELINE_BACKEND=p2p timeout 500 mpirun --oversubscribe --bind-to none -n "$1" "$program" fails
 }
 
 halves() { # N
@@ -47,7 +47,7 @@ threads() { # RANKS RANKS_A_HOST
 
 if [ "${1:-main}" = main ]; then
     ranks 3
-    ranks 2 PACELINE_BACKEND=exchange
+    ranks 2 PACELINE_BACKEND=p2p
     mixtures 2
     failures 3
     halves 5
@@ -56,7 +56,7 @@ if [ "${1:-main}" = main ]; then
 else
     ranks 2
     ranks 5
-    ranks 3 PACELINE_BACKEND=exchange
+    ranks 3 PACELINE_BACKEND=p2p
     mixtures 4
     failures 2
     failures 4

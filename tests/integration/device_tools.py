@@ -30,7 +30,7 @@ def says(text, *wanted):
 
 
 def info():
-    says(run("libexec/paceline/paceline-info"), "backend solo: on\n  device memory", "devices: 2\n  0: Fake GPU 0")
+    says(run("libexec/paceline/paceline-info"), "backend self_gpu: on\n  device memory", "devices: 2\n  0: Fake GPU 0")
     says(run("libexec/paceline/paceline-info", ranks=2, nccl=True), "backend nccl: on\n  NCCL 2.", "backend device: on", "left to the backend device")
     says(run("libexec/paceline/paceline-info", ranks=2), "backend nccl: off, NCCL cannot be loaded", "backend device: on\n  allreduce between device arenas")
     says(run("libexec/paceline/paceline-info", ranks=2, fake="devices=1"), "no device is used: ", "backend nccl: off, this world was given no device")

@@ -111,7 +111,7 @@ host_run algo-2 sh -c '{
     until [ -e /opt/ml/greet ]; do sleep 0.05; done
     printf "PL\002\000\016\000\000\000master\000algo-1\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
-  } | "$1" relay /run/paceline.* >/opt/ml/heard' sh "$paceline" &
+  } | "$1" relay /run/paceline.* >/opt/ml/received' sh "$paceline" &
 await_queues 0 0
 host_signal algo-2 STOP
 touch "$cluster/algo-2/ml/greet"
@@ -123,7 +123,7 @@ wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
-grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/heard" || case_failed "the master was not notified"
+grep -aq $'PL\x02\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified"
 expect_nobody
 case_end algo-2
 
@@ -278,8 +278,8 @@ wait_host algo-2 40
 host_join algo-2
 expect_code algo-1 bad
 expect_code algo-2 bad
-expect_failure algo-1 "host algo-2 went away: nothing was heard from it for 6 s"
-expect_failure algo-2 "master host algo-1 went away: nothing was heard from it for 6 s"
+expect_failure algo-1 "host algo-2 went away: nothing was received from it for 6 s"
+expect_failure algo-2 "master host algo-1 went away: nothing was received from it for 6 s"
 expect_nobody
 case_end algo-1 algo-2
 

@@ -6,7 +6,7 @@
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
     mnist.py pipe          from FIFOs that carry gzip objects one after the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
-    mnist.py refusals      wrong arguments and missing data end with a message and a status other than 0
+    mnist.py errors        wrong arguments and missing data end with a message and a status other than 0
 """
 import array
 import gzip
@@ -222,7 +222,7 @@ def pipe(folder):
         shown += os.read(terminal, 65536)  # an error when nothing more comes
 
 
-def refusals(folder):
+def errors(folder):
     def expect(text, *words, environment=None):
         done = run(1, *words, environment=environment, check=False)
         assert done.returncode == 1 and text in done.stderr, f"expected '{text}'"
@@ -240,4 +240,4 @@ def refusals(folder):
 
 
 with tempfile.TemporaryDirectory(prefix="paceline-mnist-") as scratch:
-    {"accuracy": accuracy, "equivalence": equivalence, "named": named, "pipe": pipe, "refusals": refusals}[sys.argv[1]](pathlib.Path(scratch))
+    {"accuracy": accuracy, "equivalence": equivalence, "named": named, "pipe": pipe, "errors": errors}[sys.argv[1]](pathlib.Path(scratch))

@@ -27,7 +27,7 @@ if [ -n "${WORKER_STOP:-}" ]; then # saving takes longer than a failed job's pro
 fi
 case $TF_CONFIG in
 *'"type": "master"'*)
-  worker=${0%/*}/algo-2/ml/output/data # what is there is judged: its server and program must have come so far
+  worker=${0%/*}/algo-2/ml/output/data # what is there is checked: its server and program must have come so far
   until [ -s "$worker/program" ] && [ -e "$worker/server_pid" ]; do sleep 0.05; done
   exit "$MASTER_CODE"
   ;;

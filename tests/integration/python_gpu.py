@@ -131,7 +131,7 @@ def check_training(device):
     assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(here, there)), (here, there)
 
 
-def check_refusals():
+def check_errors():
     hvd._gpu_of, own = lambda array: 7, hvd._gpu
     for gpu, words in ((own, f"on GPU 7, and this rank's is {own}: torch.cuda.set_device({own})"), (None, "import torch before init()")):
         hvd._gpu = gpu
@@ -150,5 +150,5 @@ check_operations(device)
 assert not calls or calls(None) > before
 check_streams(device)
 check_training(device)
-check_refusals()
+check_errors()
 print(f"tensors on a GPU are fine on rank {hvd.rank()} of {hvd.size()}", flush=True)

@@ -178,7 +178,7 @@ class Run:
         """How often the server was asked to begin an upload: of those whose answer a slow machine did not bring in time the client cannot know."""
         return sum(line.startswith("POST ") and "uploads=" in line and fault != "answer" for line, fault, _ in self.proxy.log)
 
-    def judge(self, code, err):
+    def check_end(self, code, err):
         """True when the client succeeded as expected, False when it failed as expected."""
         if self.scenario["expect"] == "same":
             check(code == 0, f"exit {code}: {err.strip()}")
@@ -190,7 +190,7 @@ class Run:
     async def do_cat(self):
         whole = self.objects["obj"]
         code, out, err = await self.client("cat", "s3://bkt/obj")
-        if self.judge(code, err):
+        if self.check_end(code, err):
             check(out == whole, f"{len(out)} bytes came, {len(whole)} are right, or they differ")
         else:
             check(whole.startswith(out), "wrong bytes before the error")
@@ -198,7 +198,7 @@ class Run:
     async def do_download(self):
         target = self.directory / "file"
         code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
-        if self.judge(code, err):
+        if self.check_end(code, err):
             check(target.read_bytes() == self.objects["obj"], "the file differs")
             check(not list(self.directory.glob("file.*")), "a temporary file is left")
         else:
@@ -237,7 +237,7 @@ class Run:
         source.write_bytes(data)
         before = self.fake.objects.get("up")
         code, _, err = await self.client("cp", str(source), "s3://bkt/up")
-        if self.judge(code, err):
+        if self.check_end(code, err):
             check(self.fake.objects.get("up") == data, "the object differs")
         else:
             check(self.fake.objects.get("up") == before, "a wrong object was made")
@@ -252,7 +252,7 @@ class Run:
 
     async def do_copy(self):
         code, _, err = await self.client("cp", "s3://bkt/obj", "s3://bkt/copy")
-        if self.judge(code, err):
+        if self.check_end(code, err):
             check(self.fake.objects.get("copy") == self.objects["obj"], "the object differs")
         else:
             check("copy" not in self.fake.objects, "a wrong object was made")
@@ -268,7 +268,7 @@ class Run:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(name)
         code, _, err = await self.client("--recursive", "cp", str(self.directory / "tree"), "s3://bkt/up")
-        self.judge(code, err)
+        self.check_end(code, err)
         check(self.fake.objects == {"up/" + name: name.encode() for name in self.scenario["files"]}, f"what came is wrong: {sorted(self.fake.objects)}")
 
     async def do_list(self):
@@ -280,18 +280,18 @@ class Run:
             code, _, err = await list_ends
             out.seek(0)
             lines = [line.split(None, 2) for line in out.read().decode().splitlines()]
-        if self.judge(code, err):
+        if self.check_end(code, err):
             check([(line[2], int(line[1])) for line in lines] == [(key, len(self.objects[key])) for key in sorted(self.objects)], "the list differs")
 
     async def do_remove(self):
         code, _, err = await self.client(*self.scenario["remove"])
-        self.judge(code, err)
+        self.check_end(code, err)
         check(sorted(self.fake.objects) == self.scenario["stay"], f"what stays is wrong: {sorted(self.fake.objects)}")
 
     async def do_tree(self):
         target = self.directory / "copy"
         code, _, err = await self.client("--recursive", "cp", "s3://bkt/tree/", str(target))
-        self.judge(code, err)
+        self.check_end(code, err)
         for key, data in self.objects.items():
             check((target / key[len("tree/"):]).read_bytes() == data, f"{key} differs")
 

@@ -134,7 +134,7 @@ def check_pages(folder):
     print(f"  a tree of {len(names)} that is there already: {time.monotonic() - begun:.2f} s")
 
 
-def check_refusals():
+def check_errors():
     assert "NoSuchKey" in tool("cat", "s3://bkt/none", code=1)
     assert "NoSuchBucket" in tool("ls", "s3://no-such-bucket", code=1)
     assert "SignatureDoesNotMatch" in tool("ls", "s3://bkt", code=1, environment={"AWS_SECRET_ACCESS_KEY": "wrong"})
@@ -350,7 +350,7 @@ def run(tls):
         try:
             status, data = s3_request.request("PUT", "/bkt")
             assert status == 200, data
-            steps = [("objects", lambda: check_objects(folder)), ("keys", lambda: check_keys(folder)), ("refusals", check_refusals),
+            steps = [("objects", lambda: check_objects(folder)), ("keys", lambda: check_keys(folder)), ("errors", check_errors),
                      ("virtual host", check_virtual_host), ("manifests", check_manifests)]
             if tls:
                 steps.append(("proxy", lambda: check_proxy(folder)))

@@ -79,7 +79,7 @@ class Sync:
         _, self.message = self.process.communicate(timeout=LIMIT_S)
         assert self.process.returncode == code, f"exit status {self.process.returncode}\n{self.message}"
 
-    def gave_up(self):
+    def has_given_up(self):
         assert "the time for the last uploads is over" in self.message and "1 of 1 files are not on S3" in self.message, self.message
 
     def has(self, name, text):
@@ -240,7 +240,7 @@ def silent(folder):
         begun = time.monotonic()
         sync.stop(code=1)
         assert time.monotonic() - begun < 60, "the time to finish did not count"
-        sync.gave_up()
+        sync.has_given_up()
 
 
 def told_late(folder):
@@ -263,7 +263,7 @@ def urged(folder):
         sync.process.terminate()
         sync.process.send_signal(signal.SIGINT)
         sync.stop(code=1)
-        sync.gave_up()
+        sync.has_given_up()
 
 
 def main():

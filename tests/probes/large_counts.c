@@ -144,7 +144,7 @@ int main(int argc, char **argv)
         const char *backend;
         struct job job;
     } cases[] = {{"shm", {.what = "arena", .arena = true, .all_kinds = true}},
-                 {"exchange", {.what = "messages"}},
+                 {"p2p", {.what = "messages"}},
                  {"shm", {.what = "shared memory"}}};
     char failure[RANKS_TEXT_BYTES] = "";
 

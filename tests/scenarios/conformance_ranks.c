@@ -57,7 +57,7 @@ static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
 
 /* A rank's failure that all receive leaves them synchronised: they go on, and finalise MPI together, since mpirun
  * reports a rank that does not. */
-static bool hear_refusal(struct pl_bootstrap *bootstrap)
+static bool expect_error(struct pl_bootstrap *bootstrap)
 {
     bool last = bootstrap->rank == bootstrap->size - 1;
 
@@ -69,7 +69,7 @@ static bool hear_refusal(struct pl_bootstrap *bootstrap)
  * deadlines, or have all they need. */
 static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
 {
-    const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
     const struct pl_collective sum = {.kind = PL_ALLREDUCE,
                                       .count = count,
                                       .send = calloc(count, sizeof(float)),
@@ -86,7 +86,7 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
         return; /* MPI may still read what it sends */
     }
     status = pl_collective_run(world, &sum, &told);
-    RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, heard) == 0),
+    RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, expected) == 0),
                "rank %d, %llu elements: %s: %s", pl_world_rank(world), (unsigned long long)count,
                pl_status_name(status), told.cause);
 }
@@ -214,7 +214,7 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_world *world = NULL;
 
-    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || !hear_refusal(bootstrap) ||
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || !expect_error(bootstrap) ||
         (devices && pl_device_open(bootstrap->rank % devices, &options.device, &error) != PL_OK) ||
         pl_world_new(bootstrap, &options, &world, &error) != PL_OK) {
         fprintf(stderr, "no world: %s\n", error.cause);

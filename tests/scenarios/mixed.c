@@ -74,7 +74,7 @@ static const char *draw_word(uint64_t *seed, const char *const *words, uint64_t 
 
 int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
 {
-    static const char *const backends[] = {"", "exchange"};
+    static const char *const backends[] = {"", "p2p"};
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
     static const char *const segments[] = {"0", "512", "4096", "100000"};
     static const char *const progress[] = {"auto", "on", "off"};

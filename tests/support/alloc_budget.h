@@ -14,7 +14,7 @@
 
 /** Requests that this thread can still pay; negative: any number. */
 static _Thread_local int alloc_budget = -1;
-static _Thread_local bool purse_was_empty;
+static _Thread_local bool budget_was_empty;
 
 void *__real_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr);
 void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr);
@@ -22,7 +22,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
 {
     if (alloc_budget == 0) {
-        purse_was_empty = true;
+        budget_was_empty = true;
         pl_error_set(reterr, PL_MEMORY, "the memory budget is used up");
         return NULL;
     }
@@ -34,11 +34,11 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 static enum pl_status (*_Atomic alloc_budget_real_send)(void *context, const void *data, size_t bytes, int peer,
                                                         uint32_t tag, struct pl_transfer *transfer,
                                                         struct pl_error *reterr);
-static enum pl_status (*_Atomic purse_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                                  struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
+static enum pl_status (*_Atomic budget_real_split)(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                                   struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-static enum pl_status purse_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
-                                 struct pl_transfer *transfer, struct pl_error *reterr)
+static enum pl_status budget_send(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                  struct pl_transfer *transfer, struct pl_error *reterr)
 {
     int kept = alloc_budget;
     enum pl_status status;
@@ -49,18 +49,18 @@ static enum pl_status purse_send(void *context, const void *data, size_t bytes, 
     return status;
 }
 
-static enum pl_status purse_split(void *context, const int *ranks, int count, int64_t deadline_ns,
-                                  struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
+static enum pl_status budget_split(void *context, const int *ranks, int count, int64_t deadline_ns,
+                                   struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr)
 {
     int kept = alloc_budget;
     enum pl_status status;
 
     alloc_budget = -1;
-    status = purse_real_split(context, ranks, count, deadline_ns, ret_bootstrap, reterr);
+    status = budget_real_split(context, ranks, count, deadline_ns, ret_bootstrap, reterr);
     alloc_budget = kept;
     if (status == PL_OK) {
-        (*ret_bootstrap)->split = purse_split;
-        (*ret_bootstrap)->transport->send = purse_send;
+        (*ret_bootstrap)->split = budget_split;
+        (*ret_bootstrap)->transport->send = budget_send;
     }
     return status;
 }
@@ -69,10 +69,10 @@ static enum pl_status purse_split(void *context, const int *ranks, int count, in
 static inline void alloc_budget_hook(struct pl_bootstrap *bootstrap)
 {
     alloc_budget_real_send =
-        bootstrap->transport->send == purse_send ? alloc_budget_real_send : bootstrap->transport->send;
-    purse_real_split = bootstrap->split == purse_split ? purse_real_split : bootstrap->split;
-    bootstrap->transport->send = purse_send;
-    bootstrap->split = purse_split;
+        bootstrap->transport->send == budget_send ? alloc_budget_real_send : bootstrap->transport->send;
+    budget_real_split = bootstrap->split == budget_split ? budget_real_split : bootstrap->split;
+    bootstrap->transport->send = budget_send;
+    bootstrap->split = budget_split;
 }
 
 #endif

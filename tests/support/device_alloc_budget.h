@@ -25,10 +25,10 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
         int32_t mine[2], all[4];
 
         alloc_budget = pl_world_rank(world) == 1 ? pays : -1;
-        purse_was_empty = false;
+        budget_was_empty = false;
         mine[0] = (int32_t)pl_world_new_sub(world, ranks, 2, &part, &told);
         alloc_budget = -1;
-        mine[1] = purse_was_empty;
+        mine[1] = budget_was_empty;
         RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d paid: %s", pays,
                    told.cause);
         RANKS_OK(pl_allgather(world, mine, all, 2, PL_INT32, &error));

@@ -52,7 +52,7 @@ static inline void device_ranks_order(struct pl_world *world, const char *order)
 }
 
 /** How a rank's part of a fault ended: each with its own place, and all in time. */
-static inline void device_ranks_judge(struct pl_world *world, const struct device_fault *fault, enum pl_status status,
+static inline void device_ranks_check(struct pl_world *world, const struct device_fault *fault, enum pl_status status,
                                       const struct pl_error *told, int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
 {
     double took_s = (double)(pl_clock_now_ns() - begin_ns) / 1e9;
@@ -112,7 +112,7 @@ static inline void device_ranks_suffer(struct pl_world *world, void *argument, c
     if (memory) {
         pl_device_release(device, memory);
     }
-    device_ranks_judge(world, fault, status, &told, begin_ns, failure);
+    device_ranks_check(world, fault, status, &told, begin_ns, failure);
 }
 
 #endif

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Judge the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
+"""Summarise the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
 
     report.py RESULTS STAGE...       the report
     report.py --again MESON_LOG      names of the failed tests that may be run once more, one a line
@@ -51,7 +51,7 @@ def is_forgivable(test):
 
 
 def read_stage(results, stage):
-    """Yield (name, verdict, text) for each test of the stage, then one more where the stage itself failed."""
+    """Yield (name, outcome, text) for each test of the stage, then one more where the stage itself failed."""
     status_file = results / f"{stage}.status"
     log_file = results / f"{stage}.log"
     again = {test["name"]: test for test in read_tests(results / f"{stage}.again.json")}
@@ -60,17 +60,17 @@ def read_stage(results, stage):
     tests = failed = 0
     for test in read_tests(results / f"{stage}.json"):
         text = text_of(test)
-        verdict = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
-        if verdict == "failed":
+        outcome = {"OK": "passed", "EXPECTEDFAIL": "passed", "SKIP": "skipped"}.get(test["result"], "failed")
+        if outcome == "failed":
             text = told(test)
             second = again.get(test["name"])
             if second and second["result"] == "OK" and is_forgivable(test):
-                verdict = "flaky"
+                outcome = "flaky"
             elif second:
                 text += f"\n-- once more, alone: {told(second)}"
         tests += 1
-        failed += verdict == "failed"
-        yield f"{stage}: {test['name']}", verdict, text
+        failed += outcome == "failed"
+        yield f"{stage}: {test['name']}", outcome, text
     if tests == 0:
         yield f"{stage}: the stage ran no test (status {status})", "failed", log
     elif status != "0" and failed == 0:
@@ -85,7 +85,7 @@ def main():
         return 0
     results = pathlib.Path(sys.argv[1])
     rows = [row for stage in sys.argv[2:] for row in read_stage(results, stage)]
-    by = {verdict: [row for row in rows if row[1] == verdict] for verdict in ("passed", "flaky", "failed", "skipped")}
+    by = {outcome: [row for row in rows if row[1] == outcome] for outcome in ("passed", "flaky", "failed", "skipped")}
     for name, _, text in by["failed"]:
         print(f"\n==== FAILED {name}\n{tail(text)}")
     if by["flaky"]:

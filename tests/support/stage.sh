@@ -8,7 +8,7 @@
 # Failed tests that report.py --again names are run once more, each alone, when all others have ended.
 # Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test), RESULTS/NAME.again.json (of those that were run
 # once more) and RESULTS/NAME.status (0, or what failed).
-# Always exits 0: report.py judges.
+# Always exits 0: report.py decides.
 set -uo pipefail
 results=$1 name=$2 limit_s=$3 end_s=$4 source_dir=$5 build=$6
 read -r -a setup_options <<<"$7"
@@ -53,7 +53,7 @@ fi
 reason="its limit of $limit_s s"
 [ $left_s -ge "$limit_s" ] || { limit_s=$left_s && reason="$left_s s, when the whole run's time was over"; }
 echo "[$name] $source_dir in $build"
-# `timeout` needs a program, so the limit is a watcher that ends this stage's process group.
+# `timeout` needs a program, so the limit is a timer that ends this stage's process group.
 set -m
 stage &
 stage_pid=$!
@@ -66,11 +66,11 @@ trap 'kill -TERM -- -"$stage_pid" 2>/dev/null; exit 143' TERM INT
   echo "[$name] stopped after $reason" | tee -a "$log"
   kill -TERM -- -"$stage_pid"
 ) 2>/dev/null &
-watcher=$!
+timer=$!
 wait "$stage_pid"
 status=$?
-kill -TERM "$watcher" 2>/dev/null
-wait "$watcher" 2>/dev/null
+kill -TERM "$timer" 2>/dev/null
+wait "$timer" 2>/dev/null
 # Told to stop, meson ends the tests it had started; it gets the time for that.
 for ((i = 0; i < 100; i++)); do
   kill -0 -- -"$stage_pid" 2>/dev/null || break

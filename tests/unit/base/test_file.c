@@ -167,7 +167,7 @@ START_TEST(a_pipe_is_read_to_its_end_and_never_waited_for_without_one)
 }
 END_TEST
 
-START_TEST(absence_is_distinguished_from_errors)
+START_TEST(a_missing_file_is_distinguished_from_errors)
 {
     struct pl_error error = PL_ERROR_NONE;
     char *data = NULL;
@@ -522,7 +522,7 @@ END_TEST
 
 UNIT_MAIN("base/file", a_program_is_the_first_executable_file_along_the_path, reading_is_bounded_exactly,
           files_without_a_size_are_read_whole, a_pipe_is_read_to_its_end_and_never_waited_for_without_one,
-          absence_is_distinguished_from_errors, atomic_writing_replaces_and_leaves_no_temporary,
+          a_missing_file_is_distinguished_from_errors, atomic_writing_replaces_and_leaves_no_temporary,
           a_link_at_the_target_is_replaced_not_followed, names_that_are_not_one_component_are_refused,
           the_longest_name_is_written_and_a_longer_one_is_an_error, a_write_that_fails_keeps_the_old_content,
           readers_see_one_version_whole_while_two_writers_race, a_read_waits_until_its_deadline_and_can_go_on,

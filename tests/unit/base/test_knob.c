@@ -49,6 +49,21 @@ START_TEST(every_knob_is_named_as_its_variable_and_has_help)
 }
 END_TEST
 
+START_TEST(former_names_of_backends_are_understood)
+{
+    static const char *const names[][2] = {{"exchange", "p2p"}, {"hierarchy", "hier"}, {"p2p", "p2p"}};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_BACKEND", names[i][0]);
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_knobs knobs;
+
+        ck_assert_ok(pl_knobs_resolve(environment, &knobs, &error), &error);
+        ck_assert_str_eq(pl_knob_text(&knobs, PL_KNOB_BACKEND), names[i][1]);
+    }
+}
+END_TEST
+
 START_TEST(sizes_take_units)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = environment_of("PACELINE_SEGMENT_BYTES", "3MiB");
@@ -190,6 +205,7 @@ START_TEST(a_setting_that_is_gone_may_be_set_to_anything)
 END_TEST
 
 UNIT_MAIN("base/knob", a_setting_that_is_gone_may_be_set_to_anything, a_word_is_one_of_the_knobs_words,
-          defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help, sizes_take_units,
-          a_time_that_no_clock_can_tell_is_a_century, words_for_booleans_are_understood,
-          a_bad_value_is_refused_with_its_name_and_what_was_expected, horovods_variable_counts_where_ours_is_not_set)
+          defaults_hold_when_nothing_is_set, every_knob_is_named_as_its_variable_and_has_help,
+          former_names_of_backends_are_understood, sizes_take_units, a_time_that_no_clock_can_tell_is_a_century,
+          words_for_booleans_are_understood, a_bad_value_is_refused_with_its_name_and_what_was_expected,
+          horovods_variable_counts_where_ours_is_not_set)

@@ -43,7 +43,7 @@ START_TEST(every_operation_is_right_over_messages)
 {
     struct pl_knobs knobs;
 
-    small_segments(&knobs, "exchange", "");
+    small_segments(&knobs, "p2p", "");
     run_sizes(&(struct pl_world_options){.knobs = &knobs}, (struct conformance){.counts = counts, .count_count = 4});
 }
 END_TEST
@@ -56,7 +56,7 @@ START_TEST(every_allreduce_algorithm_is_right)
 
     for (size_t i = 0; i < sizeof(algorithms) / sizeof(algorithms[0]); i++) {
         for (int size = 2; size <= 5; size++) {
-            small_segments(&knobs, "exchange", algorithms[i]);
+            small_segments(&knobs, "p2p", algorithms[i]);
             ck_assert_ranks(size, &(struct pl_world_options){.knobs = &knobs}, run,
                             &((struct conformance){.counts = two, .count_count = 2}));
         }
@@ -114,7 +114,7 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
     (void)argument;
     RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
                    strcmp(error.cause, "no backend of this world takes allgather of uint8 in host memory") == 0 &&
-                   strstr(error.context, "the setting backend asks for hierarchy only"),
+                   strstr(error.context, "the setting backend asks for hier only"),
                "%s (%s)", error.cause, error.context);
 }
 
@@ -123,7 +123,7 @@ START_TEST(small_ones_go_inside_and_between_as_well)
 {
     struct pl_knobs knobs;
 
-    small_segments(&knobs, "hierarchy", "");
+    small_segments(&knobs, "hier", "");
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), run_small, NULL);
     ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 3}), run_small, NULL);
     ck_assert_ranks(4, &((struct pl_world_options){.knobs = &knobs, .pretend_ranks_per_host = 2}), ask_another, NULL);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* "AB" sees the devices A and B in this order; "" sees none. */
-static struct pl_device_list sight(const char *devices)
+static struct pl_device_list list_of(const char *devices)
 {
     struct pl_device_list made = {.status = *devices ? PL_OK : PL_UNSUPPORTED};
 
@@ -28,16 +28,16 @@ static const char *choose(const char *const *devices, int ranks, enum pl_device_
 {
     static char taken[33];
     struct pl_device_request wanted_device = {.use = use, .ordinal = 1};
-    struct pl_device_list sights[32];
+    struct pl_device_list lists[32];
 
     memset(taken, 0, sizeof(taken));
     for (int r = 0; r < ranks; r++) {
-        sights[r] = sight(devices[r]);
+        lists[r] = list_of(devices[r]);
     }
     for (int r = 0; r < ranks; r++) {
         int ordinal = -2;
 
-        *ret_status = pl_device_choose(sights, ranks, r, wanted_device, share, &ordinal, error);
+        *ret_status = pl_device_choose(lists, ranks, r, wanted_device, share, &ordinal, error);
         if (*ret_status != PL_OK) {
             ck_assert_int_eq(ordinal, -2);
             return "";
@@ -108,7 +108,7 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
 }
 END_TEST
 
-START_TEST(without_devices_the_wish_decides)
+START_TEST(without_devices_the_request_decides)
 {
     const char *const none[] = {"", ""};
     const char *const some[] = {"A", ""};
@@ -130,18 +130,18 @@ END_TEST
 
 START_TEST(a_driver_that_fails_is_no_reason_to_train_on_the_cpu)
 {
-    struct pl_device_list sights[2] = {{.status = PL_OK},
-                                       {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
+    struct pl_device_list lists[2] = {{.status = PL_OK},
+                                      {.status = PL_LIBRARY, .reason = "the CUDA driver does not start"}};
     struct pl_error error = PL_ERROR_NONE;
     int ordinal = -2;
 
-    sights[0] = sight("A");
+    lists[0] = list_of("A");
     ck_assert_int_eq(
-        pl_device_choose(sights, 2, 0, (struct pl_device_request){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
+        pl_device_choose(lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_AUTO}, false, &ordinal, &error),
         PL_LIBRARY);
     ck_assert_str_eq(error.cause, "local rank 1: the CUDA driver does not start");
     ck_assert_ok(
-        pl_device_choose(sights, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
+        pl_device_choose(lists, 2, 0, (struct pl_device_request){.use = PL_DEVICE_OFF}, false, &ordinal, &error),
         &error);
     ck_assert_int_eq(ordinal, -1);
 }
@@ -193,6 +193,6 @@ END_TEST
 
 UNIT_MAIN("device/choose", ranks_that_see_all_devices_take_them_in_order,
           a_launcher_that_gave_each_rank_its_own_is_understood,
-          fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_wish_decides,
+          fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared, without_devices_the_request_decides,
           a_driver_that_fails_is_no_reason_to_train_on_the_cpu, a_number_counts_as_each_rank_counts,
           the_setting_is_one_of_three_words_or_a_number)

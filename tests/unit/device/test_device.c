@@ -420,7 +420,7 @@ START_TEST(memory_is_released_again_once_late_work_has_ended)
     ck_assert_ok(pl_device_free_bytes(device, &before_bytes, &error), &error);
     (void)device_order("hold_copies");
     ck_assert_ok(pl_device_copy(device, pinned, base[0], 64, stream, &error), &error);
-    /* a question, no wait */
+    /* a query, no wait */
     ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_clock_now_ns(), &error), PL_TIMEOUT);
     ck_assert_int_eq(pl_device_stream_finish(device, stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &error),
                      PL_TIMEOUT);
@@ -631,7 +631,7 @@ static void scale_one_more(struct pl_device *device, char *memory)
     pl_device_release(device, memory);
 }
 
-static void scale_what_is_far_behind(struct pl_device *device, char *memory)
+static void scale_what_is_far_away(struct pl_device *device, char *memory)
 {
     scale_in_place(device, memory + 4096, 1);
 }
@@ -669,7 +669,7 @@ START_TEST(the_fake_finds_what_is_not_there)
     ck_assert_int_eq(signal_of(read_on_the_host), SIGSEGV);
     ck_assert_int_eq(signal_of(scale_all), 0);
     ck_assert_int_eq(signal_of(scale_one_more), SIGABRT);
-    ck_assert_int_eq(signal_of(scale_what_is_far_behind), SIGBUS);
+    ck_assert_int_eq(signal_of(scale_what_is_far_away), SIGBUS);
     ck_assert_int_eq(signal_of(scale_what_was_released), SIGBUS);
     ck_assert_int_eq(signal_of(record_a_released_event), SIGABRT);
     ck_assert_int_eq(signal_of(pin_a_page_twice), 0);

@@ -13,10 +13,10 @@ GENERATIONS = [70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121, 130]
 PTX, MACHINE_CODE = 1, 2
 
 image = pathlib.Path(sys.argv[1]).read_bytes()
-magic, _, header_bytes, bytes_behind = struct.unpack_from("<IHHQ", image)
-assert magic == 0xBA55ED50 and header_bytes + bytes_behind <= len(image), "this is no fat binary"
+magic, _, header_bytes, bytes_after = struct.unpack_from("<IHHQ", image)
+assert magic == 0xBA55ED50 and header_bytes + bytes_after <= len(image), "this is no fat binary"
 at, entries = header_bytes, []
-while at < header_bytes + bytes_behind:
+while at < header_bytes + bytes_after:
     kind, _, header, size = struct.unpack_from("<HHIQ", image, at)
     entries.append((kind, struct.unpack_from("<I", image, at + 28)[0]))
     at += header + size

@@ -667,20 +667,20 @@ START_TEST(a_spin_holds_its_stream_for_its_time)
 {
     struct pl_device *device = open_gpu("devices=1,delay_us=20");
     struct pl_error error = PL_ERROR_NONE;
-    void *stream = NULL, *before = NULL, *behind = NULL;
+    void *stream = NULL, *before = NULL, *after = NULL;
     double took_ms = 0.0;
 
     ck_assert_ok(pl_device_stream_new(device, &stream, &error), &error);
     ck_assert_ok(pl_device_event_new(device, true, &before, &error), &error);
-    ck_assert_ok(pl_device_event_new(device, true, &behind, &error), &error);
+    ck_assert_ok(pl_device_event_new(device, true, &after, &error), &error);
     ck_assert_ok(pl_device_event_record(device, before, stream, &error), &error);
     ck_assert_ok(pl_device_spin(device, 3 * PL_NS_PER_MS, 2, stream, &error), &error);
-    ck_assert_ok(pl_device_event_record(device, behind, stream, &error), &error);
+    ck_assert_ok(pl_device_event_record(device, after, stream, &error), &error);
     finish(device, stream);
-    ck_assert_ok(pl_device_event_ms(device, before, behind, &took_ms, &error), &error);
+    ck_assert_ok(pl_device_event_ms(device, before, after, &took_ms, &error), &error);
     ck_assert_double_ge(took_ms, 2.99); /* a device's clocks have steps */
     pl_device_event_free(device, before);
-    pl_device_event_free(device, behind);
+    pl_device_event_free(device, after);
     pl_device_stream_free(device, stream);
     pl_device_close(device);
 }

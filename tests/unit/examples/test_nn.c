@@ -322,7 +322,7 @@ static enum pl_status own_forward(void *state, const struct nn_layer *layer, siz
     return nn_backend_blas.forward(state, layer, samples, input, pass, reterr);
 }
 
-START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back)
+START_TEST(parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and_back)
 {
     const struct nn_layer_spec layers[] = {{.kind = NN_CONV, .name = "c", .outputs = 3, .kernel = 2, .relu = true},
                                            {.kind = NN_MAX_POOL, .name = "p"},
@@ -422,5 +422,5 @@ UNIT_MAIN("examples/nn", gradients_of_a_dense_layer_are_the_slopes_of_the_loss,
           gradients_of_convolutions_are_the_slopes_of_the_loss,
           gradients_through_pooling_and_dropout_are_the_slopes_of_the_loss, convolution_equals_its_definition,
           dropout_of_four_ranks_together_is_that_of_one, accumulating_two_halves_gives_the_gradient_of_the_whole,
-          parameters_in_memory_that_a_processor_cannot_use_are_brought_there_and_back,
+          parameters_in_memory_that_a_processor_cannot_use_are_copied_there_and_back,
           a_score_goes_on_from_where_it_is_set, what_does_not_fit_is_refused)

@@ -24,11 +24,11 @@ START_TEST(a_channel_without_configuration_is_a_replicated_directory)
 
     start();
     ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
-    ck_assert_str_eq(setup.facts.name, "training");
-    ck_assert_str_eq(setup.facts.path, "/opt/ml/input/data/training");
-    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_FILE);
-    ck_assert_int_eq(setup.facts.distribution, PL_CHANNEL_FULLY_REPLICATED);
-    ck_assert_int_eq(setup.facts.wrapper, PL_CHANNEL_WRAPPER_NONE);
+    ck_assert_str_eq(setup.info.name, "training");
+    ck_assert_str_eq(setup.info.path, "/opt/ml/input/data/training");
+    ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
+    ck_assert_int_eq(setup.info.distribution, PL_CHANNEL_FULLY_REPLICATED);
+    ck_assert_int_eq(setup.info.wrapper, PL_CHANNEL_WRAPPER_NONE);
     pl_channel_setup_done(&setup);
     pl_environment_free(environment);
 }
@@ -43,9 +43,9 @@ START_TEST(mode_distribution_and_wrapper_come_from_the_configuration)
         "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
         "\"RecordWrapperType\": \"RecordIO\"}}");
     ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
-    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_PIPE);
-    ck_assert_int_eq(setup.facts.distribution, PL_CHANNEL_SHARDED_BY_KEY);
-    ck_assert_int_eq(setup.facts.wrapper, PL_CHANNEL_WRAPPER_RECORDIO);
+    ck_assert_int_eq(setup.info.mode, PL_CHANNEL_PIPE);
+    ck_assert_int_eq(setup.info.distribution, PL_CHANNEL_SHARDED_BY_KEY);
+    ck_assert_int_eq(setup.info.wrapper, PL_CHANNEL_WRAPPER_RECORDIO);
     pl_channel_setup_done(&setup);
     pl_environment_free(environment);
 }
@@ -109,7 +109,7 @@ START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
     }
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": null, \"InputMode\": \"\"}, \"other\": 1}");
     ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
-    ck_assert_int_eq(setup.facts.mode, PL_CHANNEL_FILE);
+    ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
     pl_channel_setup_done(&setup);
     pl_environment_free(environment);
 }

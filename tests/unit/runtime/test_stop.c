@@ -108,7 +108,7 @@ START_TEST(all_ranks_stop_after_the_same_step)
 }
 END_TEST
 
-/* A question that is still under way when the program has come to its end. */
+/* A vote that is still under way when the program has come to its end. */
 static void ends_early(struct pl_world *world, void *context)
 {
     atomic_int *ended = context;
@@ -127,7 +127,7 @@ static void ends_early(struct pl_world *world, void *context)
     atomic_fetch_add(ended, 1);
 }
 
-START_TEST(the_last_question_is_waited_for)
+START_TEST(the_last_vote_is_waited_for)
 {
     atomic_int ended = 0;
 
@@ -153,4 +153,4 @@ START_TEST(sigterm_is_noted)
 END_TEST
 
 UNIT_MAIN("runtime/stop", nobody_waits_for_the_answer_and_a_signal_to_one_rank_stops_all,
-          all_ranks_stop_after_the_same_step, the_last_question_is_waited_for, sigterm_is_noted)
+          all_ranks_stop_after_the_same_step, the_last_vote_is_waited_for, sigterm_is_noted)

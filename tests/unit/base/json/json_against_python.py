@@ -155,7 +155,7 @@ def equal(left, right):
     return type(left) is type(right) and left == right
 
 
-def judge(data, line):
+def expectation(data, line):
     try:
         wanted = expected(data)
     except (ValueError, RecursionError):
@@ -172,7 +172,7 @@ def compare(batch):
         lines = subprocess.run([sys.argv[1]], stdin=given, stdout=subprocess.PIPE, check=True).stdout.decode('ascii').split('\n')[:-1]
     assert len(lines) == len(batch), f'{len(lines)} answers for {len(batch)} documents, seed {seed}'
     for data, line in zip(batch, lines):
-        right, wanted = judge(data, line)
+        right, wanted = expectation(data, line)
         assert right, f'seed {seed}\n  document {data!r}\n  python   {wanted!r}\n  ours     {line}'
     limits = sum(line.endswith(', found more') for line in lines)
     return sum(line.startswith('!') for line in lines) - limits, limits

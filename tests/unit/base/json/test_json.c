@@ -218,7 +218,7 @@ START_TEST(names_are_compared_with_their_case)
 }
 END_TEST
 
-START_TEST(a_name_that_stands_twice_is_refused)
+START_TEST(a_name_that_is_listed_twice_is_refused)
 {
     PL_AUTO_TEXT struct pl_text wide = PL_TEXT_NONE;
 
@@ -418,7 +418,7 @@ END_TEST
 UNIT_MAIN("base/json", a_document_is_read_by_names_and_places, syntax_errors_name_line_column_expected_and_found,
           nothing_may_follow_the_text, numbers_that_are_none_are_refused, numbers_that_a_double_cannot_hold_are_refused,
           a_number_of_many_digits_is_whole_or_refused, strings_that_c_or_utf8_cannot_hold_are_refused,
-          blanks_are_those_of_json, names_are_compared_with_their_case, a_name_that_stands_twice_is_refused,
+          blanks_are_those_of_json, names_are_compared_with_their_case, a_name_that_is_listed_twice_is_refused,
           whole_numbers_are_asked_for_where_they_are_meant, numbers_of_64_bits_are_text,
           wrong_kinds_are_told_with_their_path, a_fallback_stands_for_nothing_and_null_only,
           depth_values_and_bytes_are_bounded, too_many_values_are_refused_before_memory_is_taken,

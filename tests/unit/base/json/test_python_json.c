@@ -56,7 +56,7 @@ START_TEST(strings_keep_odd_characters)
 }
 END_TEST
 
-START_TEST(refusals_name_line_column_expected_and_found)
+START_TEST(errors_name_line_column_expected_and_found)
 {
     ck_assert_str_eq(printed("{not json", 0), "!F:1:2: expected a name in double quotes or '}', found 'n'");
     ck_assert_str_eq(printed("{\"a\": 1,\n  \"b\" 2}", 0), "!F:2:7: expected ':' after a name, found '2'");
@@ -249,7 +249,7 @@ START_TEST(nodes_know_where_they_stood)
 END_TEST
 
 UNIT_MAIN("base/python_json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
-          refusals_name_line_column_expected_and_found, what_python_refuses_is_refused,
+          errors_name_line_column_expected_and_found, what_python_refuses_is_refused,
           names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
           integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name,
           a_replaced_large_object_is_still_found_by_name, trees_made_by_hand_print_and_copy,

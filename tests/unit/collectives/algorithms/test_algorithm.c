@@ -17,7 +17,7 @@
 
 enum { MOST = 33 };
 
-/* held[place][block]: the inputs added up there, one bit a position. aside[place][sender]: the same, kept apart.
+/* held[place][block]: the inputs added up there, one bit a position. per_sender[place][sender]: the same, kept apart.
  */
 struct paper {
     uint64_t held[MOST][MOST];
@@ -179,7 +179,7 @@ static uint64_t wanted(enum pl_algorithm algorithm, int n, int root, int positio
     return 0;
 }
 
-START_TEST(every_pattern_brings_every_block_where_it_belongs)
+START_TEST(every_algorithm_brings_every_block_where_it_belongs)
 {
     static struct paper paper;
 
@@ -439,7 +439,7 @@ static void choose_by_what_was_timed(struct pl_world *world, void *argument, cha
     RANKS_NEED(pl_p2p_choose(p2p, 1 << 30) == PL_ALGORITHM_RING, "1 GiB, late");
 }
 
-START_TEST(the_pattern_is_the_one_whose_messages_took_least)
+START_TEST(the_algorithm_is_the_one_whose_messages_took_least)
 {
     ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), choose_by_what_was_timed, NULL);
 }
@@ -489,8 +489,9 @@ START_TEST(a_short_message_that_was_late_does_not_make_longer_ones_dear)
 }
 END_TEST
 
-UNIT_MAIN("collectives/algorithm", every_pattern_brings_every_block_where_it_belongs, the_ring_of_five_looks_like_this,
-          doubling_of_five_looks_like_this, pieces_between_hosts_are_no_larger_than_messages_and_vectors,
-          messages_on_long_links_travel_in_pieces, messages_on_fast_links_are_long_and_whole,
-          a_piece_that_came_or_left_is_a_move, the_pattern_is_the_one_whose_messages_took_least,
+UNIT_MAIN("collectives/algorithm", every_algorithm_brings_every_block_where_it_belongs,
+          the_ring_of_five_looks_like_this, doubling_of_five_looks_like_this,
+          pieces_between_hosts_are_no_larger_than_messages_and_vectors, messages_on_long_links_travel_in_pieces,
+          messages_on_fast_links_are_long_and_whole, a_piece_that_came_or_left_is_a_move,
+          the_algorithm_is_the_one_whose_messages_took_least,
           a_short_message_that_was_late_does_not_make_longer_ones_dear)

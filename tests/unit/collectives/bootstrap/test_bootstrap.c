@@ -31,10 +31,10 @@ static void *make_world(void *argument)
     int32_t sum = 1;
 
     alloc_budget = seat->alloc_budget;
-    purse_was_empty = false;
+    budget_was_empty = false;
     seat->status = pl_world_new(seat->bootstrap, seat->options, &world, &seat->error);
     alloc_budget = -1;
-    seat->was_empty = purse_was_empty;
+    seat->was_empty = budget_was_empty;
     if (seat->status == PL_OK) {
         seat->status = pl_allreduce(world, &sum, &sum, 1, PL_INT32, PL_SUM, &seat->error);
         if (seat->status == PL_OK && sum != seat->bootstrap->size) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/core/revoke.c, collectives/core/request.c, collectives/core/wait.c. */
+/* Covers collectives/core/revoke.c, collectives/core/request.c, collectives/core/request_wait.c. */
 /* Revoking a world: when a rank ends its world the others fail at once, and each reports that rank's error, through
  * however many ranks it was relayed. */
 #include "base/clock.h"
@@ -26,21 +26,21 @@ static enum pl_status add_up(struct pl_world *world, uint64_t count, int64_t tim
                              reterr);
 }
 
-static void give_up(struct pl_world *world, const struct pl_error *why)
+static void revoke(struct pl_world *world, const struct pl_error *why)
 {
     PL_AUTO_HOLD(world);
 
     pl_request_revoke_world(world, why);
 }
 
-/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `heard`. */
+/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `expected`. */
 struct revocation {
     struct pl_error why;
-    const char *heard;
+    const char *expected;
     uint64_t count;
 };
 
-static void one_gives_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void one_revokes(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct revocation *revocation = argument;
     int64_t begin_ns = pl_clock_now_ns();
@@ -50,11 +50,11 @@ static void one_gives_up(struct pl_world *world, void *argument, char failure[RA
 
     RANKS_OK(pl_barrier(world, &error));
     if (first) {
-        give_up(world, &revocation->why);
+        revoke(world, &revocation->why);
     }
     status = add_up(world, revocation->count, 60 * PL_NS_PER_S, &told);
     RANKS_NEED(status == (first ? revocation->why.status : PL_PEER), "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strcmp(told.cause, first ? revocation->why.cause : revocation->heard) == 0, "'%s' is told (%s)",
+    RANKS_NEED(strcmp(told.cause, first ? revocation->why.cause : revocation->expected) == 0, "'%s' is told (%s)",
                told.cause, told.context);
     RANKS_NEED(first || (told.domain == PL_DOMAIN_RANK && told.code == 1), "domain %d, code %d", (int)told.domain,
                (int)told.code);
@@ -63,22 +63,22 @@ static void one_gives_up(struct pl_world *world, void *argument, char failure[RA
     RANKS_NEED(pl_world_failure(world, NULL) == status, "the failure did not stay with the world");
 }
 
-START_TEST(all_ranks_report_the_words_of_the_one_that_gave_up)
+START_TEST(all_ranks_report_the_words_of_the_one_that_revoked)
 {
-    struct revocation revocation = {.heard = "rank 1 has given up: the fan has stopped (rack 7)"};
+    struct revocation revocation = {.expected = "rank 1 has given up: the fan has stopped (rack 7)"};
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     (void)pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
     pl_error_context(&revocation.why, "rack 7");
     for (revocation.count = 5; revocation.count <= MOST_ELEMS; revocation.count *= 10000) {
-        ck_assert_ranks(2, NULL, one_gives_up, &revocation);
-        ck_assert_ranks(3, NULL, one_gives_up, &revocation);
-        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &revocation);
-        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_gives_up, &revocation);
-        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &revocation);
-        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_gives_up, &revocation);
+        ck_assert_ranks(2, NULL, one_revokes, &revocation);
+        ck_assert_ranks(3, NULL, one_revokes, &revocation);
+        ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_revokes, &revocation);
+        ck_assert_ranks(7, &((struct pl_world_options){.pretend_ranks_per_host = 3}), one_revokes, &revocation);
+        ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), one_revokes, &revocation);
+        ck_assert_ranks(6, &((struct pl_world_options){.knobs = &knobs}), one_revokes, &revocation);
     }
 }
 END_TEST
@@ -86,22 +86,22 @@ END_TEST
 START_TEST(words_too_long_are_cut_where_they_end)
 {
     struct revocation revocation = {.count = 5};
-    char heard[PL_ERROR_CAUSE_BYTES];
+    char expected[PL_ERROR_CAUSE_BYTES];
 
     (void)pl_error_set(&revocation.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
-    memset(heard, '0', sizeof(heard));
-    memcpy(heard, "rank 1 has given up: ", 21);
-    memcpy(heard + sizeof(heard) - 4, "...", 4);
-    revocation.heard = heard;
-    ck_assert_ranks(3, NULL, one_gives_up, &revocation);
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_gives_up, &revocation);
+    memset(expected, '0', sizeof(expected));
+    memcpy(expected, "rank 1 has given up: ", 21);
+    memcpy(expected + sizeof(expected) - 4, "...", 4);
+    revocation.expected = expected;
+    ck_assert_ranks(3, NULL, one_revokes, &revocation);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), one_revokes, &revocation);
 }
 END_TEST
 
 /* Rank 1 sends its error to rank 2 in a world of two, which relays it to rank 3 in another, which relays it to 0. */
-static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void relay_failure(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *heard = "rank 1 has given up: the fan has stopped";
+    const char *expected = "rank 1 has given up: the fan has stopped";
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
     struct pl_world *before = NULL;
@@ -125,14 +125,14 @@ static void pass_on(struct pl_world *world, void *argument, char failure[RANKS_T
     }
     pl_world_free(before);
     pl_world_free(after);
-    RANKS_NEED(rank == 1 || (strcmp(told.cause, heard) == 0 && told.status == PL_PEER && told.code == 1), "%s: %s (%s)",
-               pl_status_name(told.status), told.cause, told.context);
+    RANKS_NEED(rank == 1 || (strcmp(told.cause, expected) == 0 && told.status == PL_PEER && told.code == 1),
+               "%s: %s (%s)", pl_status_name(told.status), told.cause, told.context);
 }
 
 START_TEST(what_is_passed_on_stays_what_the_first_has_said)
 {
-    ck_assert_ranks(4, NULL, pass_on, NULL);
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), pass_on, NULL);
+    ck_assert_ranks(4, NULL, relay_failure, NULL);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 2}), relay_failure, NULL);
 }
 END_TEST
 
@@ -140,7 +140,7 @@ END_TEST
 static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *scratch = "collective number 2, allreduce, did not end before rank 0's deadline";
-    pthread_barrier_t *all_heard = argument;
+    pthread_barrier_t *all_informed = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
     enum pl_status status;
@@ -148,7 +148,7 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
 
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 1) {
-        pthread_barrier_wait(all_heard);
+        pthread_barrier_wait(all_informed);
         if (pl_world_cross_size(world) == 1) {
             return; /* what the others have left in shared memory would do */
         }
@@ -156,7 +156,7 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
     status = add_up(world, 5, rank == 0 ? 100 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
     (void)pl_error_text(&told, text, sizeof(text));
     if (rank != 1) {
-        pthread_barrier_wait(all_heard);
+        pthread_barrier_wait(all_informed);
     }
     RANKS_NEED(status == PL_TIMEOUT, "%s: %s", pl_status_name(status), told.cause);
     RANKS_NEED(strstr(text, scratch) && strstr(text, "(still waiting for rank 1)"), "%s", text);
@@ -165,12 +165,12 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
 
 START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank)
 {
-    pthread_barrier_t all_heard;
+    pthread_barrier_t all_informed;
 
-    pthread_barrier_init(&all_heard, NULL, 3);
-    ck_assert_ranks(3, NULL, wait_with_another, &all_heard);
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_with_another, &all_heard);
-    pthread_barrier_destroy(&all_heard);
+    pthread_barrier_init(&all_informed, NULL, 3);
+    ck_assert_ranks(3, NULL, wait_with_another, &all_informed);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_with_another, &all_informed);
+    pthread_barrier_destroy(&all_informed);
 }
 END_TEST
 
@@ -197,12 +197,12 @@ static void wait_in_a_row(struct pl_world *world, void *argument, char failure[R
 
 START_TEST(a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for)
 {
-    pthread_barrier_t all_heard;
+    pthread_barrier_t all_informed;
 
-    pthread_barrier_init(&all_heard, NULL, 4);
-    ck_assert_ranks(4, NULL, wait_in_a_row, &all_heard);
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_in_a_row, &all_heard);
-    pthread_barrier_destroy(&all_heard);
+    pthread_barrier_init(&all_informed, NULL, 4);
+    ck_assert_ranks(4, NULL, wait_in_a_row, &all_informed);
+    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_in_a_row, &all_informed);
+    pthread_barrier_destroy(&all_informed);
 }
 END_TEST
 
@@ -210,7 +210,7 @@ END_TEST
  * part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    const char *heard = "rank 1 has given up: collective number 2, allreduce, was cancelled";
+    const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
     pthread_barrier_t *cancelled = argument;
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
@@ -230,7 +230,7 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
         pthread_barrier_wait(cancelled);
         RANKS_NEED(status == PL_OK, "%s: %s", pl_status_name(status), told.cause);
         RANKS_NEED(pl_world_failure(world, &told) == PL_CANCELLED &&
-                       strcmp(told.cause, heard + strlen("rank 1 has given up: ")) == 0,
+                       strcmp(told.cause, expected + strlen("rank 1 has given up: ")) == 0,
                    "%s", told.cause);
         return;
     }
@@ -238,7 +238,7 @@ static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TE
         pthread_barrier_wait(cancelled);
     }
     status = add_up(world, MOST_ELEMS, 60 * PL_NS_PER_S, &told);
-    RANKS_NEED(status == PL_PEER && strcmp(told.cause, heard) == 0, "%s: %s", pl_status_name(status), told.cause);
+    RANKS_NEED(status == PL_PEER && strcmp(told.cause, expected) == 0, "%s: %s", pl_status_name(status), told.cause);
 }
 
 START_TEST(ranks_that_wait_for_one_that_cancels_report_that)
@@ -266,7 +266,7 @@ static enum pl_status end_receives_only(void *context, struct pl_transfer *trans
     return transfer->scratch[0] ? real_test(context, transfer, ret_done, ret_bytes, reterr) : PL_OK;
 }
 
-static void send_to_who_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void send_to_who_revoked(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_transport *transport = pl_world_bootstrap(world)->transport;
     int rank = pl_world_rank(world);
@@ -277,7 +277,7 @@ static void send_to_who_gave_up(struct pl_world *world, void *argument, char fai
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 2) {
         (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
-        give_up(world, &told);
+        revoke(world, &told);
         return;
     }
     if (rank == 3) {
@@ -293,12 +293,12 @@ static void send_to_who_gave_up(struct pl_world *world, void *argument, char fai
 
 START_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error)
 {
-    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_gave_up, NULL);
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), send_to_who_revoked, NULL);
 }
 END_TEST
 
 /* Rank 0 has failed, and two of the others disagree: whichever is received first, all report the same. */
-static void disagree_where_one_gave_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void disagree_where_one_revoked(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);
     struct pl_error told = PL_ERROR_NONE;
@@ -308,7 +308,7 @@ static void disagree_where_one_gave_up(struct pl_world *world, void *argument, c
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
         (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
-        give_up(world, &told);
+        revoke(world, &told);
         return;
     }
     status = add_up(world, rank == 3 ? 1999 : 2000, 30 * PL_NS_PER_S, &told);
@@ -319,7 +319,7 @@ static void disagree_where_one_gave_up(struct pl_world *world, void *argument, c
 
 START_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both)
 {
-    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_gave_up, NULL);
+    ck_assert_ranks(8, &((struct pl_world_options){.pretend_ranks_per_host = 4}), disagree_where_one_revoked, NULL);
 }
 END_TEST
 
@@ -334,7 +334,7 @@ static void revoke_after_a_sum(struct pl_world *world, void *argument, char fail
     }
     if (pl_world_rank(world) == 1) {
         (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
-        give_up(world, &told);
+        revoke(world, &told);
         return;
     }
     status = add_up(world, 5, 60 * PL_NS_PER_S, &told);
@@ -367,7 +367,7 @@ static void start_again(struct pl_world *world, void *argument, char failure[RAN
 
     if (rank == 1) {
         (void)pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
-        give_up(world, &why);
+        revoke(world, &why);
     } else if (rank > 1) {
         (void)!pl_barrier(world, &why);
     }
@@ -381,15 +381,15 @@ static void start_again(struct pl_world *world, void *argument, char failure[RAN
 
 START_TEST(after_a_revoke_no_second_world_is_made_over_the_same_bootstrap_and_all_report_why)
 {
-    pthread_barrier_t all_heard;
+    pthread_barrier_t all_informed;
 
-    pthread_barrier_init(&all_heard, NULL, 3);
-    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), start_again, &all_heard);
-    pthread_barrier_destroy(&all_heard);
+    pthread_barrier_init(&all_informed, NULL, 3);
+    ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), start_again, &all_informed);
+    pthread_barrier_destroy(&all_informed);
 }
 END_TEST
 
-UNIT_MAIN("collectives/revoke", all_ranks_report_the_words_of_the_one_that_gave_up,
+UNIT_MAIN("collectives/revoke", all_ranks_report_the_words_of_the_one_that_revoked,
           words_too_long_are_cut_where_they_end, what_is_passed_on_stays_what_the_first_has_said,
           ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank,
           a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/core/wait.c, collectives/core/request.c, collectives/bootstrap/bootstrap.c,
+/* Covers collectives/core/request_wait.c, collectives/core/request.c, collectives/bootstrap/bootstrap.c,
  * collectives/p2p/p2p.c, collectives/p2p/cost_model.c. */
 /* Ranks that do not come, or stop sending: noticed at the deadline, by name, by ranks that wait and by ranks that only
  * test. */
@@ -394,7 +394,7 @@ START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     ck_assert_ranks(3, &((struct pl_world_options){.knobs = &knobs}), wait_half_way, NULL);
 }
@@ -451,7 +451,7 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "exchange", "test", NULL), PL_OK);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_ALGORITHM, "ring", "test", NULL), PL_OK);
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);

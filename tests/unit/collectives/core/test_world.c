@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
- * collectives/core/validate.c, collectives/p2p/check_calls.c. */
+ * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
 /* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
@@ -584,7 +584,7 @@ START_TEST(short_forms_give_each_rank_its_blocks)
 }
 END_TEST
 
-static void give_up(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+static void abort_world(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     float value = 1.0F;
     struct pl_request *request;
@@ -602,7 +602,7 @@ static void give_up(struct pl_world *world, void *argument, char failure[RANKS_T
 
 START_TEST(a_cancelled_request_ends_the_world)
 {
-    ck_assert_ranks(2, NULL, give_up, NULL);
+    ck_assert_ranks(2, NULL, abort_world, NULL);
 }
 END_TEST
 
@@ -667,7 +667,7 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
     pl_world_describe(world, &text);
     RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank") != NULL, "%s",
                pl_text_string(&text));
-    RANKS_NEED(strstr(pl_text_string(&text), "backend exchange: on") != NULL, "%s", pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), "backend p2p: on") != NULL, "%s", pl_text_string(&text));
 }
 
 /* The backend that an allreduce of `count` float32 goes to. */
@@ -696,14 +696,14 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
 
     (void)argument;
     pl_world_describe(world, &text);
-    said = strstr(pl_text_string(&text), "left to the backend exchange: barriers, allreduce up to ");
+    said = strstr(pl_text_string(&text), "left to the backend p2p: barriers, allreduce up to ");
     RANKS_NEED(said != NULL, "%s", pl_text_string(&text));
     bytes = strtoull(strstr(said, "up to ") + strlen("up to "), NULL, 10);
-    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "exchange") == 0, "%llu bytes are not left to exchange",
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "p2p") == 0, "%llu bytes are not left to p2p",
                (unsigned long long)bytes);
-    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hierarchy") == 0, "more than %llu bytes are",
+    RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hier") == 0, "more than %llu bytes are",
                (unsigned long long)bytes);
-    RANKS_NEED(strstr(said, "backend exchange: on\n  takes what the backends above leave") != NULL, "%s", said);
+    RANKS_NEED(strstr(said, "backend p2p: on\n  takes what the backends above leave") != NULL, "%s", said);
 }
 
 START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)

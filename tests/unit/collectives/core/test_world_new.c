@@ -55,7 +55,7 @@ START_TEST(where_the_only_backend_cannot_run_each_says_why)
                  failure);
     ck_assert_msg(strstr(failure, "no backend can run on this world"), "%s", failure);
     ck_assert_msg(strstr(failure, "shm: ranks on 2 hosts"), "%s", failure);
-    ck_assert_msg(strstr(failure, "exchange: the setting backend asks for shm only"), "%s", failure);
+    ck_assert_msg(strstr(failure, "p2p: the setting backend asks for shm only"), "%s", failure);
 }
 END_TEST
 

@@ -498,7 +498,7 @@ static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT
     (void)sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S),
                         NULL, &told);
     pl_device_release(device, memory);
-    device_ranks_judge(
+    device_ranks_check(
         world,
         &((struct device_fault){.text = "collective number 1, allreduce, did not end before rank 1's deadline",
                                 .of_rank_1 = PL_TIMEOUT}),

@@ -495,7 +495,7 @@ START_TEST(splits_that_do_not_fit_are_reported_on_all_ranks)
 END_TEST
 
 /* Set by the rank that stays away, so that it outlives the others' waiting. */
-static pthread_barrier_t all_heard;
+static pthread_barrier_t all_informed;
 
 /* Rank 0 waits for rank 1 whether rank 2 has come or not; rank 2 shares that wait, or comes late to a failure. */
 static void one_stays_away(struct rank *self)
@@ -521,7 +521,7 @@ static void one_stays_away(struct rank *self)
         (void)pl_error_text(&error, text, sizeof(text));
         MUST(status == PL_TIMEOUT && strstr(text, "rank 1") != NULL, "%s: %s", pl_status_name(status), text);
     }
-    pthread_barrier_wait(&all_heard);
+    pthread_barrier_wait(&all_informed);
     if (self->rank == 1) {
         /* The late one comes after all, and finds that the others went on. */
         enum pl_status status = pl_allreduce(self->world, data[1], data[1], 200000, PL_FLOAT32, PL_SUM, &error);
@@ -529,14 +529,14 @@ static void one_stays_away(struct rank *self)
         (void)pl_error_text(&error, text, sizeof(text));
         MUST(status == PL_TIMEOUT && strstr(text, "rank 1") != NULL, "%s: %s", pl_status_name(status), text);
     }
-    pthread_barrier_wait(&all_heard);
+    pthread_barrier_wait(&all_informed);
 }
 
 START_TEST(a_late_rank_is_named_within_the_deadline_and_reports_that)
 {
-    pthread_barrier_init(&all_heard, NULL, 3);
+    pthread_barrier_init(&all_informed, NULL, 3);
     run_ranks(3, one_stays_away);
-    pthread_barrier_destroy(&all_heard);
+    pthread_barrier_destroy(&all_informed);
 }
 END_TEST
 

@@ -25,14 +25,14 @@
 enum { RANKS = 3, VICTIM = 1, EXCHANGE_BYTES = 64 << 10, ELEMS = 300000 };
 
 /* What the forked ranks share: a page of memory and a barrier. */
-struct meeting {
+struct rendezvous {
     pthread_barrier_t barrier;
     pid_t pids[RANKS];
     char bytes[RANKS][EXCHANGE_BYTES];
 };
 
 struct seat {
-    struct meeting *meeting;
+    struct rendezvous *rendezvous;
     int rank;
 };
 
@@ -45,19 +45,19 @@ static enum pl_status meet(void *context, const void *send, void *recv, size_t b
     if (bytes > EXCHANGE_BYTES) {
         return pl_error_set(reterr, PL_LIMIT, "%zu bytes to exchange", bytes);
     }
-    memcpy(seat->meeting->bytes[seat->rank], send, bytes);
-    pthread_barrier_wait(&seat->meeting->barrier);
+    memcpy(seat->rendezvous->bytes[seat->rank], send, bytes);
+    pthread_barrier_wait(&seat->rendezvous->barrier);
     for (int r = 0; r < RANKS; r++) {
-        memcpy((char *)recv + (size_t)r * bytes, seat->meeting->bytes[r], bytes);
+        memcpy((char *)recv + (size_t)r * bytes, seat->rendezvous->bytes[r], bytes);
     }
-    pthread_barrier_wait(&seat->meeting->barrier);
+    pthread_barrier_wait(&seat->rendezvous->barrier);
     return PL_OK;
 }
 
 static enum pl_status meet_only(void *context, int64_t deadline_ns, struct pl_error *reterr)
 {
     (void)deadline_ns, (void)reterr;
-    pthread_barrier_wait(&((struct seat *)context)->meeting->barrier);
+    pthread_barrier_wait(&((struct seat *)context)->rendezvous->barrier);
     return PL_OK;
 }
 
@@ -95,19 +95,20 @@ static void run_rank(struct seat *seat, rank_body *body)
 /* Fork the ranks, wait for them; `victim` may end as it likes. */
 static void run_ranks(rank_body *body, int victim)
 {
-    struct meeting *meeting = mmap(NULL, sizeof(*meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct rendezvous *rendezvous =
+        mmap(NULL, sizeof(*rendezvous), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_barrierattr_t attributes;
 
-    ck_assert(meeting != MAP_FAILED);
+    ck_assert(rendezvous != MAP_FAILED);
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&meeting->barrier, &attributes, RANKS);
+    pthread_barrier_init(&rendezvous->barrier, &attributes, RANKS);
     for (int r = 0; r < RANKS; r++) {
-        struct seat seat = {.meeting = meeting, .rank = r};
+        struct seat seat = {.rendezvous = rendezvous, .rank = r};
         pid_t pid = fork();
 
         ck_assert_int_ge(pid, 0);
-        meeting->pids[r] = pid ? pid : getpid(); /* shared: parent and child write the same */
+        rendezvous->pids[r] = pid ? pid : getpid(); /* shared: parent and child write the same */
         if (pid == 0) {
             run_rank(&seat, body);
         }
@@ -118,15 +119,15 @@ static void run_ranks(rank_body *body, int victim)
         if (r == victim) {
             continue;
         }
-        ck_assert_int_eq(waitpid(meeting->pids[r], &how, 0), meeting->pids[r]);
+        ck_assert_int_eq(waitpid(rendezvous->pids[r], &how, 0), rendezvous->pids[r]);
         ck_assert_msg(WIFEXITED(how) && WEXITSTATUS(how) == 0, "rank %d ended with %x", r, how);
     }
     if (victim >= 0) {
-        kill(meeting->pids[victim], SIGKILL);
-        waitpid(meeting->pids[victim], NULL, 0);
+        kill(rendezvous->pids[victim], SIGKILL);
+        waitpid(rendezvous->pids[victim], NULL, 0);
     }
     pthread_barrierattr_destroy(&attributes);
-    munmap(meeting, sizeof(*meeting));
+    munmap(rendezvous, sizeof(*rendezvous));
 }
 
 static void allreduces(struct seat *seat, struct pl_world *world)
@@ -181,7 +182,7 @@ static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *wor
             .deadline_ns = pl_deadline_after_ns(seat->rank == 0 && i >= 20 ? timeout_ns : 60 * PL_NS_PER_S)};
 
         if (i == 20 && seat->rank == 0) {
-            kill(seat->meeting->pids[VICTIM], kill_with);
+            kill(seat->rendezvous->pids[VICTIM], kill_with);
         }
         status = pl_collective_run(world, &collective, error);
     }

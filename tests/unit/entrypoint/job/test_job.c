@@ -12,7 +12,7 @@ static void write_resource(struct tree *tree, const char *text)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
-/* The cause of a refusal, with the scratch directory's name taken out. */
+/* The cause of an error, with the scratch directory's name taken out. */
 static const char *cause(struct tree *tree)
 {
     static char text[PL_ERROR_CAUSE_BYTES];

@@ -20,7 +20,7 @@ static const char *printed(struct tree *tree, const char *text)
     return pl_text_string(&output);
 }
 
-START_TEST(names_tell_secrets)
+START_TEST(names_reveal_secrets)
 {
     static const char *const secret[] = {"AWS_SECRET_ACCESS_KEY", "dbPassword", "api_key", "hf-token", "keys",
                                          "aws_credentials",       "apikey"};
@@ -100,5 +100,5 @@ START_TEST(what_is_no_secret_prints_as_it_is)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/secrets", names_tell_secrets, arguments_hide_values_of_every_kind_at_every_depth,
+UNIT_MAIN("entrypoint/secrets", names_reveal_secrets, arguments_hide_values_of_every_kind_at_every_depth,
           no_secret_is_anywhere_in_a_printed_plan, what_is_no_secret_prints_as_it_is)

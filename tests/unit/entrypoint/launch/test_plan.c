@@ -215,7 +215,7 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
 }
 END_TEST
 
-START_TEST(what_the_user_exports_stands_behind_our_own_and_keeps_our_library)
+START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 {
     struct tree tree;
     const char *at;
@@ -529,7 +529,7 @@ START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
 }
 END_TEST
 
-START_TEST(words_behind_two_dashes_are_run_as_they_are)
+START_TEST(words_after_two_dashes_are_run_as_they_are)
 {
     struct tree tree;
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
@@ -598,12 +598,12 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others,
-          what_the_user_exports_stands_behind_our_own_and_keeps_our_library,
+          what_the_user_exports_comes_after_our_own_and_keeps_our_library,
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named,
           a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
-          a_parameter_server_runs_beside_every_kind_of_program, words_behind_two_dashes_are_run_as_they_are,
+          a_parameter_server_runs_beside_every_kind_of_program, words_after_two_dashes_are_run_as_they_are,
           code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)

@@ -240,7 +240,7 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 }
 END_TEST
 
-START_TEST(an_ending_travels_unchanged)
+START_TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
     struct pl_error error = PL_ERROR_NONE;
@@ -266,4 +266,4 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
           a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           success_is_an_empty_file, without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause,
-          the_report_fits_and_ends_with_the_newest_lines, an_ending_travels_unchanged)
+          the_report_fits_and_ends_with_the_newest_lines, an_exit_report_travels_unchanged)

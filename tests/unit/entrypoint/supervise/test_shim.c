@@ -291,7 +291,7 @@ START_TEST(a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_write
 END_TEST
 
 /* Whatever the program itself needs: true needs one for its libraries. */
-START_TEST(few_descriptors_are_enough_or_the_ending_says_so)
+START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 {
     const char *const argv[] = {"true", NULL};
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
@@ -339,4 +339,4 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
           an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
-          few_descriptors_are_enough_or_the_ending_says_so)
+          few_descriptors_are_enough_or_the_exit_report_says_so)

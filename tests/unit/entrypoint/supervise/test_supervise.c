@@ -237,7 +237,7 @@ START_TEST(uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_kille
 }
 END_TEST
 
-START_TEST(another_stop_signal_is_heard_at_once)
+START_TEST(another_stop_signal_acts_at_once)
 {
     struct rig rig;
 
@@ -313,7 +313,7 @@ START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
 }
 END_TEST
 
-START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well)
+START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well)
 {
     static const char *const failures[] = {
         "mpirun on host localhost exited with code 1: no rank failed; did one end without MPI_Finalize()",
@@ -343,7 +343,7 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_en
 }
 END_TEST
 
-START_TEST(a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number)
+START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
 {
     struct pl_link rank;
     struct rig rig;
@@ -467,8 +467,8 @@ static void write_program(struct rig *rig, const char *name, const char *script)
 START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
     static const char frame[] = "PL\002\007\003\000\000\00015"; /* STOP, SIGTERM */
-    enum { HELLO_BYTES = 25, HEARD_BYTES = 36 };
-    PL_AUTO_FREE char *heard = NULL;
+    enum { HELLO_BYTES = 25, RECEIVED_BYTES = 36 };
+    PL_AUTO_FREE char *received = NULL;
     char path[PATH_MAX], self[PATH_MAX];
     struct rig rig;
     size_t bytes;
@@ -479,7 +479,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
                   "for name in id_ed25519 host_ed25519; do echo key >$3/$name; echo key >$3/$name.pub; done\n");
     /* The other host: READY; DONE once it has received the stop. */
     write_program(&rig, "bin/ssh",
-                  "#!/bin/sh\nprintf 'PL\\002\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/heard\n"
+                  "#!/bin/sh\nprintf 'PL\\002\\001\\006\\000\\000\\000other\\000'\nhead -c 36 >$HOME/received\n"
                   "printf 'PL\\002\\011\\000\\000\\000\\000'\nexec cat >/dev/null\n");
     snprintf(path, sizeof(path), "%s/bin:/usr/bin:/bin", rig.tree.base);
     tree_env(&rig.tree, "PATH", path);
@@ -496,10 +496,11 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     rig.supervisor.stop_budget_ns = 600 * PL_NS_PER_S;
     ck_assert_int_eq(pl_master_run(&rig.supervisor), 128 + SIGTERM);
     expect_file(&rig, "output/failure", "the job was stopped by SIGTERM");
-    ck_assert_ok(pl_file_read(scratch_path(&rig.tree.scratch, "heard", path), 65536, &heard, &bytes, &rig.tree.error),
-                 &rig.tree.error);
-    ck_assert_uint_eq(bytes, HEARD_BYTES);
-    ck_assert_mem_eq(heard + HELLO_BYTES, frame, sizeof(frame));
+    ck_assert_ok(
+        pl_file_read(scratch_path(&rig.tree.scratch, "received", path), 65536, &received, &bytes, &rig.tree.error),
+        &rig.tree.error);
+    ck_assert_uint_eq(bytes, RECEIVED_BYTES);
+    ck_assert_mem_eq(received + HELLO_BYTES, frame, sizeof(frame));
     pl_strv_done(&rig.plan.hosts);
     rig_done(&rig);
 }
@@ -538,10 +539,10 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           a_parameter_server_that_dies_fails_the_job_by_its_name,
           an_upload_that_dies_while_names_are_resolved_fails_nothing, an_upload_that_dies_during_a_step_fails_nothing,
           the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
-          uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_is_heard_at_once,
+          uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_acts_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
-          mpiruns_end_is_laid_to_a_missing_farewell_only_when_every_rank_has_ended_well,
-          a_rank_whose_watcher_is_killed_before_it_begins_is_named_by_its_number,
+          mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well,
+          a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number,
           who_ended_because_of_another_does_not_hide_it, a_host_that_went_away_explains_late_why_a_rank_was_killed,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

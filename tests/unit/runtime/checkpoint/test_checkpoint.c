@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/checkpoint/checkpoint.c, runtime/checkpoint/checkpoint_format.c. */
+/* Covers runtime/checkpoint/checkpoints.c, runtime/checkpoint/checkpoint_format.c. */
 #include "runtime/checkpoint.h"
 
 #include "base/clock.h"
@@ -30,26 +30,26 @@ int renameat(int old_fd, const char *old_name, int new_fd, const char *new_name)
 /* And to have a disk that gives nothing. */
 static atomic_bool disk_fails;
 
-/* Or one that gives a tensor "b" only when rank 1 has heard twice more from rank 0: before "a" and before "b". */
+/* Or one that gives a tensor "b" only when rank 1 has received twice more from rank 0: before "a" and before "b". */
 static atomic_bool disk_waits;
-static atomic_int heard;
-static int last_heard;
+static atomic_int broadcasts;
+static int last_broadcasts;
 
-static void count_heard(void *context, const struct pl_event *event)
+static void count_broadcasts(void *context, const struct pl_event *event)
 {
     (void)context;
-    atomic_fetch_add(&heard, event->kind == PL_BROADCAST);
+    atomic_fetch_add(&broadcasts, event->kind == PL_BROADCAST);
 }
 
 static bool hears_twice_more(void)
 {
     int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
 
-    last_heard += 2;
-    while (atomic_load(&heard) < last_heard && !pl_deadline_passed(deadline_ns)) {
+    last_broadcasts += 2;
+    while (atomic_load(&broadcasts) < last_broadcasts && !pl_deadline_passed(deadline_ns)) {
         sched_yield();
     }
-    return atomic_load(&heard) >= last_heard;
+    return atomic_load(&broadcasts) >= last_broadcasts;
 }
 
 ssize_t pread(int fd, void *to, size_t bytes, off_t at)
@@ -218,7 +218,7 @@ static void keeps_two(struct pl_world *world, void *context)
 
 static void waits_for_each(struct pl_world *world, void *context)
 {
-    const struct pl_observer observer = {.ended = count_heard};
+    const struct pl_observer observer = {.ended = count_broadcasts};
     struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, context, 500);
     struct pl_checkpoint_state state;
@@ -233,7 +233,7 @@ static void waits_for_each(struct pl_world *world, void *context)
     ck_assert(found);
     atomic_store(&disk_waits, false);
     ck_assert_uint_eq(state.step, 1);
-    ck_assert_int_eq(last_heard, 6); /* values, means and variances */
+    ck_assert_int_eq(last_broadcasts, 6); /* values, means and variances */
     job_end(&job);
 }
 
@@ -392,31 +392,31 @@ static void cannot_read(struct pl_world *world, void *context)
     struct pl_error error = PL_ERROR_NONE;
     struct job job = job_start(world, f, 500);
     bool found = false, first = pl_world_rank(world) == 0;
-    char record[PATH_MAX], aside[PATH_MAX];
+    char record[PATH_MAX], moved[PATH_MAX];
 
     save(&job, 1);
     job_train(&job, 1);
     save(&job, 2);
     job_train(&job, 1);
-    snprintf(aside, sizeof(aside), "%s.aside", f->scratch.path);
+    snprintf(moved, sizeof(moved), "%s.moved", f->scratch.path);
     if (first) {
         atomic_store(&disk_fails, true);
     }
     refuses_to_load(world, &job, "checkpoint-000000000002.safetensors': Input/output error");
     if (first) {
         atomic_store(&disk_fails, false);
-        ck_assert_int_eq(rename(f->scratch.path, aside), 0);
+        ck_assert_int_eq(rename(f->scratch.path, moved), 0);
     }
     refuses_to_load(world, &job, "open directory");
     if (first) {
-        ck_assert_int_eq(rename(aside, f->scratch.path), 0);
+        ck_assert_int_eq(rename(moved, f->scratch.path), 0);
         scratch_path(&f->scratch, "checkpoint-000000000002.json", record);
-        ck_assert_int_eq(rename(record, aside), 0);
+        ck_assert_int_eq(rename(record, moved), 0);
         ck_assert_int_eq(symlink(record, record), 0);
     }
     refuses_to_load(world, &job, "Too many levels of symbolic links");
     if (first) {
-        ck_assert_int_eq(rename(aside, record), 0);
+        ck_assert_int_eq(rename(moved, record), 0);
     }
     ck_assert_ok(pl_barrier(world, &error), &error);
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
@@ -444,18 +444,19 @@ static void lacks_memory(struct pl_world *world, void *context)
 
     save(&job, 1);
     save(&job, 2);
-    for (int behind = 0; refused; behind++) {
+    for (int refused_after = 0; refused; refused_after++) {
         struct pl_checkpoint_state state = {.step = 0};
         struct pl_error error = PL_ERROR_NONE;
         bool found = false;
         enum pl_status status;
 
-        refuse_growth_after = behind;
+        refuse_growth_after = refused_after;
         status = pl_checkpoints_load(job.checkpoints, &found, &state, &error);
         refused = refuse_growth_after < 0;
         refuse_growth_after = -1;
-        ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2, "behind %d: %s, step %d: %s",
-                      behind, pl_status_name(status), (int)state.step, error.cause);
+        ck_assert_msg(refused ? status == PL_MEMORY : status == PL_OK && state.step == 2,
+                      "refused_after %d: %s, step %d: %s", refused_after, pl_status_name(status), (int)state.step,
+                      error.cause);
     }
     job_end(&job);
 }

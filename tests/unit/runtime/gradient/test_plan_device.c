@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/gradient/plan.c, runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c,
- * runtime/checkpoint/checkpoint.c. */
+ * runtime/checkpoint/checkpoints.c. */
 /* Plans, optimizers and checkpoints in device memory give what they give in host memory. Runs on whatever driver is
  * found: a GPU's or the tests' own.
  */
@@ -555,7 +555,7 @@ static void suffers(struct pl_world *world, void *argument, char failure[RANKS_T
         status = pl_plan_finish(here.plan, &told);
     }
     job_end(&here);
-    device_ranks_judge(world, fault, status, &told, begin_ns, failure);
+    device_ranks_check(world, fault, status, &told, begin_ns, failure);
 }
 
 START_TEST(a_lost_device_ends_the_step_of_all_ranks)

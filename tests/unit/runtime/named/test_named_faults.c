@@ -721,7 +721,7 @@ END_TEST
 /* The last rank's engine finds no memory once, each time at another request. What it has begun by then no longer
  * touches its buffers. */
 struct shortage {
-    int behind;
+    int refused_after;
     bool refused;
 };
 
@@ -738,12 +738,13 @@ static void short_body(struct rank *self)
     for (int i = 0; i < ELEMS; i++) {
         data[i] = 1;
     }
-    refuse_growth_after = last ? shortage->behind : -1;
+    refuse_growth_after = last ? shortage->refused_after : -1;
     status = pl_named_run(named, &op, NULL, &error);
     if (last) {
         shortage->refused = refuse_growth_after < 0;
         refuse_growth_after = -1;
-        expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "behind %d: %s", shortage->behind, error.cause);
+        expect(status == (shortage->refused ? PL_MEMORY : PL_OK), "refused_after %d: %s", shortage->refused_after,
+               error.cause);
     }
     pl_named_free(named);
     for (int i = 0; i < ELEMS; i++) {
@@ -751,7 +752,7 @@ static void short_body(struct rank *self)
     }
     (void)!pl_barrier(self->world, NULL); /* would bring on what is still under way */
     for (int i = 0; i < ELEMS; i++) {
-        expect((int)data[i] == 7, "behind %d: element %d is %g", shortage->behind, i, (double)data[i]);
+        expect((int)data[i] == 7, "refused_after %d: element %d is %g", shortage->refused_after, i, (double)data[i]);
     }
     free(data);
 }
@@ -761,7 +762,7 @@ START_TEST(an_engine_that_lacks_memory_fails_and_keeps_no_buffer)
     struct shortage shortage = {.refused = true};
 
     for (int size = 1; size <= 2; size++) {
-        for (shortage.behind = 0, shortage.refused = true; shortage.refused; shortage.behind++) {
+        for (shortage.refused_after = 0, shortage.refused = true; shortage.refused; shortage.refused_after++) {
             ck_assert_bodies(size, short_body, &shortage);
         }
     }

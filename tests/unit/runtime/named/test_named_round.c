@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/rounds.c, runtime/named/process_set.c, collectives/core/wait.c. */
+/* Covers runtime/named/rounds.c, runtime/named/process_set.c, collectives/core/request_wait.c. */
 /* Waits that take long: what observers of a world get of them. */
 #include "base/clock.h"
 #include "runtime/process_set.h"

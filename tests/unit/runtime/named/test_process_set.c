@@ -350,11 +350,11 @@ static void poor_body(struct rank *self)
         enum pl_status status;
 
         alloc_budget = self->rank == poor ? pays : -1;
-        purse_was_empty = false;
+        budget_was_empty = false;
         status = pl_process_sets_add(sets, members, 2, &set, &error);
         alloc_budget = -1;
         told[0] = (int32_t)status;
-        told[1] = purse_was_empty;
+        told[1] = budget_was_empty;
         expect(status == PL_OK || (status == PL_MEMORY && strstr(error.cause, "the memory budget is used up")),
                "%d paid: %s", pays, error.cause);
         if (pl_allgather(self->world, told, all, 2, PL_INT32, &error) != PL_OK) {

@@ -136,7 +136,7 @@ START_TEST(plain_bytes_pass_through_automatically)
 }
 END_TEST
 
-START_TEST(zeros_behind_gzip_are_padding_and_anything_else_is_corrupt)
+START_TEST(zeros_after_gzip_are_padding_and_anything_else_is_corrupt)
 {
     static unsigned char out[PLAIN + 100];
     struct build packed = pack(PL_COMPRESSION_GZIP, 1);
@@ -196,5 +196,5 @@ END_TEST
 
 UNIT_MAIN("s3io/inflate", members_and_frames_give_the_plain_bytes_whatever_the_sizes,
           frames_to_be_skipped_stand_anywhere, plain_bytes_pass_through_automatically,
-          zeros_behind_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end,
+          zeros_after_gzip_are_padding_and_anything_else_is_corrupt, cut_input_is_never_a_clean_end,
           damaged_gzip_is_found_by_its_checksum)

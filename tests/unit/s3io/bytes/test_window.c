@@ -120,7 +120,7 @@ START_TEST(small_records_are_read_in_large_aligned_pieces)
 }
 END_TEST
 
-START_TEST(a_promised_length_takes_no_memory_before_its_bytes_come)
+START_TEST(a_declared_length_takes_no_memory_before_its_bytes_come)
 {
     struct asked asked;
     struct pl_window window = {.source = NULL};
@@ -135,4 +135,4 @@ START_TEST(a_promised_length_takes_no_memory_before_its_bytes_come)
 END_TEST
 
 UNIT_MAIN("s3io/window", every_byte_comes_once_whatever_is_looked_at, small_records_are_read_in_large_aligned_pieces,
-          a_promised_length_takes_no_memory_before_its_bytes_come)
+          a_declared_length_takes_no_memory_before_its_bytes_come)

@@ -242,7 +242,7 @@ static void set_up_trouble(struct fixture *fixture, struct trouble *trouble, boo
     start(fixture);
 }
 
-START_TEST(error_comes_behind_the_whole_batches_before_it)
+START_TEST(error_comes_after_the_whole_batches_before_it)
 {
     struct fixture fixture;
     struct trouble trouble;
@@ -349,5 +349,5 @@ END_TEST
 UNIT_MAIN("s3io/loader", batches_hold_every_sample_once_in_the_samplers_order,
           batch_before_the_first_start_is_refused_and_not_the_end, short_last_batch_can_be_left_out,
           shuffle_buffer_keeps_every_sample_and_repeats_its_order, epoch_can_be_left_at_any_batch,
-          error_comes_behind_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left,
+          error_comes_after_the_whole_batches_before_it, input_that_hangs_is_a_timeout_and_can_be_left,
           batches_lie_in_the_callers_memory, signals_of_the_process_never_interrupt_the_loaders_thread)

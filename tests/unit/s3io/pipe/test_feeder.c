@@ -475,7 +475,7 @@ START_TEST(what_lies_in_pipes_stays_as_it_was_written)
 }
 END_TEST
 
-START_TEST(a_wish_to_stop_is_heard_while_the_source_is_silent)
+START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
 {
     struct scratch fifos = scratch_new();
     atomic_bool asked = false;
@@ -505,5 +505,5 @@ END_TEST
 UNIT_MAIN("s3io/feeder", objects_come_whole_in_key_order_epoch_after_epoch, where_pages_may_not_be_lent_they_are_copied,
           without_wrapping_the_objects_lie_back_to_back, shards_are_disjoint_and_shuffles_repeat,
           reader_that_leaves_early_gets_the_next_epoch, nobody_there_is_a_timeout_and_a_file_in_the_way_an_error,
-          cut_epoch_is_an_error_for_the_reader, a_wish_to_stop_is_heard_while_the_source_is_silent,
+          cut_epoch_is_an_error_for_the_reader, a_request_to_stop_is_seen_while_the_source_is_silent,
           what_lies_in_pipes_stays_as_it_was_written, a_store_without_objects_is_no_empty_epoch)

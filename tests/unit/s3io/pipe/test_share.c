@@ -372,7 +372,7 @@ static void kill_one(uint32_t victim)
     scratch_done(&scratch);
 }
 
-START_TEST(killed_rank_and_killed_dealer_are_heard_of)
+START_TEST(a_killed_rank_and_a_killed_distributor_are_reported)
 {
     kill_one(1);
     kill_one(0);
@@ -418,5 +418,5 @@ END_TEST
 UNIT_MAIN("s3io/share", every_record_reaches_its_rank_exactly_once_in_every_epoch,
           rank_that_leaves_an_epoch_early_does_not_hold_the_others_up, damaged_input_is_an_error_on_every_rank,
           fifo_that_stops_is_a_timeout_on_every_rank, rank_that_does_not_come_is_a_timeout_that_counts,
-          two_ranks_with_one_number_are_refused, killed_rank_and_killed_dealer_are_heard_of,
+          two_ranks_with_one_number_are_refused, a_killed_rank_and_a_killed_distributor_are_reported,
           cancel_wakes_a_rank_and_can_be_taken_back)

@@ -7,7 +7,7 @@
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/idx_arrays.h"
 
-START_TEST(arrays_behind_each_other_plain_or_gzip_are_read_whatever_the_read_sizes)
+START_TEST(arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_sizes)
 {
     static const size_t pieces[] = {1, 2, 3, 7, 100, 1 << 20};
     unsigned char stream[8192], images[IMAGES_BYTES], labels[LABELS_BYTES];
@@ -147,6 +147,6 @@ START_TEST(cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)
 }
 END_TEST
 
-UNIT_MAIN("s3io/idx", arrays_behind_each_other_plain_or_gzip_are_read_whatever_the_read_sizes,
+UNIT_MAIN("s3io/idx", arrays_after_each_other_plain_or_gzip_are_read_whatever_the_read_sizes,
           input_cut_at_any_byte_is_an_error, head_that_promises_too_much_is_refused_before_memory_is_asked_for,
           record_reader_gives_the_items_of_all_arrays, cut_array_is_an_error_whether_its_items_are_read_or_stepped_over)

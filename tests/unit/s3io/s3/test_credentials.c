@@ -55,7 +55,7 @@ START_TEST(an_answer_is_read)
 }
 END_TEST
 
-START_TEST(a_refusal_is_quoted)
+START_TEST(an_error_reply_is_quoted)
 {
     struct pl_credentials_reply reply;
     struct pl_error error = PL_ERROR_NONE;
@@ -129,7 +129,7 @@ END_TEST
 
 /* botocore takes the same credentials in each of these cases, or refuses, or uses a source that we do not support: a
  * container's role never replaces it. */
-START_TEST(profiles_are_settled_as_botocore_does_and_no_other_role_is_taken)
+START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
 {
     static const struct {
         const char *keys, *config, *profile; /* NULL: not there, not set */
@@ -279,8 +279,8 @@ START_TEST(keys_of_the_environment_are_used)
 }
 END_TEST
 
-UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, a_refusal_is_quoted,
+UNIT_MAIN("s3io/credentials", tokens_go_only_where_they_may, an_answer_is_read, an_error_reply_is_quoted,
           keys_that_could_break_a_header_are_refused, an_answer_that_json_readers_could_take_in_two_ways_is_refused,
-          no_keys_names_the_places, profiles_are_settled_as_botocore_does_and_no_other_role_is_taken,
+          no_keys_names_the_places, profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken,
           an_answer_of_sts_is_read, a_web_identity_needs_its_role_and_comes_before_profiles,
           keys_of_the_environment_are_used)

@@ -192,7 +192,7 @@ START_TEST(a_circle_of_pages_is_found)
 }
 END_TEST
 
-START_TEST(a_circle_of_pages_behind_ever_new_tokens_is_found)
+START_TEST(a_circle_of_pages_under_ever_new_tokens_is_found)
 {
     find_circles(false, true);
 }
@@ -211,7 +211,7 @@ START_TEST(pages_are_waited_for_while_keys_come)
     ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
     ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
     ck_assert_int_eq(take_page(&pages, "ab", "8", 1121, &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the last 3 pages of a list brought no new key in 10 s, and there are more");
+    ck_assert_str_eq(error.cause, "the last 3 pages of a list returned no new key in 10 s, and there are more");
 }
 END_TEST
 
@@ -226,7 +226,7 @@ START_TEST(the_end_of_a_list_is_never_too_late)
 }
 END_TEST
 
-START_TEST(without_a_patience_pages_may_be_without_keys_for_ever)
+START_TEST(without_a_limit_pages_may_be_without_keys_for_ever)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.token = NULL};
     struct pl_error error = PL_ERROR_NONE;
@@ -243,5 +243,5 @@ END_TEST
 
 UNIT_MAIN("s3io/s3_list", a_page_is_read, encoded_keys_are_decoded, an_empty_list_is_fine, broken_lists_are_refused,
           deep_nesting_is_refused, error_documents_are_read, a_circle_of_pages_is_found,
-          a_circle_of_pages_behind_ever_new_tokens_is_found, pages_are_waited_for_while_keys_come,
-          the_end_of_a_list_is_never_too_late, without_a_patience_pages_may_be_without_keys_for_ever)
+          a_circle_of_pages_under_ever_new_tokens_is_found, pages_are_waited_for_while_keys_come,
+          the_end_of_a_list_is_never_too_late, without_a_limit_pages_may_be_without_keys_for_ever)

@@ -4,7 +4,7 @@
 #include "s3io/s3/s3_retry.h"
 #include "tests/support/unit.h"
 
-START_TEST(answers_are_judged)
+START_TEST(answers_are_classified)
 {
     static const struct {
         int status;
@@ -72,7 +72,7 @@ START_TEST(the_server_is_believed_a_minute)
 }
 END_TEST
 
-START_TEST(repetitions_share_an_allowance)
+START_TEST(repetitions_share_a_quota)
 {
     const int64_t begin_ns = 5 * PL_NS_PER_S;
     struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(begin_ns);
@@ -88,7 +88,7 @@ START_TEST(repetitions_share_an_allowance)
 }
 END_TEST
 
-START_TEST(successes_fill_the_allowance_and_no_more)
+START_TEST(successes_fill_the_quota_and_no_more)
 {
     struct pl_s3_retry_quota retry_quota = pl_s3_retry_quota_full(0);
 
@@ -105,5 +105,5 @@ START_TEST(successes_fill_the_allowance_and_no_more)
 }
 END_TEST
 
-UNIT_MAIN("s3io/s3_retry", answers_are_judged, final_answers_have_their_status, waits_grow_and_stay_within_bounds,
-          the_server_is_believed_a_minute, repetitions_share_an_allowance, successes_fill_the_allowance_and_no_more)
+UNIT_MAIN("s3io/s3_retry", answers_are_classified, final_answers_have_their_status, waits_grow_and_stay_within_bounds,
+          the_server_is_believed_a_minute, repetitions_share_a_quota, successes_fill_the_quota_and_no_more)

@@ -105,7 +105,7 @@ static void add_range(struct composer *composer)
     }
 }
 
-enum pl_status pl_s3_compose(struct pl_s3_operation *operation, struct pl_error *reterr)
+enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *reterr)
 {
     struct pl_s3_client *client = operation->client;
     const struct pl_sigv4_key *key = pl_credentials_key(client->credentials);

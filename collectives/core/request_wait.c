@@ -98,7 +98,7 @@ static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns,
     pl_clock_nap(pl_clock_backoff_ns(idle_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS), deadline_ns);
 }
 
-enum pl_status pl_wait_block_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
+enum pl_status pl_request_wait_until(struct pl_world *world, int64_t until_ns, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
 
@@ -214,7 +214,7 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
     }
 }
 
-enum pl_status pl_wait_for_request(struct pl_request *request, struct pl_error *reterr)
+enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_world *world = request->world;
     enum pl_status status;
@@ -231,7 +231,7 @@ enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *rete
 {
     PL_AUTO_HOLD(request->world);
 
-    return pl_wait_for_request(request, reterr);
+    return pl_request_wait_for(request, reterr);
 }
 
 enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, struct pl_error *reterr)

@@ -248,9 +248,10 @@ enum pl_status pl_collective_check(const struct pl_world *world, const struct pl
 }
 
 /* Every post goes through here, so it is on the way of the smallest collectives: `flatten` inlines all checks. */
-__attribute__((flatten)) enum pl_status pl_validate_request(struct pl_request *request, const struct pl_world *world,
-                                                            const struct pl_collective *collective,
-                                                            struct pl_error *reterr)
+__attribute__((flatten)) enum pl_status pl_collective_check_request(struct pl_request *request,
+                                                                    const struct pl_world *world,
+                                                                    const struct pl_collective *collective,
+                                                                    struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
     uint64_t total = 0;
