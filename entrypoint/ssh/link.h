@@ -26,7 +26,10 @@
     X(ENDED, "an exit report, see exit_report.h")                                                                      \
     X(STOP, "signal: pass this signal to the programs")                                                                \
     X(RESULT, "failed (0 or 1), text: how the job ended")                                                              \
-    X(DONE, "nothing: nobody of the job is left on this host")
+    X(DONE, "nothing: nobody of the job is left on this host")                                                         \
+    X(CATCHES, "rank, 0 or 1: a shim was sent STOP, and whether its program has a handler for the signal")             \
+    X(HOLD, "text: a rank has ended badly during a stop, and others still save; the failure file so far")              \
+    X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")
 
 enum pl_frame_type {
 #define PL_FRAME_ENUM(name, fields) PL_FRAME_##name,

@@ -77,34 +77,46 @@ static enum pl_status choose_directory(struct pl_failure *failure, struct pl_err
     return PL_OK;
 }
 
-/* The first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
-static void append_own(int directory_fd, size_t max_bytes, struct pl_text *text)
+/* About the first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
+static void append_own(const struct pl_failure *failure, size_t max_bytes, struct pl_text *text)
 {
-    PL_AUTO_CLOSE int fd = openat(directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    PL_AUTO_CLOSE int fd = openat(failure->directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const struct pl_text *written = &failure->written;
     char part[4096];
     size_t bytes;
 
-    while (fd >= 0 && text->length < max_bytes &&
+    while (fd >= 0 && text->length < max_bytes + written->length &&
            pl_file_read_some(fd, part, sizeof(part), 0, "failure", &bytes, NULL) == PL_OK && bytes > 0) {
         pl_text_append_n(text, part, bytes);
     }
+    if (written->length > 0 && text->length >= written->length &&
+        memcmp(text->data, written->data, written->length) == 0) { /* our own former words are no part of it */
+        memmove(text->data + failure->own_bytes, text->data + written->length, text->length - written->length);
+        text->length -= written->length - failure->own_bytes;
+    }
 }
 
-static enum pl_status append_report(const struct pl_failure *failure, size_t own_max_bytes, const char *text,
+static enum pl_status append_report(struct pl_failure *failure, size_t own_max_bytes, const char *text,
                                     struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
-    size_t own_bytes;
+    size_t own_bytes, begin;
 
-    append_own(failure->directory_fd, own_max_bytes, &whole);
+    append_own(failure, own_max_bytes, &whole);
+    own_bytes = whole.length;
     if (whole.length > 0) {
         pl_text_append(&whole, whole.data[whole.length - 1] != '\n' ? "\n\n" : "\n");
     }
-    own_bytes = whole.length;
+    begin = whole.length;
     pl_text_append(&whole, text);
     PL_TRY(pl_text_check(&whole, reterr));
-    pl_text_mask_broken(whole.data + own_bytes, whole.length - own_bytes);
-    return pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr);
+    pl_text_mask_broken(whole.data + begin, whole.length - begin);
+    PL_TRY(pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr));
+    pl_text_done(&failure->written);
+    failure->written = whole;
+    failure->own_bytes = own_bytes;
+    whole = PL_TEXT_NONE;
+    return PL_OK;
 }
 
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr)
@@ -136,6 +148,7 @@ void pl_failure_close(struct pl_failure *failure)
 {
     pl_file_close_at(&failure->reserve_fd);
     pl_file_close_at(&failure->directory_fd);
+    pl_text_done(&failure->written);
     free(failure->path);
     failure->path = NULL;
 }

@@ -11,6 +11,7 @@
 #define PL_ENTRYPOINT_SUPERVISE_FAILURE_H
 
 #include "base/status.h"
+#include "base/text.h"
 
 #include <stddef.h>
 
@@ -22,12 +23,15 @@ enum {
 };
 
 struct pl_failure {
-    char *path;       /* of output */
-    int directory_fd; /* of output; -1 when it could not be opened */
-    int reserve_fd;   /* an unnamed file that holds the room; -1 when the file system has no such thing */
+    char *path;             /* of output */
+    int directory_fd;       /* of output; -1 when it could not be opened */
+    int reserve_fd;         /* an unnamed file that holds the room; -1 when the file system has no such thing */
+    struct pl_text written; /* the whole file as it was written last */
+    size_t own_bytes;       /* how much of it is the program's own */
 };
 
-#define PL_FAILURE_NONE ((struct pl_failure){.path = NULL, .directory_fd = -1, .reserve_fd = -1})
+#define PL_FAILURE_NONE                                                                                                \
+    ((struct pl_failure){.path = NULL, .directory_fd = -1, .reserve_fd = -1, .written = PL_TEXT_NONE})
 
 /**
  * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything
@@ -40,7 +44,8 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
 /**
  * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its
  * first PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are replaced,
- * not followed. Bytes of `text` that are not UTF-8 become '?': names come from outside, and long ones are cut.
+ * not followed. Bytes of `text` that are not UTF-8 become '?': names come from outside, and long ones are cut. Called
+ * again, `text` takes the place of the former one; what the program has written meanwhile stays.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -31,6 +31,8 @@
  * has not. */
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
+/* How long a rank's shim may take to say whether its program handles a stop. */
+#define ANSWER_NS (PL_NS_PER_S)
 
 struct worker {
     const char *host;
@@ -41,12 +43,23 @@ struct worker {
     char reason[200]; /* why the last session failed */
 };
 
+/* What a rank's shim said when it was sent the stop. */
+struct answer {
+    int rank;
+    bool catches; /* its program has a handler for the signal */
+    bool ended;
+};
+
 struct master {
     struct pl_sshd sshd;
     struct worker *workers; /* hosts[1..] of the plan */
     size_t workers_count;
     bool main_ended;
     int ranks_ended; /* on all hosts */
+    struct answer *answers;
+    size_t answers_count, answers_capacity;
+    int unasked_ended; /* ranks that ended before they were sent the stop */
+    bool held;         /* the hosts were notified that ranks that have ended wait for others */
     struct pl_exit_report main_report;
 };
 
@@ -58,6 +71,42 @@ static struct worker *worker_of(struct master *master, const struct pl_connectio
         }
     }
     return NULL;
+}
+
+static void note_answer(struct master *master, const struct pl_frame *frame)
+{
+    int64_t rank, catches;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_link_frame_number(frame, 0, 0, INT32_MAX, &rank, NULL) != PL_OK ||
+        pl_link_frame_number(frame, 1, 0, 1, &catches, NULL) != PL_OK) {
+        return;
+    }
+    if (pl_memory_grow(&master->answers, &master->answers_capacity, master->answers_count + 1, sizeof(*master->answers),
+                       &error) != PL_OK) {
+        pl_log_error(&error, "note how rank %d handles the stop", (int)rank);
+        return;
+    }
+    master->answers[master->answers_count++] = (struct answer){.rank = (int)rank, .catches = catches == 1};
+}
+
+static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    struct master *master = supervisor->state;
+    size_t i = 0;
+
+    master->ranks_ended++;
+    while (i < master->answers_count && master->answers[i].rank != exit_report->rank) {
+        i++;
+    }
+    if (i < master->answers_count) {
+        master->answers[i].ended = true;
+    } else {
+        master->unasked_ended++;
+    }
+    if (!pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    }
 }
 
 static void master_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -72,10 +121,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
         master->main_report = *exit_report;
         break;
     case PL_EXIT_SOURCE_RANK:
-        master->ranks_ended++;
-        if (!pl_exit_report_ok(exit_report)) {
-            pl_supervise_fail_exit(supervisor, exit_report);
-        }
+        note_rank_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
         if (!master->main_ended && !pl_exit_report_ok(exit_report)) {
@@ -171,8 +217,9 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker 
         break;
     case PL_FRAME_ENDED:
         if (pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
-            master->ranks_ended += exit_report.source == PL_EXIT_SOURCE_RANK;
-            if (!pl_exit_report_ok(&exit_report)) {
+            if (exit_report.source == PL_EXIT_SOURCE_RANK) {
+                note_rank_end(supervisor, &exit_report);
+            } else if (!pl_exit_report_ok(&exit_report)) {
                 pl_supervise_fail_exit(supervisor, &exit_report);
             }
         }
@@ -189,10 +236,15 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct worker 
     case PL_FRAME_DONE:
         worker->done = true;
         break;
+    case PL_FRAME_CATCHES:
+        note_answer(master, frame);
+        break;
     case PL_FRAME_HELLO:
     case PL_FRAME_HEARTBEAT:
     case PL_FRAME_START:
     case PL_FRAME_BEGUN:
+    case PL_FRAME_HOLD:
+    case PL_FRAME_RELEASE:
     case PL_FRAME_TYPES:
         break;
     }
@@ -206,6 +258,8 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_connection 
 
     if (worker != NULL) {
         handle_worker_frame(supervisor, worker, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_SHIM && frame->type == PL_FRAME_CATCHES) {
+        note_answer(master, frame);
     } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
         forward_start(supervisor, connection, frame);
     } else if (connection->kind == PL_CONNECTION_MASTER) {
@@ -387,13 +441,84 @@ static bool failed_while_stopping(const struct pl_supervisor *supervisor)
            supervisor->stop_ns <= supervisor->failed_ns && !supervisor->plan->spawns_ranks;
 }
 
+/* During a stop, until every rank that handles it has ended: shims whose rank has ended wait, so that mpirun does not
+ * end those that save. */
+static bool is_holding(const struct pl_supervisor *supervisor)
+{
+    return supervisor->stop_number != 0 && supervisor->plan->spawns_ranks && !supervisor->released;
+}
+
 /* How long the launcher of a failed job may still take. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
-    if (!supervisor->failed || failed_while_stopping(supervisor)) {
+    int64_t begin_ns =
+        supervisor->released_ns > supervisor->failed_ns ? supervisor->released_ns : supervisor->failed_ns;
+
+    if (!supervisor->failed || failed_while_stopping(supervisor) ||
+        (supervisor->exit_report_known && is_holding(supervisor))) {
         return PL_DEADLINE_NEVER;
     }
-    return supervisor->failed_ns + (supervisor->exit_report_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+    return begin_ns + (supervisor->exit_report_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+}
+
+static size_t count_saving(const struct master *master)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < master->answers_count; i++) {
+        count += master->answers[i].catches && !master->answers[i].ended;
+    }
+    return count;
+}
+
+/* A rank has ended badly while others save: the failure file is written on every host before they go on, as the
+ * platform may kill all before they have ended. */
+static void hold(struct pl_supervisor *supervisor, size_t saving)
+{
+    struct master *master = supervisor->state;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_supervise_failure_text(supervisor, &text);
+    pl_supervise_write_early(supervisor, pl_text_string(&text));
+    for (size_t i = 0; i < master->workers_count; i++) {
+        if (master->workers[i].link != NULL) {
+            PL_SUPERVISE_SEND(supervisor, master->workers[i].link, PL_FRAME_HOLD, pl_text_string(&text));
+        }
+    }
+    pl_log(PL_LOG_WARNING, "%.*s; waiting for %zu rank%s with a handler to save and end",
+           (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text), saving, saving == 1 ? "" : "s");
+    master->held = true;
+}
+
+static void release(struct pl_supervisor *supervisor)
+{
+    struct master *master = supervisor->state;
+
+    pl_supervise_release(supervisor);
+    for (size_t i = 0; i < master->workers_count; i++) {
+        if (master->workers[i].link != NULL) {
+            PL_SUPERVISE_SEND(supervisor, master->workers[i].link, PL_FRAME_RELEASE, "");
+        }
+    }
+}
+
+/* Hold, or release once all answers are there, or should be, and nobody saves. */
+static void hold_or_release(struct pl_supervisor *supervisor)
+{
+    struct master *master = supervisor->state;
+    size_t saving = count_saving(master);
+
+    if (!is_holding(supervisor)) {
+        return;
+    }
+    if (saving > 0) {
+        if (!master->held && supervisor->failed && supervisor->exit_report_known) {
+            hold(supervisor, saving);
+        }
+    } else if ((int)master->answers_count + master->unasked_ended >= supervisor->plan->processes ||
+               pl_deadline_passed(supervisor->stop_ns + ANSWER_NS)) {
+        release(supervisor);
+    }
 }
 
 /* Wait until the main program has ended, or until waiting is useless. */
@@ -410,7 +535,11 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
         if (grace_end(supervisor) < next_ns) {
             next_ns = grace_end(supervisor);
         }
+        if (is_holding(supervisor) && count_saving(master) == 0 && supervisor->stop_ns + ANSWER_NS < next_ns) {
+            next_ns = supervisor->stop_ns + ANSWER_NS;
+        }
         PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
+        hold_or_release(supervisor);
         if (supervisor->failed && !program_stopped && !failed_while_stopping(supervisor)) {
             pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM); /* mpirun ends its ranks itself */
             program_stopped = true;
@@ -569,6 +698,7 @@ int pl_master_run(struct pl_supervisor *supervisor)
         pl_file_close_at(&master.workers[i].ssh_stderr_fd);
     }
     free(master.workers);
+    free(master.answers);
     pl_sshd_close(&master.sshd);
     supervisor->role = NULL;
     return exit_code;

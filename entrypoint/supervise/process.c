@@ -251,6 +251,25 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     return found;
 }
 
+bool pl_process_catches(pid_t pid, int number)
+{
+    static const char field[] = "\nSigCgt:";
+    char path[64], text[4096];
+    PL_AUTO_CLOSE int fd = -1;
+    const char *found;
+    ssize_t bytes;
+
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    if (bytes <= 0) {
+        return false;
+    }
+    text[bytes] = '\0';
+    found = strstr(text, field);
+    return found != NULL && (strtoull(found + strlen(field), NULL, 16) >> (number - 1) & 1) != 0;
+}
+
 void pl_process_close_range(int first_fd, int last_fd)
 {
     long highest;

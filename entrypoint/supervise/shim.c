@@ -44,6 +44,10 @@ struct shim {
     pid_t pid; /* of the program and its group */
     bool exited;
     int wait_status;
+    /* of a rank: */
+    int stop_number; /* 0, or the signal that the supervisor sent first */
+    bool catches;    /* the program had a handler for it */
+    bool released;   /* once it has ended, the shim may */
 };
 
 static void copier_read(struct copier *copier)
@@ -119,6 +123,9 @@ static void handle_signals(struct shim *shim)
         case SIGINT:
         case SIGQUIT:
         case SIGTERM:
+            forward_signal(shim, number);
+            shim->released = shim->released || shim->exited; /* mpirun ends its ranks */
+            break;
         case SIGUSR1:
         case SIGUSR2:
             forward_signal(shim, number);
@@ -126,6 +133,22 @@ static void handle_signals(struct shim *shim)
         default:
             break; /* job control and the like are not for us */
         }
+    }
+}
+
+/* The first signal that is to stop a rank: say whether its program handles it, which later cannot be seen any more. */
+static void note_stop(struct shim *shim, int number)
+{
+    char rank[16];
+
+    if (shim->options->rank < 0 || shim->stop_number != 0 || shim->exited) {
+        return;
+    }
+    shim->stop_number = number;
+    shim->catches = pl_process_catches(shim->pid, number);
+    snprintf(rank, sizeof(rank), "%d", shim->options->rank);
+    if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
+        pl_link_close(shim->link);
     }
 }
 
@@ -139,7 +162,10 @@ static void handle_frames(struct shim *shim)
         status = pl_link_next(shim->link, &frame, NULL);
         if (status == PL_OK && frame.type == PL_FRAME_STOP &&
             pl_link_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
+            note_stop(shim, (int)number);
             forward_signal(shim, (int)number);
+        } else if (status == PL_OK && frame.type == PL_FRAME_RELEASE) {
+            shim->released = true;
         }
     }
     if (status != PL_END) {
@@ -326,6 +352,17 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
     snprintf(exit_report->note + used, sizeof(exit_report->note) - used, "%s%s", used > 0 ? ": " : "", text);
 }
 
+/*
+ * mpirun ends all ranks once one has left badly, or without MPI_Finalize(). During a stop another one may be saving, so
+ * the shim of a rank that has ended stays until the supervisor, which knows all ranks and has the deadline, lets it go.
+ */
+static void wait_for_release(struct shim *shim)
+{
+    while (shim->stop_number != 0 && !shim->released && shim->link->fd >= 0) {
+        poll_once(shim, PL_DEADLINE_NEVER);
+    }
+}
+
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report)
 {
@@ -362,6 +399,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         if (count_of(&refused_forks) > refused_before) {
             add_note(exit_report, "the container's limit of processes and threads was reached");
         }
+        if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == shim.stop_number && !shim.catches) {
+            add_note(exit_report, "it has no handler for this signal");
+        }
         if (options->disks != NULL && exit_report->note[0] == '\0') {
             pl_failure_full_disks(options->disks, exit_report->note, sizeof(exit_report->note));
         }
@@ -369,6 +409,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     if (pl_exit_report_send(exit_report, link, NULL) == PL_OK) {
         pl_link_drain(link, pl_deadline_after_ns(PL_NS_PER_S));
     }
+    wait_for_release(&shim);
 }
 
 /* In the child of a fork: keep nothing of the supervisor's but the link and the signal descriptor. */

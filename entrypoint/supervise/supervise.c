@@ -250,6 +250,34 @@ void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source s
     }
 }
 
+static void send_release(struct pl_connection *shim)
+{
+    shim->dropped = PL_LINK_SEND(&shim->link, PL_FRAME_RELEASE, NULL, "") != PL_OK;
+}
+
+void pl_supervise_release(struct pl_supervisor *supervisor)
+{
+    supervisor->released = true;
+    supervisor->released_ns = pl_clock_now_ns();
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
+
+        if (connection->kind == PL_CONNECTION_SHIM && connection->source == PL_EXIT_SOURCE_RANK &&
+            !connection->dropped) {
+            send_release(connection);
+        }
+    }
+}
+
+void pl_supervise_write_early(struct pl_supervisor *supervisor, const char *text)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_failure_write(supervisor->failure, text, &error) != PL_OK) {
+        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
+    }
+}
+
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
     const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP};
@@ -412,6 +440,8 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     if (frame->type == PL_FRAME_BEGUN) {
         connection->begun = true;
         notify_frame(supervisor, connection, frame);
+    } else if (frame->type == PL_FRAME_CATCHES) {
+        notify_frame(supervisor, connection, frame);
     } else if (frame->type == PL_FRAME_ENDED && pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
         handle_exit_report(supervisor, connection, &exit_report);
     }
@@ -429,6 +459,9 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->rank = (int)rank;
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
+        }
+        if (supervisor->released && !connection->dropped) {
+            send_release(connection);
         }
     } else if (strcmp(kind, "agent") == 0) {
         connection->kind = PL_CONNECTION_AGENT;

@@ -75,6 +75,9 @@ struct pl_supervisor {
 
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
+    /* shims whose rank has ended need not wait for the others; during a stop they do (shim.h) */
+    bool released;
+    int64_t released_ns;
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
@@ -185,6 +188,12 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
 
 /** Forward the stop to another host, when the job is being stopped. */
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);
+
+/** Let the shims of this host's ranks end, those that come after this too. */
+void pl_supervise_release(struct pl_supervisor *supervisor);
+
+/** Write the failure file now, while ranks still save: the platform may kill all before they have. */
+void pl_supervise_write_early(struct pl_supervisor *supervisor, const char *text);
 
 /** Send STOP with `number` to every live shim of `source`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number);

@@ -189,6 +189,8 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     if (connection->kind == PL_CONNECTION_SHIM) {
         if (frame->type == PL_FRAME_BEGUN && connection->source == PL_EXIT_SOURCE_DAEMON) {
             answer_start(supervisor, "");
+        } else if (frame->type == PL_FRAME_CATCHES && frame->count >= 2 && state->master != NULL) {
+            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
         }
         return;
     }
@@ -211,6 +213,14 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
             pl_supervise_stop(supervisor, (int)number, true);
         }
         break;
+    case PL_FRAME_HOLD:
+        if (frame->count >= 1) {
+            pl_supervise_write_early(supervisor, frame->fields[0]);
+        }
+        break;
+    case PL_FRAME_RELEASE:
+        pl_supervise_release(supervisor);
+        break;
     case PL_FRAME_RESULT:
         state->result_known = true;
         if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
@@ -223,6 +233,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_BEGUN:
     case PL_FRAME_ENDED:
     case PL_FRAME_DONE:
+    case PL_FRAME_CATCHES:
     case PL_FRAME_TYPES:
         break;
     }

@@ -299,6 +299,34 @@ for host in algo-1 algo-2; do
   case_end algo-1 algo-2
 done
 
+# Only rank 0 handles SIGTERM, as scripts usually do: the ends of the others must not cut its save short.
+for how in "" leave ignore; do
+  case_begin "SIGTERM, rank 0 alone saves, the others ${how:-die of it}"
+  cluster_environment=("PACELINE_STOP_S=30")
+  [ "$how" != ignore ] || cluster_environment=("PACELINE_STOP_S=15")
+  start_both alone 0 4 $how
+  await_ranks
+  case_mark
+  host_signal algo-2 TERM
+  if [ "$how" != ignore ]; then # the platform may kill all before the save has ended: the files are there before
+    for host in algo-1 algo-2; do
+      until [ -s "$cluster/$host/ml/output/failure" ] || [ -e "$cluster/$host.code" ]; do sleep 0.05; done
+      [ ! -e "$cluster/algo-1/ml/model/saved-0" ] || case_failed "the failure file of $host was written after the save"
+    done
+  fi
+  wait_host algo-1 40
+  wait_host algo-2 20
+  expect_code algo-1 bad
+  expect_code algo-2 bad
+  [ -e "$cluster/algo-1/ml/model/saved-0" ] || case_failed "rank 0 saved nothing"
+  case $how in
+  "") expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] was killed by signal 15 .SIGTERM.: it has no handler for this signal" ;;
+  leave) expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] exited with code 1" ;;
+  esac
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
 case_begin "SIGTERM that the ranks ignore"
 cluster_environment=("PACELINE_STOP_S=6")
 start_both save 0 60

@@ -9,6 +9,8 @@
  *   mpi_probe daemon R SECONDS    rank R leaves a process that holds its output open; all end well
  *   mpi_probe last R CODE         all ranks finish, then rank R exits with CODE
  *   mpi_probe save R SECONDS      wait; on SIGTERM sleep SECONDS, write /opt/ml/model/saved-RANK, end well
+ *   mpi_probe alone R SECONDS [HOW]   the same, but only rank R handles SIGTERM, and leaves without MPI_Finalize();
+ *                                 the others die of it, HOW leave: exit with 1, ignore: go on for 600 s
  *   mpi_probe sleep R SECONDS     all ranks do steps for SECONDS
  */
 #include <errno.h>
@@ -35,6 +37,12 @@ static void nap(double seconds)
 
     while (nanosleep(&left, &left) != 0 && errno == EINTR && !stop_asked) {
     }
+}
+
+static void leave(int number)
+{
+    (void)number;
+    _exit(1);
 }
 
 static void leave_daemon(double seconds)
@@ -90,6 +98,7 @@ int main(int argc, char **argv)
     const char *verb = argc > 3 ? argv[1] : "";
     int chosen = argc > 3 ? atoi(argv[2]) : -1;
     double number = argc > 3 ? atof(argv[3]) : 0;
+    const char *others = argc > 4 ? argv[4] : "";
     const char *host = getenv("SM_CURRENT_HOST");
     int rank, size, one = 1, sum = 0;
 
@@ -99,6 +108,11 @@ int main(int argc, char **argv)
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (strcmp(verb, "save") == 0) {
         signal(SIGTERM, ask_stop);
+    } else if (strcmp(verb, "alone") == 0) {
+        signal(SIGTERM, rank == chosen                  ? ask_stop
+                        : strcmp(others, "leave") == 0  ? leave
+                        : strcmp(others, "ignore") == 0 ? SIG_IGN
+                                                        : SIG_DFL);
     } else if (strcmp(verb, "stubborn") == 0 && rank != chosen) {
         signal(SIGTERM, SIG_IGN);
     }
@@ -121,6 +135,12 @@ int main(int argc, char **argv)
         leave_daemon(number);
     } else if (strcmp(verb, "save") == 0) {
         save(rank, number);
+    } else if (strcmp(verb, "alone") == 0) {
+        if (rank == chosen) {
+            save(rank, number);
+            _exit(0);
+        }
+        nap(600);
     } else if (strcmp(verb, "sleep") == 0) {
         steps(number);
     }

@@ -162,6 +162,31 @@ START_TEST(a_program_that_clears_the_directory_does_not_take_the_report_with_it)
 }
 END_TEST
 
+START_TEST(a_second_report_takes_the_place_of_the_first)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+    FILE *file;
+
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    scratch_write(&scratch, "failure", "loss is NaN", 11);
+    ck_assert_ok(pl_failure_write(&failure, "rank 1 was killed\n", &error), &error);
+    expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 was killed\n");
+    ck_assert_ok(pl_failure_write(&failure, "rank 1 exited\n", &error), &error);
+    expect_file(&scratch, "failure", "loss is NaN\n\nrank 1 exited\n");
+    file = fopen(scratch_path(&scratch, "failure", path), "a");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_ge(fputs("; more\n", file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    ck_assert_ok(pl_failure_write(&failure, "rank 1 left\n", &error), &error);
+    expect_file(&scratch, "failure", "loss is NaN; more\n\nrank 1 left\n");
+    pl_failure_close(&failure);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(success_is_an_empty_file)
 {
     struct scratch scratch = scratch_new();
@@ -265,5 +290,6 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           what_is_no_utf_8_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
           a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it,
-          success_is_an_empty_file, without_a_directory_both_files_say_so, the_sentence_names_rank_host_and_cause,
-          the_report_fits_and_ends_with_the_newest_lines, an_exit_report_travels_unchanged)
+          a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
+          the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
+          an_exit_report_travels_unchanged)

@@ -21,10 +21,10 @@ static struct pl_link link_to_watch;
 static pid_t watch_pid;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
-static void start_program(const char *const *argv, const char *cwd)
+static void start_rank(int rank, const char *const *argv, const char *cwd)
 {
-    struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
-                                      .rank = -1,
+    struct pl_shim_options options = {.source = rank < 0 ? PL_EXIT_SOURCE_PROGRAM : PL_EXIT_SOURCE_RANK,
+                                      .rank = rank,
                                       .host = "algo-1",
                                       .program_words = 1,
                                       .setup = PL_PROCESS_SETUP_NONE};
@@ -38,6 +38,11 @@ static void start_program(const char *const *argv, const char *cwd)
     options.setup.cwd = cwd;
     ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
+}
+
+static void start_program(const char *const *argv, const char *cwd)
+{
+    start_rank(-1, argv, cwd);
 }
 
 static void start_watch(const char *script)
@@ -173,6 +178,83 @@ START_TEST(a_stop_reaches_the_whole_group)
     ck_assert_int_eq(exit_report.code, 5);
     ck_assert_str_eq(exit_report.tail, "stopped\n");
     scratch_done(&scratch);
+}
+END_TEST
+
+/* A rank that runs `script` until it has made the file `ready`; then the supervisor's stop. */
+static void stop_rank(const char *script, const struct scratch *scratch, const char *catches)
+{
+    const char *const argv[] = {"sh", "-c", script, NULL};
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    struct pl_frame frame;
+    char path[PATH_MAX];
+
+    start_rank(7, argv, scratch->path);
+    while (access(scratch_path(scratch, "ready", path), F_OK) != 0) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    frame = await(PL_FRAME_CATCHES);
+    ck_assert_uint_eq(frame.count, 2);
+    ck_assert_str_eq(frame.fields[0], "7");
+    ck_assert_str_eq(frame.fields[1], catches);
+}
+
+static struct pl_exit_report await_report_of_waiting_shim(void)
+{
+    struct pl_frame frame = await(PL_FRAME_ENDED);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_exit_report exit_report;
+
+    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, WNOHANG), 0);
+    return exit_report;
+}
+
+START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_exit_report exit_report;
+
+    stop_rank(": >ready; exec sleep 100", &scratch, "0");
+    exit_report = await_report_of_waiting_shim();
+    ck_assert(exit_report.signalled);
+    ck_assert_int_eq(exit_report.code, SIGTERM);
+    ck_assert_str_eq(exit_report.note, "it has no handler for this signal");
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_waiting_shim_ends_with_sigterm_and_with_its_supervisor)
+{
+    for (int link_ends = 0; link_ends < 2; link_ends++) {
+        struct scratch scratch = scratch_new();
+
+        stop_rank("trap 'exit 0' TERM; : >ready; while :; do sleep 0.01; done", &scratch, "1");
+        ck_assert_int_eq(await_report_of_waiting_shim().code, 0);
+        if (link_ends) {
+            pl_link_close(&link_to_watch);
+        } else {
+            kill(watch_pid, SIGTERM);
+        }
+        ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        close(signals.fd);
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
+START_TEST(a_rank_that_ends_without_a_stop_is_not_held)
+{
+    const char *const argv[] = {"sh", "-c", "exit 3", NULL};
+
+    start_rank(0, argv, NULL);
+    ck_assert_int_eq(await_exit_report().code, 3);
 }
 END_TEST
 
@@ -334,9 +416,10 @@ END_TEST
 UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_code_passes,
           a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, a_daemon_that_holds_stderr_delays_nothing,
-          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
-          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs,
+          a_stop_reaches_the_whole_group, the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
+          a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
+          a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
+          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs,
+          a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
           few_descriptors_are_enough_or_the_exit_report_says_so)
