@@ -112,7 +112,7 @@ if [ -n "$packages" ]; then
   export PKG_CONFIG_PATH=$libraries/pkgconfig:$libraries/openblas-pthread/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
   export PKG_CONFIG_SYSROOT_DIR=$packages
 fi
-inherited=${LD_LIBRARY_PATH:-} # and what was inherited along
+inherited=${LD_LIBRARY_PATH:-} # and what the caller had in it
 use "$cuda"
 
 # from_python NAME HEADER [FOLDER]: Python's packages carry these libraries without the names that a linker looks for.

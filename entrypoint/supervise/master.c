@@ -479,7 +479,7 @@ static void hold(struct pl_supervisor *supervisor, size_t saving)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     pl_supervise_failure_text(supervisor, &text);
-    pl_supervise_write_early(supervisor, pl_text_string(&text));
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
     for (size_t i = 0; i < master->workers_count; i++) {
         if (master->workers[i].link != NULL) {
             PL_SUPERVISE_SEND(supervisor, master->workers[i].link, PL_FRAME_HOLD, pl_text_string(&text));
@@ -531,12 +531,13 @@ static enum pl_status wait_for_main(struct pl_supervisor *supervisor, struct pl_
         int64_t stop_launcher_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS);
         int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
         int64_t next_ns = launcher_stopped ? kill_ns : stop_launcher_ns;
+        int64_t answers_ns = supervisor->stop_ns + ANSWER_NS; /* of a stop */
 
         if (grace_end(supervisor) < next_ns) {
             next_ns = grace_end(supervisor);
         }
-        if (is_holding(supervisor) && count_saving(master) == 0 && supervisor->stop_ns + ANSWER_NS < next_ns) {
-            next_ns = supervisor->stop_ns + ANSWER_NS;
+        if (is_holding(supervisor) && !pl_deadline_passed(answers_ns) && answers_ns < next_ns) {
+            next_ns = answers_ns;
         }
         PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
         hold_or_release(supervisor);

@@ -254,18 +254,14 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
 bool pl_process_catches(pid_t pid, int number)
 {
     static const char field[] = "\nSigCgt:";
-    char path[64], text[4096];
-    PL_AUTO_CLOSE int fd = -1;
+    PL_AUTO_FREE char *text = NULL;
     const char *found;
-    ssize_t bytes;
+    char path[64];
 
     snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-    if (bytes <= 0) {
+    if (pl_file_read(path, 65536, &text, NULL, NULL) != PL_OK) {
         return false;
     }
-    text[bytes] = '\0';
     found = strstr(text, field);
     return found != NULL && (strtoull(found + strlen(field), NULL, 16) >> (number - 1) & 1) != 0;
 }

@@ -269,7 +269,7 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
     }
 }
 
-void pl_supervise_write_early(struct pl_supervisor *supervisor, const char *text)
+void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -673,8 +673,6 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
     if (text.length > 0) {
         pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
     }
-    if (pl_failure_write(supervisor->failure, pl_text_string(&text), &error) != PL_OK) {
-        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
-    }
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
     return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
 }

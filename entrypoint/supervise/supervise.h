@@ -192,8 +192,8 @@ void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_conne
 /** Let the shims of this host's ranks end, those that come after this too. */
 void pl_supervise_release(struct pl_supervisor *supervisor);
 
-/** Write the failure file now, while ranks still save: the platform may kill all before they have. */
-void pl_supervise_write_early(struct pl_supervisor *supervisor, const char *text);
+/** Write the failure file; one that cannot be written is logged. It may be written again. */
+void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text);
 
 /** Send STOP with `number` to every live shim of `source`. */
 void pl_supervise_signal(struct pl_supervisor *supervisor, enum pl_exit_source source, int number);

@@ -215,7 +215,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
         break;
     case PL_FRAME_HOLD:
         if (frame->count >= 1) {
-            pl_supervise_write_early(supervisor, frame->fields[0]);
+            pl_supervise_write_failure(supervisor, frame->fields[0]);
         }
         break;
     case PL_FRAME_RELEASE:

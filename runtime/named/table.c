@@ -218,15 +218,15 @@ enum pl_status pl_named_table_announce(struct named_table *table, struct named_e
     bit_set(entry->announced_by, rank);
     entry->announced++;
     if (row_counts && entry->definition.kind == definition->kind) {
-        size_t row_count_count = pl_named_definition_row_counts(definition, table->ranks);
+        size_t rank_counts = pl_named_definition_row_counts(definition, table->ranks);
 
         if (!entry->rows) {
-            entry->rows = pl_memory_new(ranks * row_count_count, sizeof(uint64_t), reterr);
+            entry->rows = pl_memory_new(ranks * rank_counts, sizeof(uint64_t), reterr);
             if (!entry->rows) {
                 return PL_MEMORY;
             }
         }
-        memcpy(entry->rows + (size_t)rank * row_count_count, row_counts, row_count_count * sizeof(uint64_t));
+        memcpy(entry->rows + (size_t)rank * rank_counts, row_counts, rank_counts * sizeof(uint64_t));
     }
     return PL_OK;
 }

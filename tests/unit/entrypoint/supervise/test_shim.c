@@ -76,15 +76,35 @@ static struct pl_frame await(enum pl_frame_type type)
     }
 }
 
-static struct pl_exit_report await_exit_report(void)
+static struct pl_exit_report receive_exit_report(void)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = await(PL_FRAME_ENDED);
     struct pl_exit_report exit_report;
 
     ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
+    return exit_report;
+}
+
+static struct pl_exit_report await_exit_report(void)
+{
+    struct pl_exit_report exit_report = receive_exit_report();
+
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     return exit_report;
+}
+
+/* Until the program has made the file `name`; then the supervisor's stop. */
+static void stop_when(const struct scratch *scratch, const char *name)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    char path[PATH_MAX];
+
+    while (access(scratch_path(scratch, name, path), F_OK) != 0) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
 }
 
 START_TEST(exit_code_and_last_words_are_reported)
@@ -163,17 +183,11 @@ END_TEST
 START_TEST(a_stop_reaches_the_whole_group)
 {
     const char *const argv[] = {"sh", "-c", "trap 'echo stopped >&2; exit 5' TERM; sleep 100 & : >trapped; wait", NULL};
-    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
-    char path[PATH_MAX];
 
     start_program(argv, scratch.path);
-    while (access(scratch_path(&scratch, "trapped", path), F_OK) != 0) {
-        ck_assert(!pl_deadline_passed(deadline_ns));
-        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
-    }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    stop_when(&scratch, "trapped");
     exit_report = await_exit_report();
     ck_assert_int_eq(exit_report.code, 5);
     ck_assert_str_eq(exit_report.tail, "stopped\n");
@@ -185,16 +199,10 @@ END_TEST
 static void stop_rank(const char *script, const struct scratch *scratch, const char *catches)
 {
     const char *const argv[] = {"sh", "-c", script, NULL};
-    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
     struct pl_frame frame;
-    char path[PATH_MAX];
 
     start_rank(7, argv, scratch->path);
-    while (access(scratch_path(scratch, "ready", path), F_OK) != 0) {
-        ck_assert(!pl_deadline_passed(deadline_ns));
-        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
-    }
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "15"), PL_OK);
+    stop_when(scratch, "ready");
     frame = await(PL_FRAME_CATCHES);
     ck_assert_uint_eq(frame.count, 2);
     ck_assert_str_eq(frame.fields[0], "7");
@@ -203,11 +211,8 @@ static void stop_rank(const char *script, const struct scratch *scratch, const c
 
 static struct pl_exit_report await_report_of_waiting_shim(void)
 {
-    struct pl_frame frame = await(PL_FRAME_ENDED);
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_exit_report exit_report;
+    struct pl_exit_report exit_report = receive_exit_report();
 
-    ck_assert_ok(pl_exit_report_receive(&frame, &exit_report, &error), &error);
     ck_assert_int_eq(waitpid(watch_pid, NULL, WNOHANG), 0);
     return exit_report;
 }
