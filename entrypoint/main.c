@@ -11,6 +11,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/relay.h"
+#include "entrypoint/ssh/rundir.h"
 #include "entrypoint/subcommand.h"
 
 #include <errno.h>
@@ -154,6 +155,13 @@ static bool asks_for_help(int argc, char **argv, const struct pl_environment *en
            (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
 }
 
+static bool is_named(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+
+    return strcmp(slash != NULL ? slash + 1 : path, name) == 0;
+}
+
 static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
@@ -190,6 +198,15 @@ int main(int argc, char **argv)
     if (pl_environment_new(&environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
+    }
+    if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
+        if (copy_arguments(argc - 1, argv + 1, &words, &error) != PL_OK) {
+            pl_log_error(&error, "starting");
+            return EXIT_FAILURE;
+        }
+        call = (struct pl_invocation){
+            .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
+        return pl_rank_python_main(&call);
     }
     if (asks_for_help(argc, argv, environment)) {
         (void)fputs(usage, stdout);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline rank PROGRAM... -- [ARGUMENTS...]
+ * RUN_DIR/paceline-python -u [-m] SCRIPT [ARGUMENTS...]
  *
  * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's SM_*; here the
  * host's own are restored, the thread counts are set for the ranks that share the host, and the program runs under a
- * shim that reports to this host's process 1. It ends as the program ended.
+ * shim that reports to this host's process 1. It ends as the program ended. The second form is torchrun's, which takes
+ * it for Python: the interpreter is that of torchrun itself, and its variables are the rank's already.
  */
 #include "entrypoint/subcommand.h"
 
@@ -17,12 +19,17 @@
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/shim.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 
 /* A whole number from the first variable that is set, else `fallback`. */
 static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
@@ -109,10 +116,83 @@ static enum pl_status split_arguments(const struct pl_strv *words, struct pl_str
     return PL_OK;
 }
 
-static enum pl_status run(const struct pl_invocation *call, struct pl_signals *signals,
+/* A path that leads to the same file as `path` does. */
+static bool leads_to(const char *path, const struct stat *info)
+{
+    struct stat other;
+
+    return stat(path, &other) == 0 && other.st_dev == info->st_dev && other.st_ino == info->st_ino;
+}
+
+/*
+ * The interpreter that torchrun would have started: its own, by the name under which it was started, since Python finds
+ * its packages by that. What PYTHON_EXEC named before is in the environment.
+ */
+static enum pl_status find_python(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
+{
+    const char *named = pl_environment_get_or(environment, PL_RUNDIR_PYTHON_VARIABLE, NULL);
+    PL_AUTO_FREE char *word = NULL;
+    char file[64], exe[PATH_MAX];
+    struct stat info;
+    ssize_t length;
+
+    if (named != NULL) {
+        *ret_path = pl_memory_string(named, reterr);
+        return *ret_path != NULL ? PL_OK : PL_MEMORY;
+    }
+    snprintf(file, sizeof(file), "/proc/%d/exe", (int)getppid());
+    length = readlink(file, exe, sizeof(exe) - 1);
+    if (length <= 0 || stat(file, &info) != 0) {
+        return pl_error_errno(reterr, "find torchrun's interpreter by %s", file);
+    }
+    exe[length] = '\0';
+    snprintf(file, sizeof(file), "/proc/%d/cmdline", (int)getppid());
+    PL_TRY(pl_file_read(file, COMMAND_MAX_BYTES, &word, NULL, reterr)); /* its words end with NUL */
+    if (strchr(word, '/') != NULL && leads_to(word, &info)) {
+        *ret_path = word;
+        word = NULL;
+        return PL_OK;
+    }
+    if (strchr(word, '/') == NULL && *word != '\0' &&
+        pl_file_find_program(word, pl_environment_get(environment, "PATH"), ret_path, NULL) == PL_OK) {
+        if (leads_to(*ret_path, &info)) {
+            return PL_OK;
+        }
+        free(*ret_path);
+    }
+    *ret_path = pl_memory_string(exe, reterr);
+    return *ret_path != NULL ? PL_OK : PL_MEMORY;
+}
+
+/* What torchrun asks for: the words that name the program are the interpreter, its options and the script. */
+static enum pl_status split_python(const struct pl_strv *words, struct pl_environment *environment,
+                                   struct pl_strv *argv, size_t *ret_program_words, struct pl_error *reterr)
+{
+    const char *before = pl_environment_get(environment, PL_RUNDIR_PYTHON_VARIABLE);
+    PL_AUTO_FREE char *python = NULL;
+    size_t options = 0;
+
+    PL_TRY(find_python(environment, &python, reterr));
+    if (before != NULL) {
+        PL_TRY(pl_environment_set(environment, "PYTHON_EXEC", before, reterr));
+    } else {
+        pl_environment_unset(environment, "PYTHON_EXEC");
+    }
+    pl_environment_unset(environment, PL_RUNDIR_PYTHON_VARIABLE);
+    PL_TRY(pl_strv_add(argv, python, reterr));
+    PL_TRY(pl_strv_add_all(argv, words, reterr));
+    while (options < words->count && words->items[options][0] == '-') {
+        options++;
+    }
+    *ret_program_words = 1 + (options < words->count ? options + 1 : words->count);
+    return PL_OK;
+}
+
+static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, struct pl_signals *signals,
                           struct pl_exit_report *ret_report, struct pl_error *reterr)
 {
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
+    static const char *const mpi_ranks[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", NULL};
+    static const char *const torch_ranks[] = {"RANK", NULL};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
     const char *const disks[] = {pl_environment_get_or(call->environment, "SM_MODEL_DIR", "/opt/ml/model"),
@@ -122,15 +202,20 @@ static enum pl_status run(const struct pl_invocation *call, struct pl_signals *s
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
 
-    PL_TRY(split_arguments(&call->words, &argv, &options.program_words, reterr));
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
-    if (run_dir != NULL) {
+    PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
+                       : split_arguments(&call->words, &argv, &options.program_words, reterr));
+    if (run_dir != NULL && !by_torchrun) {
         PL_TRY(pl_rundir_load_environment(run_dir, environment, reterr));
+    }
+    if (run_dir != NULL) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
-    PL_TRY(set_thread_counts(environment, reterr));
-    PL_TRY(exclude_ofi(environment, reterr));
-    options.rank = number_of(environment, ranks, 0);
+    if (!by_torchrun) {
+        PL_TRY(set_thread_counts(environment, reterr));
+        PL_TRY(exclude_ofi(environment, reterr));
+    }
+    options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
     options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
@@ -158,15 +243,25 @@ static int exit_like(const struct pl_exit_report *exit_report)
     return 128 + exit_report->code;
 }
 
-int pl_rank_main(const struct pl_invocation *call)
+static int run_rank(const struct pl_invocation *call, bool by_torchrun)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (pl_signals_open(&signals, &error) != PL_OK || run(call, &signals, &exit_report, &error) != PL_OK) {
+    if (pl_signals_open(&signals, &error) != PL_OK || run(call, by_torchrun, &signals, &exit_report, &error) != PL_OK) {
         pl_log_error(&error, "paceline rank");
         return 1;
     }
     return exit_like(&exit_report);
+}
+
+int pl_rank_main(const struct pl_invocation *call)
+{
+    return run_rank(call, false);
+}
+
+int pl_rank_python_main(const struct pl_invocation *call)
+{
+    return run_rank(call, true);
 }

@@ -18,6 +18,8 @@ struct pl_invocation {
 /** `paceline train`, and `paceline -- CMD` with the command as its arguments. */
 int pl_train_main(const struct pl_invocation *call);
 int pl_rank_main(const struct pl_invocation *call);
+/** The binary under the name PL_RUNDIR_PYTHON: torchrun starts a rank with it. */
+int pl_rank_python_main(const struct pl_invocation *call);
 
 int pl_subcommand_plan_main(const struct pl_invocation *call);
 int pl_subcommand_plan_env_main(const struct pl_invocation *call);

@@ -69,25 +69,28 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     struct pl_launch_plan *plan;
 
     if (status == PL_OK) {
-        PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr));
-        status = prepare(supervisor, job, *ret_plan, reterr);
+        status = pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr);
     } else if (pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
-        return status;
+        pl_log(PL_LOG_DEBUG, "without its code the job has no program; the hosts can be linked all the same");
     }
     plan = *ret_plan;
     if (status == PL_OK) {
+        status = prepare(supervisor, job, plan, reterr);
+    }
+    if (status == PL_OK) {
         PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
         pl_supervise_start_sync(supervisor);
-    } else if (!plan->needs_link) {
+    } else if (plan == NULL || plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return status;
     } else {
         /* The other hosts would wait for this one: it still connects to them, to report the failure. */
         pl_supervise_fail_status(supervisor, status, reterr);
         PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
     }
-    /* A worker without a link runs its own program, as torchrun's do. */
-    *ret_exit_code =
-        plan->role == PL_LAUNCH_PLAN_WORKER && plan->needs_link ? pl_worker_run(supervisor) : pl_master_run(supervisor);
+    /* A worker without a link runs its own program. */
+    *ret_exit_code = plan->role == PL_LAUNCH_PLAN_WORKER && plan->link != PL_LAUNCH_PLAN_LINK_NONE
+                         ? pl_worker_run(supervisor)
+                         : pl_master_run(supervisor);
     return PL_OK;
 }
 

@@ -30,6 +30,7 @@ static const struct setting {
     {"SSH_PORT", WHOLE, "a port", 1, 65535, 22},
     {.name = "SSH_DIR"},
     {.name = "SSH_SECRET"},
+    {.name = "LINK", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},

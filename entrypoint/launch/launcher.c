@@ -2,6 +2,7 @@
 /* What the launchers share: hosts, roles, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
+#include "base/knob.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -11,13 +12,65 @@ bool pl_launcher_includes(const struct pl_job *job)
     return pl_strv_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
 }
 
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
+/* 2:4 hosts; any 3 would do. */
+static bool allows_range(const char *nodes)
+{
+    return nodes != NULL && strchr(nodes, ':') != NULL;
+}
+
+static bool allows_restarts(const char *count)
+{
+    return count != NULL && *count != '\0' && strcmp(count, "0") != 0;
+}
+
+/* The value of the option `name` at words[at], as `--name=value` or `--name value`; dashes and underscores are one to
+ * torchrun. NULL where it is another word. */
+static const char *option_value(const struct pl_strv *words, size_t at, const char *name)
+{
+    const char *word = words->items[at];
+    size_t length = strlen(name);
+
+    if (strncmp(word, "--", 2) != 0) {
+        return NULL;
+    }
+    word += 2;
+    for (size_t i = 0; i < length; i++) {
+        if (word[i] != name[i] && !(word[i] == '-' && name[i] == '_')) {
+            return NULL;
+        }
+    }
+    if (word[length] == '=') {
+        return word + length + 1;
+    }
+    return word[length] == '\0' && at + 1 < words->count ? words->items[at + 1] : NULL;
+}
+
+bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words)
+{
+    bool elastic = allows_range(pl_environment_get(environment, "PET_NNODES")) ||
+                   allows_restarts(pl_environment_get(environment, "PET_MAX_RESTARTS"));
+
+    for (size_t i = 0; words != NULL && i < words->count && !elastic; i++) {
+        elastic =
+            allows_range(option_value(words, i, "nnodes")) || allows_restarts(option_value(words, i, "max_restarts"));
+    }
+    return elastic;
+}
+
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
+                                     enum pl_launch_plan_link link, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
-    PL_TRY(pl_strv_add_all(&plan->hosts, &job->distribution_hosts, reterr));
-    plan->host_index = job->distribution_index;
-    plan->role = plan->host_index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
-    plan->needs_link = linked && plan->hosts.count > 1;
+    bool linked = hosts->count > 1 && link != PL_LAUNCH_PLAN_LINK_NONE;
+
+    PL_TRY(pl_strv_add_all(&plan->hosts, hosts, reterr));
+    plan->host_index = index;
+    plan->role = index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
+    if (linked && link == PL_LAUNCH_PLAN_LINK_BESIDE) {
+        PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_LINK", "1"), "PACELINE_LINK", &linked, reterr));
+        linked = linked && !pl_launcher_is_elastic(job->process, NULL);
+    }
+    plan->link = linked ? link : PL_LAUNCH_PLAN_LINK_NONE;
     return PL_OK;
 }
 

@@ -18,11 +18,18 @@ extern const struct pl_launcher pl_launcher_direct;
 bool pl_launcher_includes(const struct pl_job *job);
 
 /**
- * Fill hosts, host_index and role for a launch over the distribution hosts; with `linked`, the master's result is also
- * that of the other hosts.
+ * Fill hosts, host_index, role and link for a launch over `hosts`, of which this one is number `index`. A link beside
+ * the program is left out where the settings or torchrun's own variables ask for that.
  */
-enum pl_status pl_launcher_use_hosts(const struct pl_job *job, bool linked, struct pl_launch_plan *plan,
+enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
+                                     enum pl_launch_plan_link link, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * True where torchrun is to survive the loss of ranks or hosts, by its variables (PET_MAX_RESTARTS, PET_NNODES) or by
+ * the words of a command: then what the loss of one means is torchrun's to say.
+ */
+bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 
 /** Set a variable that train adds for the program. */
 enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process on this host. */
+/* One process on this host; of a job on several hosts, each host's own. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/memory.h"
@@ -29,16 +29,30 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_p
     return PL_OK;
 }
 
+/* A host that is in no distribution group is alone, beside those of the group; without groups the hosts are linked. */
+static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    if (job->hosts.count < 2 || job->distribution_groups.count > 0) {
+        plan->role = PL_LAUNCH_PLAN_SINGLE;
+        return pl_strv_add(&plan->hosts, job->current_host, reterr);
+    }
+    return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host),
+                                 PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
 
-    PL_TRY(pl_strv_add(&plan->hosts, job->current_host, reterr));
-    plan->role = PL_LAUNCH_PLAN_SINGLE;
+    PL_TRY(use_hosts(job, plan, reterr));
     plan->processes = 1;
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    return pl_program_use(job, &program, plan, reterr);
+    PL_TRY(pl_program_use(job, &program, plan, reterr));
+    if (pl_launcher_is_elastic(job->process, &plan->argv)) {
+        plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+    }
+    return PL_OK;
 }
 
 const struct pl_launcher pl_launcher_direct = {.name = "direct", .matches = matches, .plan = make_plan};

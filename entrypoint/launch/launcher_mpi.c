@@ -320,9 +320,10 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     const struct pl_python_json *options = pl_python_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
     enum pl_status status;
 
-    PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
+                                 plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    plan->spawns_ranks = true;
+    plan->ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     PL_TRY(set_host_name(job, plan, reterr));
     PL_TRY(keep_domain_names(job, plan, reterr));
     if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {

@@ -89,7 +89,8 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
     bool is_master;
 
-    PL_TRY(pl_launcher_use_hosts(job, true, plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
+                                 plan, reterr));
     is_master = plan->host_index == 0;
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
@@ -111,7 +112,8 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_p
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
 
-    PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_BESIDE,
+                                 plan, reterr));
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     pl_text_append(&config, "{\"cluster\": {");

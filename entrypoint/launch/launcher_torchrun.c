@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchrun on every distribution host; the hosts find each other through torch, without ssh. */
+/* torchrun on every distribution host; the hosts find each other through torch, the link between them opens beside. */
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 
@@ -35,8 +35,12 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     size_t hosts = job->distribution_hosts.count;
 
-    PL_TRY(pl_launcher_use_hosts(job, false, plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_BESIDE,
+                                 plan, reterr));
     plan->processes = job->processes_per_host * (int)hosts;
+    if (!pl_launcher_is_elastic(job->process, NULL)) {
+        plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;
+    }
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (program.kind != PL_PROGRAM_SCRIPT) {
         return pl_error_set(

@@ -132,12 +132,15 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
         return PL_MEMORY;
     }
     status = fill(job, launcher, plan, reterr);
-    if (status != PL_OK) {
+    if (status != PL_OK && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         pl_launch_plan_free(plan);
-        return status;
+        plan = NULL;
+    } else if (status != PL_OK) {
+        pl_strv_done(&plan->argv);
+        pl_strv_done(&plan->sync);
     }
     *ret_plan = plan;
-    return PL_OK;
+    return status;
 }
 
 void pl_launch_plan_free(struct pl_launch_plan *plan)

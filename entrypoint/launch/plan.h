@@ -16,8 +16,22 @@
 enum pl_launch_plan_role {
     PL_LAUNCH_PLAN_SINGLE, /* runs its program, depends on no other host for its result */
     PL_LAUNCH_PLAN_MASTER, /* runs the job's first process and tells the others the result */
-    /* with needs_link takes the job's result from the master and stays until it is known; else as SINGLE */
+    /* with a link takes the job's result from the master and stays until it is known; else as SINGLE */
     PL_LAUNCH_PLAN_WORKER,
+};
+
+/** The control link between the master and the other hosts of the launch: sshd on these, a session from the master. */
+enum pl_launch_plan_link {
+    PL_LAUNCH_PLAN_LINK_NONE,   /* one host, or each for itself */
+    PL_LAUNCH_PLAN_LINK_NEEDED, /* the program starts when all hosts are there; without the link the job fails */
+    PL_LAUNCH_PLAN_LINK_BESIDE, /* opens while the program runs; where it cannot, the program runs without it */
+};
+
+/** Who starts the ranks, each through `paceline rank`, which reports to its host's process 1. */
+enum pl_launch_plan_ranks {
+    PL_LAUNCH_PLAN_RANKS_NONE,     /* the program is the only process that is known here */
+    PL_LAUNCH_PLAN_RANKS_MPIRUN,   /* mpirun on the master, and its daemons on the other hosts */
+    PL_LAUNCH_PLAN_RANKS_TORCHRUN, /* torchrun, on each host for itself */
 };
 
 /**
@@ -38,19 +52,17 @@ struct pl_launch_plan {
     int processes;        /* ranks in the whole launch */
 
     char *cwd;
-    /* empty for an MPI worker. With `spawns_ranks` it holds SELF rank PROGRAM... -- ARGUMENTS... itself */
+    /* empty for an MPI worker. mpirun's holds SELF rank PROGRAM... -- ARGUMENTS... itself */
     struct pl_strv argv;
     size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
-    /* argv is mpirun: ranks are its children and the remote daemons', each through `paceline rank` */
-    bool spawns_ranks;
+    enum pl_launch_plan_ranks ranks;
 
     /* what train adds to the container's environment; `paceline plan` prints this */
     struct pl_environment *additions;
     struct pl_environment *environment; /* the container's with the additions: give this to execve */
 
     bool needs_names; /* every name of job->hosts must resolve before the start */
-    /* more than one host and one result: sshd here, a control link between the master and the others */
-    bool needs_link;
+    enum pl_launch_plan_link link;
 
     struct pl_launch_plan_steps steps;
     /* at most one probe: if it fails, `optional_count` words of argv from `optional_from` on are left out */
@@ -81,7 +93,8 @@ struct pl_launcher {
 
 /**
  * Make the plan by `launcher`, which pl_launchers_choose() gives. Looks at files (does the program exist, is it a
- * script) but changes nothing.
+ * script) but changes nothing. Where it fails and the job's hosts are to be linked, `*ret_plan` is all the same a plan
+ * that runs nothing, with which the other hosts can be notified; else NULL.
  *
  * Errors  PL_NOT_FOUND (program or interpreter), PL_INVALID (options), PL_UNSUPPORTED (launcher), PL_MEMORY.
  */

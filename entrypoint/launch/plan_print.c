@@ -105,7 +105,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
         {"steps", steps_of(&plan->steps)},
         {"side", side_of(plan->side)},
         {"sync", plan->sync.count > 0 ? pl_strv_json(&plan->sync) : pl_python_json_new_null()},
-        {"sshd", pl_python_json_new_bool(plan->needs_link)},
+        {"sshd", pl_python_json_new_bool(plan->link != PL_LAUNCH_PLAN_LINK_NONE)},
         {"warnings", pl_strv_json(&plan->warnings)},
     };
     enum pl_status status = PL_OK;

@@ -13,6 +13,13 @@
 /** Names the directory for everything that runs below process 1 on the same host. */
 #define PL_RUNDIR_VARIABLE "PACELINE_RUN_DIR"
 
+/**
+ * The link in the directory to this binary that torchrun starts for a rank, as PYTHON_EXEC names it; and the variable
+ * that keeps a PYTHON_EXEC that was set before.
+ */
+#define PL_RUNDIR_PYTHON "paceline-python"
+#define PL_RUNDIR_PYTHON_VARIABLE "PACELINE_PYTHON_EXEC"
+
 enum { PL_RUNDIR_PATH_BYTES = 80 }; /* a socket's whole path must fit into 107 bytes */
 
 struct pl_rundir {

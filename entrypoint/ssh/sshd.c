@@ -183,6 +183,8 @@ static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, 
                          "PrintMotd no\n"
                          "PrintLastLog no\n"
                          "TCPKeepAlive yes\n"
+                         /* bash takes itself for a shell's child and reads no ~/.bashrc, which might print or wait */
+                         "SetEnv SHLVL=1\n"
                          "LogLevel ERROR\n");
 }
 

@@ -16,7 +16,8 @@
     X(SSHD, "sshd")                                                                                                    \
     X(SIDECAR, "the parameter server")                                                                                 \
     X(SYNC, "the upload of intermediate output")                                                                       \
-    X(STEP, "the command")
+    X(STEP, "the command")                                                                                             \
+    X(AGENT, "torchrun")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,

@@ -26,7 +26,8 @@
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    ROOT_CAUSE = 3,         /* the severity of an exit that needs no other to explain it */
+    KILLED_LAUNCHER = 2,    /* the severity of a launcher's end by a signal, */
+    ROOT_CAUSE = 3,         /* and of an exit that needs no other to explain it */
 };
 /* How long a host that failed in its preparation waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
@@ -52,7 +53,8 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                                          .signals = signals,
                                          .failure = failure,
                                          .rundir = PL_RUNDIR_NONE,
-                                         .exit_report = PL_EXIT_REPORT_NONE};
+                                         .exit_report = PL_EXIT_REPORT_NONE,
+                                         .main_report = PL_EXIT_REPORT_NONE};
     supervisor->heartbeat_timeout_ns = setting_ns(job, "PACELINE_SILENCE_S");
     supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
@@ -72,6 +74,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
         free_connection(supervisor->connections[i]);
     }
     free(supervisor->connections);
+    pl_holding_done(&supervisor->holding);
     supervisor->connections = NULL;
     supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
@@ -79,18 +82,68 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     supervisor->environment = NULL;
 }
 
-enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
-                                     struct pl_error *reterr)
+/* The run directory with what ranks find in it: the host's variables, and the name by which torchrun starts them. */
+static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+                                  struct pl_error *reterr)
 {
-    supervisor->plan = plan;
-    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
-    if (!plan->spawns_ranks && !plan->needs_link) {
-        return PL_OK;
-    }
+    char link[PL_RUNDIR_PATH_BYTES + sizeof(PL_RUNDIR_PYTHON)];
+
     PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
     PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
-    if (plan->spawns_ranks && pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE) == NULL) {
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
+        snprintf(link, sizeof(link), "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
+        if (symlink(supervisor->job->self_path, link) != 0) {
+            return pl_error_errno(reterr, "make the link '%s'", link);
+        }
+    }
+    return PL_OK;
+}
+
+/* torchrun starts its ranks by what PYTHON_EXEC names; the rank's shim finds the interpreter itself. */
+static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const char *before = pl_environment_get(supervisor->environment, "PYTHON_EXEC");
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    if (before != NULL) {
+        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PYTHON_VARIABLE, before, reterr));
+    }
+    pl_text_printf(&path, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
+}
+
+enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                     struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    supervisor->plan = plan;
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        return PL_OK;
+    }
+    status = open_rundir(supervisor, plan, &error);
+    if (status != PL_OK) {
+        pl_rundir_close(&supervisor->rundir);
+        if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
+            if (reterr != NULL) {
+                *reterr = error;
+            }
+            return status;
+        }
+        pl_log_error(&error, "the job runs without a link between its hosts and without reports of its ranks");
+        plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
+        plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+        return PL_OK;
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN &&
+        pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE) == NULL) {
         PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
+        PL_TRY(use_own_python(supervisor, reterr));
     }
     return pl_environment_set(supervisor->environment, PL_RUNDIR_VARIABLE, supervisor->rundir.path, reterr);
 }
@@ -130,14 +183,15 @@ static int failure_code(const struct pl_supervisor *supervisor)
 
 /*
  * The severity: ranks, programs and their servers rank above what ends because of them; an exit or a fault above a
- * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between is the way Open MPI 5 ends a
- * rank whose peer closed its socket, which may be reported before the peer's own exit.
+ * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between are the way Open MPI 5 ends a
+ * rank whose peer closed its socket, which may be reported before the peer's own exit, and a launcher or daemon that
+ * was killed, with which its ranks fall.
  */
 static int severity(const struct pl_exit_report *exit_report)
 {
     if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
         exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
-        return 0;
+        return exit_report->signalled ? KILLED_LAUNCHER : 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
         return 1;
@@ -163,7 +217,8 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
     supervisor->exit_report_known = true;
     supervisor->exit_report = *exit_report;
     supervisor->exit_code = failure_code(supervisor);
-    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM) {
+    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
+        strcmp(exit_report->host, supervisor->job->current_host) == 0) {
         supervisor->exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
     }
 }
@@ -181,6 +236,37 @@ void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...
     va_start(args, format);
     vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
     va_end(args);
+}
+
+void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text)
+{
+    if (!supervisor->failed) {
+        pl_supervise_fail(supervisor, "%s", text);
+        return;
+    }
+    supervisor->exit_report_known = false;
+    snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", text);
+}
+
+bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed && supervisor->exit_report_known && supervisor->stop_number != 0 &&
+           supervisor->stop_ns <= supervisor->failed_ns && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+}
+
+enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,
+                                         const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_OK || status == PL_CANCELLED) {
+        return status;
+    }
+    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so that none is told how another ends: %s",
+           supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
+    supervisor->failed = supervisor->exit_report_known = false;
+    supervisor->exit_code = 0;
+    return PL_OK;
 }
 
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
@@ -257,8 +343,8 @@ static void send_release(struct pl_connection *shim)
 
 void pl_supervise_release(struct pl_supervisor *supervisor)
 {
-    supervisor->released = true;
-    supervisor->released_ns = pl_clock_now_ns();
+    supervisor->holding.released = true;
+    supervisor->holding.released_ns = pl_clock_now_ns();
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
 
@@ -266,6 +352,9 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
             !connection->dropped) {
             send_release(connection);
         }
+    }
+    if (!supervisor->ranks_seen) {
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM); /* it still looks for the other hosts */
     }
 }
 
@@ -293,8 +382,9 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     } else {
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
-        early_ns = supervisor->plan != NULL && supervisor->plan->spawns_ranks ? PL_SUPERVISE_STOP_LAUNCHER_NS
-                                                                              : PL_SUPERVISE_KILL_NS;
+        early_ns = supervisor->plan != NULL && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
+                       ? PL_SUPERVISE_STOP_LAUNCHER_NS
+                       : PL_SUPERVISE_KILL_NS;
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
                (long long)((pl_supervise_stop_deadline(supervisor, early_ns) - supervisor->stop_ns) / PL_NS_PER_S));
     }
@@ -457,10 +547,11 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->kind = PL_CONNECTION_SHIM;
         connection->source = PL_EXIT_SOURCE_RANK;
         connection->rank = (int)rank;
+        supervisor->ranks_seen = true;
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }
-        if (supervisor->released && !connection->dropped) {
+        if (supervisor->holding.released && !connection->dropped) {
             send_release(connection);
         }
     } else if (strcmp(kind, "agent") == 0) {
@@ -623,7 +714,7 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind
 static bool survives_kill(const struct pl_connection *connection, bool links)
 {
     if (connection->kind == PL_CONNECTION_WORKER) {
-        return links && connection->begun && !connection->dropped;
+        return links && !connection->dropped; /* also one that is being made: the host may have taken it already */
     }
     return is_live_shim(connection) &&
            (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));

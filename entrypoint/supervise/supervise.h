@@ -15,6 +15,7 @@
 #include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/holding.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
 
@@ -51,6 +52,10 @@ struct pl_role {
                   const struct pl_exit_report *exit_report);
     void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
     void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
+    /* while pl_supervise_wait_main() waits: what is due now; `*next_ns` becomes earlier where more is due before it */
+    void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
+    /* whether pl_supervise_wait_main() is to wait on although the main program has ended */
+    bool (*waits)(const struct pl_supervisor *supervisor);
 };
 
 struct pl_supervisor {
@@ -73,11 +78,13 @@ struct pl_supervisor {
     bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
+    bool main_ended; /* what pl_supervise_start_main() started */
+    struct pl_exit_report main_report;
+
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
-    /* shims whose rank has ended need not wait for the others; during a stop they do (shim.h) */
-    bool released;
-    int64_t released_ns;
+    struct pl_holding holding;
+    bool ranks_seen; /* one has connected here */
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
@@ -99,8 +106,11 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                        struct pl_failure *failure);
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
-/** Take the plan: its environment, and the run directory when ranks or other hosts will report. */
-enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
+/**
+ * Take the plan: its environment, and the run directory when ranks or other hosts will report. Where that cannot be
+ * made and the job can do without, a warning says so, and the plan has no link and no ranks any more.
+ */
+enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Wait for events until `deadline_ns`, handle them once. */
@@ -128,6 +138,12 @@ enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, stru
 
 /** Start what the plan runs on this host, when it runs anything itself. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Wait until the main program has ended and the role waits for nobody else, or until waiting is useless: the job has
+ * failed or is stopped, and the time that the programs then have is over.
+ */
+enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Ask the sidecar to end and give it a moment. */
 void pl_supervise_end_sidecar(struct pl_supervisor *supervisor);
@@ -176,6 +192,22 @@ void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_ex
  * while the job is being stopped.
  */
 void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why);
+
+/** The master has said how the job failed: its words replace those of this host, whose exit code stays. */
+void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text);
+
+/**
+ * The link could not be made, and the job runs without: what went wrong is a warning now and no failure of the job.
+ * Returns PL_OK, or `status` where that is not the link's: the job was stopped.
+ */
+enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,
+                                         const struct pl_error *error);
+
+/**
+ * True when a program ended badly while the job was being stopped: the others have the stop's time, unless they are
+ * ranks, whose launcher ends them.
+ */
+bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor);
 
 /** Print how the job failed, at most PL_FAILURE_SHOWN_BYTES. */
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text);

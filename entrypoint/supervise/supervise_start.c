@@ -12,6 +12,10 @@
 #include <string.h>
 
 #define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
+/* A launcher ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
+#define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
+/* The same after the loss of a host, when the job cannot end well anyway. */
+#define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* how long before the end of a stop's time uploads are aborted, which the server has to be told */
 #define ABORT_SYNC_NS (8 * PL_NS_PER_S)
 
@@ -23,6 +27,8 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
 
     switch (source) {
     case PL_EXIT_SOURCE_PROGRAM:
+    case PL_EXIT_SOURCE_LAUNCHER:
+    case PL_EXIT_SOURCE_AGENT:
         return supervisor->plan->program_words;
     case PL_EXIT_SOURCE_STEP:
         while (argv[words] != NULL && strcmp(argv[words], "-c") != 0) {
@@ -30,7 +36,6 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
         }
         return words;
     case PL_EXIT_SOURCE_RANK:
-    case PL_EXIT_SOURCE_LAUNCHER:
     case PL_EXIT_SOURCE_DAEMON:
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_SIDECAR:
@@ -88,6 +93,9 @@ enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, stru
 
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
+    static const enum pl_exit_source sources[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_EXIT_SOURCE_PROGRAM,
+                                                  [PL_LAUNCH_PLAN_RANKS_MPIRUN] = PL_EXIT_SOURCE_LAUNCHER,
+                                                  [PL_LAUNCH_PLAN_RANKS_TORCHRUN] = PL_EXIT_SOURCE_AGENT};
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
@@ -97,9 +105,72 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.argv = (const char *const *)plan->argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
-    setup.foreground = !plan->spawns_ranks;
-    return pl_supervise_start(supervisor, plan->spawns_ranks ? PL_EXIT_SOURCE_LAUNCHER : PL_EXIT_SOURCE_PROGRAM, &setup,
-                              NULL, reterr);
+    setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+    return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
+}
+
+/* How long the programs of a failed job may still take. */
+static int64_t grace_end(const struct pl_supervisor *supervisor)
+{
+    const struct pl_holding *holding = &supervisor->holding;
+    int64_t begin_ns = holding->released_ns > supervisor->failed_ns ? holding->released_ns : supervisor->failed_ns;
+
+    if (!supervisor->failed || pl_supervise_failed_in_stop(supervisor) ||
+        (supervisor->exit_report_known && pl_holding_is_on(supervisor))) {
+        return PL_DEADLINE_NEVER;
+    }
+    return begin_ns + (supervisor->exit_report_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+}
+
+/* The programs of a failed job are told to end; mpirun ends its ranks itself. */
+static void stop_programs(struct pl_supervisor *supervisor)
+{
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM);
+}
+
+static bool is_over(const struct pl_supervisor *supervisor)
+{
+    const struct pl_role *role = supervisor->role;
+
+    return supervisor->main_ended && !(role->waits != NULL && role->waits(supervisor));
+}
+
+enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    bool launcher_stopped = false, programs_stopped = false;
+
+    while (!is_over(supervisor)) {
+        int64_t stop_launcher_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_STOP_LAUNCHER_NS);
+        int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
+        int64_t next_ns = launcher_stopped ? kill_ns : stop_launcher_ns;
+
+        if (supervisor->role->tick != NULL) {
+            supervisor->role->tick(supervisor, &next_ns);
+        }
+        if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
+            stop_programs(supervisor);
+            programs_stopped = true;
+        }
+        if (pl_deadline_passed(grace_end(supervisor))) {
+            return PL_OK;
+        }
+        if (pl_deadline_passed(kill_ns)) {
+            pl_supervise_fail(supervisor, "the program did not end within %lld s after it was asked to stop",
+                              (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
+            return PL_OK;
+        }
+        if (!launcher_stopped && pl_deadline_passed(stop_launcher_ns)) {
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_LAUNCHER, SIGTERM);
+            pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM);
+            launcher_stopped = true;
+        }
+        if (grace_end(supervisor) < next_ns) {
+            next_ns = grace_end(supervisor);
+        }
+        PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
+    }
+    return PL_OK;
 }
 
 void pl_supervise_end_sidecar(struct pl_supervisor *supervisor)

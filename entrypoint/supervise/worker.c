@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker role, of a host that gets the job's result from the master; mostly its ranks are started by the master's
- * mpirun: run sshd for the master's session, start mpirun's daemon when asked, forward how its ranks end and stop
- * signals, receive the result, leave no process running, exit after the master.
+ * The worker role, of a host that gets the job's result from the master: run sshd for the master's session, start
+ * mpirun's daemon when asked or the host's own program, forward how ranks and programs end and stop signals, receive
+ * the result, leave no process running, exit after the master. Where the link is beside the program, the host runs and
+ * ends by itself until the master has come.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/command.h"
+#include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
 #include <stdio.h>
@@ -28,11 +30,23 @@
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
+/* A host that has failed by itself waits for the master: since the start, for its session; and then for its words. */
+#define LATE_LINK_NS (60 * PL_NS_PER_S)
+#define MASTER_RESULT_NS (10 * PL_NS_PER_S)
+
 struct worker_state {
     struct pl_sshd sshd;
     struct pl_connection *master;
     bool joined, result_known;
+    bool serving;                               /* sshd runs here */
+    int64_t begun_ns;                           /* when it was started */
+    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* its last lines, once it has ended */
 };
+
+static bool is_beside(const struct pl_supervisor *supervisor)
+{
+    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE;
+}
 
 static const char *master_host(const struct pl_supervisor *supervisor)
 {
@@ -57,6 +71,42 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
     }
 }
 
+/* A rank or the host's own program has ended: the master says what that means, and where the link is beside the
+ * program, the host itself too. */
+static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    const struct worker_state *state = supervisor->state;
+
+    if (exit_report->source == PL_EXIT_SOURCE_RANK) {
+        pl_holding_note_end(supervisor, exit_report->rank);
+    }
+    if (is_beside(supervisor) && !state->result_known && !pl_exit_report_ok(exit_report)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    }
+    if (!state->result_known) {
+        send_exit_report(supervisor, exit_report);
+    }
+}
+
+static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    struct worker_state *state = supervisor->state;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    snprintf(state->sshd_words, sizeof(state->sshd_words), "%s", exit_report->tail);
+    if (state->result_known || !state->serving) {
+        return;
+    }
+    state->serving = false;
+    if (!is_beside(supervisor)) {
+        pl_supervise_fail_exit(supervisor, exit_report);
+    } else if (!state->joined) {
+        pl_exit_report_print(exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+        pl_log(PL_LOG_WARNING, "this host is not linked to the others, so that none is told how another ends: %s",
+               pl_text_string(&text));
+    }
+}
+
 static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
@@ -64,7 +114,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
 
     switch (connection->source) {
     case PL_EXIT_SOURCE_RANK:
-        send_exit_report(supervisor, exit_report);
+        note_own_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_DAEMON:
         send_exit_report(supervisor, exit_report); /* first, since it is more specific */
@@ -73,11 +123,14 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         }
         break;
     case PL_EXIT_SOURCE_SSHD:
-        if (!state->result_known) {
-            pl_supervise_fail_exit(supervisor, exit_report);
-        }
+        note_sshd_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_PROGRAM:
+    case PL_EXIT_SOURCE_AGENT:
+        supervisor->main_ended = true;
+        supervisor->main_report = *exit_report;
+        note_own_end(supervisor, exit_report);
+        break;
     case PL_EXIT_SOURCE_SIDECAR:
         if (!pl_exit_report_ok(exit_report) && !state->result_known) {
             send_exit_report(supervisor, exit_report);
@@ -158,6 +211,20 @@ static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct
     return pl_supervise_start_main(supervisor, reterr);
 }
 
+/* What happened here before the master came. */
+static void report_earlier_ends(struct pl_supervisor *supervisor)
+{
+    if (!is_beside(supervisor)) {
+        return;
+    }
+    if (supervisor->failed && supervisor->exit_report_known) {
+        send_exit_report(supervisor, &supervisor->exit_report);
+    }
+    if (supervisor->main_ended) {
+        send_exit_report(supervisor, &supervisor->main_report);
+    }
+}
+
 /* A client with the job's key says that it is the master: the first one is accepted. */
 static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
                           const struct pl_frame *frame)
@@ -178,6 +245,7 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     state->joined = true;
     connection->begun = true;
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
+    report_earlier_ends(supervisor);
 }
 
 static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -189,8 +257,11 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     if (connection->kind == PL_CONNECTION_SHIM) {
         if (frame->type == PL_FRAME_BEGUN && connection->source == PL_EXIT_SOURCE_DAEMON) {
             answer_start(supervisor, "");
-        } else if (frame->type == PL_FRAME_CATCHES && frame->count >= 2 && state->master != NULL) {
-            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
+        } else if (frame->type == PL_FRAME_CATCHES && frame->count >= 2) {
+            pl_holding_note_answer(supervisor, frame);
+            if (state->master != NULL) {
+                PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
+            }
         }
         return;
     }
@@ -224,7 +295,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_RESULT:
         state->result_known = true;
         if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
-            pl_supervise_fail(supervisor, "%s", frame->fields[1]);
+            pl_supervise_fail_as(supervisor, frame->fields[1]);
         }
         break;
     case PL_FRAME_READY:
@@ -258,12 +329,38 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
 
+    state->begun_ns = pl_clock_now_ns();
     PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr);
+    PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
+    state->serving = true;
+    return PL_OK;
+}
+
+/* The master did not come: end sshd, whose last line may say why. "" where it has none. */
+static const char *end_sshd(struct pl_supervisor *supervisor)
+{
+    struct worker_state *state = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(DAEMON_GRACE_NS);
+    size_t length;
+    char *line;
+
+    state->serving = false;
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SSHD, SIGTERM);
+    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
+    length = strlen(state->sshd_words);
+    while (length > 0 && state->sshd_words[length - 1] == '\n') {
+        state->sshd_words[--length] = '\0';
+    }
+    line = strrchr(state->sshd_words, '\n');
+    return line != NULL ? line + 1 : state->sshd_words;
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -272,6 +369,7 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
     const bool report_only = supervisor->failed;
     const int64_t begun_ns = pl_clock_now_ns();
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
+    const char *words;
 
     while (!state->joined && supervisor->failed == report_only) {
         int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
@@ -280,8 +378,10 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
             if (report_only || supervisor->stop_number != 0) {
                 break;
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s",
-                                master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S));
+            words = end_sshd(supervisor);
+            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s%s%.300s",
+                                master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
+                                *words != '\0' ? "; sshd's last words here: " : "", words);
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
@@ -306,6 +406,81 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
         }
     }
     return PL_OK;
+}
+
+/* A linked host waits for the master's word, and the master for all the others: none that has ended well ends one. */
+static bool worker_waits(const struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+
+    return state->master != NULL && !state->result_known;
+}
+
+static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    const struct worker_state *state = supervisor->state;
+
+    if (state->master == NULL) { /* else the master decides */
+        pl_holding_update(supervisor);
+        *next_ns = pl_holding_next_ns(supervisor) < *next_ns ? pl_holding_next_ns(supervisor) : *next_ns;
+    }
+}
+
+/* The host's own program, with the link beside it. */
+static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (supervisor->plan->needs_names) {
+        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
+    }
+    PL_TRY(pl_supervise_without_link(supervisor, start_sshd(supervisor, &error), &error));
+    if (supervisor->stop_number != 0) {
+        return PL_CANCELLED;
+    }
+    PL_TRY(pl_supervise_start_main(supervisor, reterr));
+    return pl_supervise_wait_main(supervisor, reterr);
+}
+
+/* Until when a host that has failed waits for the master's session. */
+static int64_t late_link_deadline(const struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+    int64_t join_ns = pl_supervise_join_deadline(supervisor, state->begun_ns);
+    int64_t late_ns = state->begun_ns + LATE_LINK_NS;
+
+    return join_ns < late_ns ? join_ns : late_ns;
+}
+
+/* The host's own program has failed: end what runs here, write the failure file, and wait for the master's words, which
+ * name the first cause; and for the master itself, where it may only be late. */
+static void report_own_failure(struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+    int64_t deadline_ns;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!supervisor->failed || state->result_known || (state->joined && state->master == NULL)) {
+        return;
+    }
+    pl_supervise_failure_text(supervisor, &text);
+    pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
+    pl_supervise_kill_all(supervisor, true);
+    if (state->serving && !state->joined) {
+        pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to tell it", master_host(supervisor));
+    }
+    while (state->serving && !state->joined && !pl_deadline_passed(late_link_deadline(supervisor))) {
+        if (pl_supervise_poll(supervisor, late_link_deadline(supervisor), NULL) != PL_OK) {
+            break;
+        }
+    }
+    /* a failure that is no program's is sent to the master next */
+    deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
+    while (state->master != NULL && !state->result_known && !pl_deadline_passed(deadline_ns)) {
+        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
+            break;
+        }
+    }
 }
 
 /* Our own failure is the job's: notify the master. Then end everything here, say so, and wait for the master to end
@@ -355,9 +530,21 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
     pl_supervise_kill_all(supervisor, false);
 }
 
+/* What cannot start before the master has come, or is only to report what failed before. */
+static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    PL_TRY(start_sshd(supervisor, reterr));
+    PL_TRY(wait_for_master(supervisor, reterr));
+    if (!supervisor->failed) {
+        PL_TRY(start_own_program(supervisor, reterr));
+    }
+    return wait_for_result(supervisor, reterr);
+}
+
 int pl_worker_run(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {.ended = worker_ended, .frame = worker_frame, .gone = worker_gone};
+    static const struct pl_role role = {
+        .ended = worker_ended, .frame = worker_frame, .gone = worker_gone, .tick = worker_tick, .waits = worker_waits};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool report_only = supervisor->failed;
@@ -366,17 +553,14 @@ int pl_worker_run(struct pl_supervisor *supervisor)
 
     supervisor->role = &role;
     supervisor->state = &state;
-    status = start_sshd(supervisor, &error);
-    if (status == PL_OK) {
-        status = wait_for_master(supervisor, &error);
+    if (is_beside(supervisor) && !report_only) {
+        status = run_own_program(supervisor, &error);
+        pl_supervise_fail_status(supervisor, status, &error);
+        report_own_failure(supervisor);
+    } else {
+        status = run_linked(supervisor, &error);
+        pl_supervise_fail_status(supervisor, status, &error);
     }
-    if (status == PL_OK && !supervisor->failed) {
-        status = start_own_program(supervisor, &error);
-    }
-    if (status == PL_OK) {
-        status = wait_for_result(supervisor, &error);
-    }
-    pl_supervise_fail_status(supervisor, status, &error);
     shut_down(supervisor);
     exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
     pl_supervise_end_sync(supervisor);

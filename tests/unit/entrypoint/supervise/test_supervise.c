@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c,
- * entrypoint/supervise/peers.c. */
+ * entrypoint/supervise/holding.c, entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
 /* The supervisor over plans made by hand, whose programs are shell scripts. */
 #include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -128,7 +128,7 @@ START_TEST(open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
             tree_env(&rig.tree, name, "/scratch");
             rig.plan.environment = rig.tree.environment;
         }
-        rig.plan.spawns_ranks = true;
+        rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
         take_plan(&rig);
         snprintf(run_dir, sizeof(run_dir), "%s", rig.supervisor.rundir.path);
         ck_assert_str_eq(pl_environment_get(rig.supervisor.environment, name), own ? "/scratch" : run_dir);
@@ -296,7 +296,7 @@ START_TEST(a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after)
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    rig.plan.needs_link = true;
+    rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     take_plan(&rig);
     early = connect_rank(&rig, "0");
     await_ranks(&rig, 1, false);
@@ -327,7 +327,7 @@ START_TEST(mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_en
         struct rig rig;
 
         rig_setup(&rig, "\"localhost\"");
-        rig.plan.spawns_ranks = true;
+        rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
         rig.plan.processes = 1 + missing;
         add_script(&rig, &rig.plan.argv, "exit 1");
         take_plan(&rig);
@@ -349,7 +349,7 @@ START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     struct rig rig;
 
     rig_setup(&rig, "\"localhost\"");
-    rig.plan.spawns_ranks = true;
+    rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     rig.plan.processes = 4;
     add_script(&rig, &rig.plan.argv, "exit 1");
     take_plan(&rig);
@@ -390,6 +390,74 @@ START_TEST(who_ended_because_of_another_does_not_hide_it)
         pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &killed_alone : &cause);
         pl_supervise_fail_exit(&rig.supervisor, &aborted);
         ck_assert_int_eq(rig.supervisor.exit_report.rank, i == 0 ? 3 : 1);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
+/* Ranks that fall with a launcher or daemon are no cause of it. */
+START_TEST(a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it)
+{
+    const struct pl_exit_report fallen = {.source = PL_EXIT_SOURCE_RANK, .rank = 0, .signalled = true, .code = SIGKILL};
+    const struct pl_exit_report ended = {
+        .source = PL_EXIT_SOURCE_RANK, .rank = 1, .signalled = true, .code = SIGTERM, .program = "train"};
+    const struct pl_exit_report cause = {.source = PL_EXIT_SOURCE_RANK, .rank = 2, .code = 3, .program = "train"};
+    const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_LAUNCHER, PL_EXIT_SOURCE_DAEMON, PL_EXIT_SOURCE_AGENT};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
+        const struct pl_exit_report launcher = {
+            .source = sources[i], .rank = -1, .signalled = true, .code = SIGKILL, .program = "launcher"};
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &fallen : &ended);
+        rig.supervisor.failed_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
+        pl_supervise_fail_exit(&rig.supervisor, &launcher);
+        ck_assert_int_eq(rig.supervisor.exit_report.source, sources[i]);
+        pl_supervise_fail_exit(&rig.supervisor, i == 0 ? &ended : &fallen);
+        ck_assert_int_eq(rig.supervisor.exit_report.source, sources[i]);
+        pl_supervise_fail_exit(&rig.supervisor, &cause);
+        ck_assert_int_eq(rig.supervisor.exit_report.rank, 2);
+        rig_done(&rig);
+    }
+}
+END_TEST
+
+START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
+{
+    static const struct {
+        const char *mpirun;
+        int first_code; /* of rank 0, which ends first */
+        const char *failure;
+    } cases[] = {
+        {"exit 1", 0, "rank 0 on host localhost exited with code 0: it left without MPI_Finalize()"},
+        {"exit 143", 0, "rank 1 on host localhost was killed by signal 15 (SIGTERM)"},
+        {"exit 1", 5, "rank 0 on host localhost exited with code 5"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct pl_exit_report exit_report = {.source = PL_EXIT_SOURCE_RANK, .host = "localhost", .program = "train"};
+        struct pl_link ranks[2];
+        struct rig rig;
+
+        rig_setup(&rig, "\"localhost\"");
+        rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
+        rig.plan.processes = 2;
+        add_script(&rig, &rig.plan.argv, cases[i].mpirun);
+        take_plan(&rig);
+        ranks[0] = connect_rank(&rig, "0");
+        ranks[1] = connect_rank(&rig, "1");
+        await_ranks(&rig, 2, false);
+        exit_report.code = cases[i].first_code;
+        ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[0], &rig.tree.error), &rig.tree.error);
+        exit_report.rank = 1;
+        exit_report.signalled = true;
+        exit_report.code = SIGTERM;
+        ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[1], &rig.tree.error), &rig.tree.error);
+        ck_assert_int_eq(pl_master_run(&rig.supervisor), 1);
+        expect_file(&rig, "output/failure", cases[i].failure);
+        pl_link_close(&ranks[0]);
+        pl_link_close(&ranks[1]);
         rig_done(&rig);
     }
 }
@@ -488,7 +556,7 @@ START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
     scratch_path(&rig.tree.scratch, "bin/paceline", self);
     ck_assert_ok(pl_job_new(rig.tree.environment, self, NULL, &rig.tree.job, &rig.tree.error), &rig.tree.error);
     rig.supervisor.job = rig.tree.job;
-    rig.plan.needs_link = true;
+    rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     ck_assert_ok(pl_strv_add_list(&rig.plan.hosts, (const char *const[]){"localhost", "other", NULL}, &rig.tree.error),
                  &rig.tree.error);
     take_plan(&rig);
@@ -515,7 +583,7 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
 
     rig_setup(&rig, "\"localhost\"");
     add_script(&rig, &step.argv, "sleep 0.5");
-    rig.plan.needs_link = true;
+    rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
     rig.plan.additions = rig.tree.environment;
     take_plan(&rig);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(kinds); i++) {
@@ -543,6 +611,9 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,
           mpiruns_end_is_laid_to_a_missing_finalize_only_when_every_rank_has_ended_well,
           a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number,
-          who_ended_because_of_another_does_not_hide_it, a_host_that_went_away_explains_late_why_a_rank_was_killed,
+          who_ended_because_of_another_does_not_hide_it,
+          a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it,
+          mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those,
+          a_host_that_went_away_explains_late_why_a_rank_was_killed,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides during a stop how long the shims of ranks that have ended wait for those that save. */
+#include "entrypoint/supervise/holding.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/supervise.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How long a rank's shim may take to say whether its program handles a stop. */
+#define ANSWER_NS (PL_NS_PER_S)
+
+void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+{
+    struct pl_holding *holding = &supervisor->holding;
+    int64_t rank, catches;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_link_frame_number(frame, 0, 0, INT32_MAX, &rank, NULL) != PL_OK ||
+        pl_link_frame_number(frame, 1, 0, 1, &catches, NULL) != PL_OK) {
+        return;
+    }
+    if (pl_memory_grow(&holding->ranks, &holding->capacity, holding->count + 1, sizeof(*holding->ranks), &error) !=
+        PL_OK) {
+        pl_log_error(&error, "note how rank %d handles the stop", (int)rank);
+        return;
+    }
+    holding->ranks[holding->count++] = (struct pl_holding_rank){.rank = (int)rank, .catches = catches == 1};
+}
+
+void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
+{
+    struct pl_holding *holding = &supervisor->holding;
+    size_t i = 0;
+
+    while (i < holding->count && holding->ranks[i].rank != rank) {
+        i++;
+    }
+    if (i < holding->count) {
+        holding->ranks[i].ended = true;
+    } else {
+        holding->unasked_ended++;
+    }
+}
+
+bool pl_holding_is_on(const struct pl_supervisor *supervisor)
+{
+    return supervisor->stop_number != 0 && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE &&
+           !supervisor->holding.released;
+}
+
+int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor)
+{
+    int64_t answers_ns = supervisor->stop_ns + ANSWER_NS;
+
+    return pl_holding_is_on(supervisor) && !pl_deadline_passed(answers_ns) ? answers_ns : PL_DEADLINE_NEVER;
+}
+
+static size_t count_saving(const struct pl_holding *holding)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < holding->count; i++) {
+        count += holding->ranks[i].catches && !holding->ranks[i].ended;
+    }
+    return count;
+}
+
+static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type type, const char *text)
+{
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        if (supervisor->connections[i]->kind == PL_CONNECTION_WORKER && supervisor->connections[i]->begun) {
+            PL_SUPERVISE_SEND(supervisor, supervisor->connections[i], type, text);
+        }
+    }
+}
+
+static void hold(struct pl_supervisor *supervisor)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_supervise_failure_text(supervisor, &text);
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
+    send_to_workers(supervisor, PL_FRAME_HOLD, pl_text_string(&text));
+    pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
+           pl_text_string(&text));
+    supervisor->holding.held = true;
+}
+
+void pl_holding_update(struct pl_supervisor *supervisor)
+{
+    struct pl_holding *holding = &supervisor->holding;
+    const bool has_ranks = supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
+    size_t saving = count_saving(holding);
+
+    if (supervisor->stop_number == 0 || holding->released) {
+        return;
+    }
+    if (saving > 0 || !has_ranks) {
+        if (!holding->held && supervisor->failed && supervisor->exit_report_known) {
+            hold(supervisor);
+        }
+    } else if ((int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
+               pl_deadline_passed(supervisor->stop_ns + ANSWER_NS)) {
+        pl_supervise_release(supervisor);
+        send_to_workers(supervisor, PL_FRAME_RELEASE, "");
+    }
+}
+
+void pl_holding_done(struct pl_holding *holding)
+{
+    free(holding->ranks);
+    *holding = (struct pl_holding){.ranks = NULL};
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * During a stop a rank that has ended must not cost those that save: mpirun and torchrun end all ranks when one has
+ * left. So the shims of ended ranks wait, until no rank with a handler for the signal is left, and are then released.
+ * One host decides: the master for those that are linked to it, any other for itself.
+ */
+#ifndef PL_ENTRYPOINT_SUPERVISE_HOLDING_H
+#define PL_ENTRYPOINT_SUPERVISE_HOLDING_H
+
+#include "base/clock.h"
+#include "entrypoint/ssh/link.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct pl_supervisor;
+
+/** What a rank's shim said when it was sent the stop. */
+struct pl_holding_rank {
+    int rank;
+    bool catches; /* its program has a handler for the signal */
+    bool ended;
+};
+
+struct pl_holding {
+    struct pl_holding_rank *ranks;
+    size_t count, capacity;
+    int unasked_ended; /* ranks that ended before they were sent the stop */
+    bool held;         /* the failure file is written, and the hosts know that others still save */
+    bool released;     /* shims whose rank has ended need not wait any more */
+    int64_t released_ns;
+};
+
+/** A CATCHES frame of a rank here or on another host. */
+void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame);
+
+/** A rank has ended. */
+void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
+
+/** True while shims of ended ranks wait. */
+bool pl_holding_is_on(const struct pl_supervisor *supervisor);
+
+/** When pl_holding_update() is due although nothing has happened. */
+int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor);
+
+/**
+ * Call after each event of a host that decides. Once a program has ended badly during the stop while others may still
+ * save, the failure file is written and the other hosts are notified (HOLD), as the platform may kill all before they
+ * have ended; when nobody saves, the shims are released, here and on the other hosts (RELEASE).
+ */
+void pl_holding_update(struct pl_supervisor *supervisor);
+
+void pl_holding_done(struct pl_holding *holding);
+
+#endif

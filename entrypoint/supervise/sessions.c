@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the master's ssh sessions to the workers, again and again until each is up, and knows why one is not. */
+#include "entrypoint/supervise/sessions.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/process.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TRY_AGAIN_NS (200 * PL_NS_PER_MS)
+/* A host that is not there after this time is asked less often while the program runs: each try is a process. */
+#define OFTEN_NS (10 * PL_NS_PER_S)
+#define TRY_SELDOM_NS (5 * PL_NS_PER_S)
+
+enum { SHOWN_HOSTS = 5 };
+
+enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_sessions *sessions, struct pl_error *reterr)
+{
+    const struct pl_launch_plan *plan = supervisor->plan;
+
+    sessions->begun_ns = pl_clock_now_ns();
+    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE || plan->hosts.count < 2) {
+        return PL_OK;
+    }
+    sessions->items = pl_memory_new(plan->hosts.count - 1, sizeof(*sessions->items), reterr);
+    if (sessions->items == NULL) {
+        return PL_MEMORY;
+    }
+    sessions->count = plan->hosts.count - 1;
+    for (size_t i = 0; i < sessions->count; i++) {
+        sessions->items[i] = (struct pl_session){.host = plan->hosts.items[i + 1], .ssh_stderr_fd = -1};
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_sessions *sessions,
+                                   struct pl_error *reterr)
+{
+    PL_TRY(pl_supervise_open_ssh(supervisor, &sessions->sshd, reterr));
+    PL_TRY(pl_sshd_prepare_client(&sessions->sshd, &supervisor->rundir, reterr));
+    sessions->begun_ns = pl_clock_now_ns();
+    return PL_OK;
+}
+
+/* One ssh session whose stdin and stdout are the link. */
+static enum pl_status open_session(struct pl_supervisor *supervisor, const struct pl_sessions *sessions,
+                                   struct pl_session *session, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    PL_AUTO_CLOSE int far_fd = -1;
+    enum pl_status status;
+    int pair[2];
+    pid_t pid;
+
+    PL_TRY(pl_sshd_client(&sessions->sshd, &supervisor->rundir, session->host, &argv, reterr));
+    pl_file_close_at(&session->ssh_stderr_fd);
+    session->ssh_stderr_fd = memfd_create("ssh", MFD_CLOEXEC);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+        return pl_error_errno(reterr, "make a socket pair");
+    }
+    far_fd = pair[1];
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.signals = supervisor->signals;
+    setup.stdin_fd = setup.stdout_fd = far_fd;
+    setup.stderr_fd = session->ssh_stderr_fd;
+    setup.own_group = true; /* so that it gets no signals that a terminal sends to the foreground */
+    status = pl_process_spawn(&setup, &pid, reterr);
+    if (status != PL_OK) {
+        close(pair[0]);
+        return status;
+    }
+    PL_TRY(pl_supervise_add(supervisor, PL_CONNECTION_WORKER, pair[0], &session->link, reterr));
+    session->link->pid = pid;
+    session->next_try_ns = PL_DEADLINE_NEVER;
+    return PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
+}
+
+enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_sessions *sessions, int64_t *next_ns,
+                                    struct pl_error *reterr)
+{
+    for (size_t i = 0; i < sessions->count; i++) {
+        struct pl_session *session = &sessions->items[i];
+
+        if (session->link == NULL && pl_deadline_passed(session->next_try_ns)) {
+            PL_TRY(open_session(supervisor, sessions, session, reterr));
+        }
+        if (session->next_try_ns < *next_ns) {
+            *next_ns = session->next_try_ns;
+        }
+    }
+    return PL_OK;
+}
+
+struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const struct pl_connection *connection)
+{
+    for (size_t i = 0; i < sessions->count; i++) {
+        if (sessions->items[i].link == connection) {
+            return &sessions->items[i];
+        }
+    }
+    return NULL;
+}
+
+/*
+ * The last line that ssh wrote, without the names that are in the progress line anyway. Where a server hangs up before
+ * its greeting, as OpenSSH 9.8 does to a client that has failed to log in a few times, the message of an earlier
+ * session that got further stays the reason.
+ */
+static void read_reason(struct pl_session *session)
+{
+    char words[2048];
+    ssize_t bytes = session->ssh_stderr_fd >= 0 ? pread(session->ssh_stderr_fd, words, sizeof(words) - 1, 0) : 0;
+    const char *line;
+    bool connected = true;
+
+    while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
+        bytes--;
+    }
+    words[bytes > 0 ? bytes : 0] = '\0';
+    line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
+    if (session->reached && (line[0] == '\0' || strncmp(line, "kex_exchange_identification: ", 29) == 0)) {
+        return;
+    }
+    if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
+        connected = false;
+        line = strrchr(line, ':') + 1;
+        line += strspn(line, " ");
+    }
+    session->reached = connected && strncmp(line, "ssh: ", 5) != 0;
+    snprintf(session->reason, sizeof(session->reason), "%.180s", line[0] != '\0' ? line : "the session ended");
+}
+
+void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *session)
+{
+    bool often = pl_clock_now_ns() - sessions->begun_ns < OFTEN_NS;
+
+    read_reason(session);
+    session->next_try_ns = pl_deadline_after_ns(often ? TRY_AGAIN_NS : TRY_SELDOM_NS);
+}
+
+size_t pl_sessions_missing(const struct pl_sessions *sessions, struct pl_text *text)
+{
+    size_t missing = 0;
+
+    for (size_t i = 0; i < sessions->count; i++) {
+        const struct pl_session *session = &sessions->items[i];
+
+        if (!session->ready && ++missing <= SHOWN_HOSTS) {
+            pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", session->host,
+                           session->reason[0] != '\0' ? session->reason : "no answer yet");
+        }
+    }
+    if (missing > SHOWN_HOSTS) {
+        pl_text_append(text, ", ...");
+    }
+    return missing;
+}
+
+void pl_sessions_send(struct pl_supervisor *supervisor, const struct pl_sessions *sessions, enum pl_frame_type type,
+                      const char *const *fields, size_t count)
+{
+    for (size_t i = 0; i < sessions->count; i++) {
+        if (sessions->items[i].link != NULL) {
+            pl_supervise_send(supervisor, sessions->items[i].link, type, fields, count);
+        }
+    }
+}
+
+void pl_sessions_close(struct pl_sessions *sessions)
+{
+    for (size_t i = 0; i < sessions->count; i++) {
+        pl_file_close_at(&sessions->items[i].ssh_stderr_fd);
+    }
+    free(sessions->items);
+    sessions->items = NULL;
+    sessions->count = 0;
+    pl_sshd_close(&sessions->sshd);
+}

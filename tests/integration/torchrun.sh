@@ -1,0 +1,168 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# torchrun over Gloo on two hosts with two ranks each: how the job ends, and that a rank that saves is not cut off. Needs a torch.
+# `torchrun.sh long` adds what repeats it with other causes.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+python=$(PYTHONPATH="$PACELINE_SOURCE/tests/support" python3 -c 'import sys; from python_with import python_with; sys.exit(print(found) if (found := python_with("torch")) else 1)') || cluster_skip "no Python here has torch"
+trap cluster_down EXIT
+trap 'exit 143' TERM INT
+cluster_up 2
+
+# torch 1.13 cannot read its own default of --redirects under Python 3.11: the zero of a flag is no member there.
+mkdir "$cluster/bin"
+cat >"$cluster/bin/torchrun" <<PY
+#!$python
+import sys
+from torch.distributed.elastic.multiprocessing import api
+if api.Std.from_str("0") is None:
+    parse = api.Std.from_str.__func__
+    api.Std.from_str = classmethod(lambda cls, text: api.Std.NONE if text == "0" else parse(cls, text))
+from torch.distributed.run import main
+sys.exit(main())
+PY
+chmod +x "$cluster/bin/torchrun"
+
+cat >"$cluster/train.py" <<'PY'
+import os, signal, sys, time
+import torch
+import torch.distributed as dist
+
+rank, mode = int(os.environ["RANK"]), os.environ["MODE"]
+seconds = float(os.environ.get("SAVE_S", "5"))
+
+
+def save(number, frame):
+    time.sleep(seconds)
+    with open("/opt/ml/model/model", "w") as file:
+        file.write("model")
+    sys.exit(0)
+
+
+if mode == "save" and rank == 0:
+    signal.signal(signal.SIGTERM, save)
+if mode == "save" and rank == 1:
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"rank {rank} of {int(total.item())}: {os.path.basename(sys.executable)}, PYTHON_EXEC {os.environ.get('PYTHON_EXEC')}", flush=True)
+if mode == "end":
+    sys.exit(0)
+while True:
+    if rank == 3 and os.path.exists("/opt/ml/go"):
+        if mode == "raise":
+            raise RuntimeError("rank three gives up")
+        if mode == "exit":
+            os._exit(3)
+    if mode == "reduce":
+        dist.all_reduce(total)
+    time.sleep(0.1)
+PY
+
+start_host() {
+  job_config "$1" "algo-1 algo-2" 0
+  mkdir -p "$cluster/$1/ml/code"
+  cp "$cluster/train.py" "$cluster/$1/ml/code/"
+  echo '{"sagemaker_torch_distributed_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2", "sagemaker_program": "train.py"}' \
+    >"$cluster/$1/ml/input/config/hyperparameters.json"
+  host_start "$1" env PATH="$cluster/bin:$PATH"  PACELINE_PYTHON="$python" GLOO_SOCKET_IFNAME=eth0 "$paceline" train
+}
+start_both() { start_host algo-1; start_host algo-2; }
+wait_both() { for host in algo-1 algo-2; do host_wait $host "$1" || case_failed "no end"; done; }
+await_ranks() {
+  await_log algo-1 'all 2 hosts are linked' 120
+  await_log algo-1 'rank 0 of 4' 120
+  await_log algo-1 'rank 1 of 4' 120
+  await_log algo-2 'rank 2 of 4' 120
+  await_log algo-2 'rank 3 of 4' 120
+}
+
+begin() { # begin MODE NAME
+  case_begin "$2"
+  cluster_environment=(PACELINE_SILENCE_S=3 "MODE=$1")
+  start_both
+}
+go() { case_mark; touch "$cluster/algo-2/ml/go"; }
+rank_pid() { host_run "$1" pgrep -f '^[^ ]*python[^ ]* -u .*train.py' | tail -n 1; }
+expect_both() { for host in algo-1 algo-2; do expect_code $host "$1"; done; for host in algo-1 algo-2; do expect_failure $host "${@:2}"; done; expect_nobody; case_end algo-1 algo-2; }
+
+begin end "torchrun trains"
+wait_both 120
+grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
+for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
+expect_nobody
+case_end algo-1 algo-2
+
+begin raise "rank 3 raises"
+await_ranks
+go
+wait_both 30
+expect_both 1 '^rank 3 on host algo-2 exited with code 1' 'train.py$' 'RuntimeError: rank three gives up'
+
+begin save "SIGTERM to algo-2, rank 0 saves for 5 s, the others leave"
+await_ranks
+case_mark
+host_signal algo-2 TERM
+wait_both 60
+[ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
+expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
+
+begin reduce "torchrun's host algo-2 is powered off"
+await_ranks
+case_mark
+host_off algo-2
+wait_both 30
+expect_code algo-1 1
+expect_failure algo-1 '^(host algo-2 went away|rank [01] on host algo-1 exited)'
+expect_nobody
+case_end algo-1
+
+if [ "${1:-}" = long ]; then
+  begin exit "rank 3 exits with 3"
+  await_ranks
+  go
+  wait_both 30
+  expect_both 1 '^rank 3 on host algo-2 exited with code 3'
+
+  begin wait "a rank is killed"
+  await_ranks
+  case_mark
+  host_run algo-2 kill -KILL "$(rank_pid algo-2)"
+  wait_both 30
+  expect_both 1 '^rank [23] on host algo-2 was killed by signal 9'
+
+  begin wait "the cable is cut for ever"
+  await_ranks
+  case_mark
+  host_cut algo-2
+  wait_both 60
+  host_join algo-2
+  for host in algo-1 algo-2; do expect_code $host 1; expect_failure $host 'went away: nothing was received from it for 3 s'; done
+  expect_nobody
+  case_end algo-1 algo-2
+
+  begin wait "the host algo-1 is powered off"
+  await_ranks
+  case_mark
+  host_off algo-1
+  wait_both 30
+  expect_code algo-2 1
+  expect_failure algo-2 '^the master host algo-1 went away'
+  expect_nobody
+  case_end algo-2
+
+  for signalled in algo-1 algo-2; do
+    case_begin "SIGTERM to $signalled, rank 0 saves for 35 s"
+    cluster_environment=(MODE=save SAVE_S=35)
+    start_both
+    await_ranks
+    case_mark
+    host_signal $signalled TERM
+    wait_both 90
+    [ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
+    expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
+  done
+fi
+echo "torchrun on two hosts: all cases passed"
