@@ -25,11 +25,11 @@
 
 struct master {
     struct pl_sessions sessions;
-    bool linking;                   /* sessions are opened while the program runs */
-    bool late_told;                 /* hosts that are late were named */
-    bool result_sent;               /* a host that comes now gets it at once */
-    int ranks_ended;                /* on all hosts */
-    struct pl_exit_report improper; /* a rank that ended with 0 before any failed; `rank` is -1 where none did */
+    bool linking;                     /* sessions are opened while the program runs */
+    bool late_told;                   /* hosts that are late were named */
+    bool result_sent;                 /* a host that comes now gets it at once */
+    int ranks_ended;                  /* on all hosts */
+    struct pl_exit_report left_early; /* a rank that ended with 0 before any failed; `rank` is -1 where none did */
 };
 
 static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
@@ -40,8 +40,8 @@ static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit
     pl_holding_note_end(supervisor, exit_report->rank);
     if (!pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
-    } else if (!supervisor->failed && master->improper.rank < 0) {
-        master->improper = *exit_report;
+    } else if (!supervisor->failed && master->left_early.rank < 0) {
+        master->left_early = *exit_report;
     }
 }
 
@@ -376,28 +376,30 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
 }
 
 /*
- * mpirun has ended the ranks because one left with 0 and without MPI_Finalize(): it ends with a code of its own then,
- * not with 128 + the signal's number, and all that is known of the others is the signal that it sent them.
+ * Whether mpirun has ended ranks of which none had failed: it ends with a code of its own then, not with 128 + a rank's
+ * signal, and all that is known of the ranks is the signal that it sent them.
  */
-static bool left_without_finalize(const struct pl_supervisor *supervisor)
+static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 {
-    const struct master *master = supervisor->state;
     const struct pl_exit_report *mpirun = &supervisor->main_report, *first = &supervisor->exit_report;
 
     return supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && supervisor->stop_number == 0 &&
-           master->improper.rank >= 0 && !mpirun->signalled && mpirun->code > 0 && mpirun->code < 128 &&
-           supervisor->exit_report_known && first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
+           !mpirun->signalled && mpirun->code > 0 && mpirun->code < 128 && supervisor->exit_report_known &&
+           first->source == PL_EXIT_SOURCE_RANK && first->signalled &&
            (first->code == SIGTERM || first->code == SIGKILL);
 }
 
-static void blame_improper(struct pl_supervisor *supervisor)
+/* It does so when a rank has left with 0 and without MPI_Finalize(), and when it is sent SIGTERM itself. */
+static void explain_ended_ranks(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
+    const bool left = master->left_early.rank >= 0;
 
-    snprintf(master->improper.note, sizeof(master->improper.note),
-             "it left without MPI_Finalize(), which pl_runtime_stop() calls, while other ranks ran, so that mpirun "
-             "ended them");
-    supervisor->exit_report = master->improper;
+    supervisor->exit_report = left ? master->left_early : supervisor->main_report;
+    snprintf(supervisor->exit_report.note, sizeof(supervisor->exit_report.note), "%s",
+             left ? "it left without MPI_Finalize(), which pl_runtime_stop() calls, while other ranks ran, so that "
+                    "mpirun ended them"
+                  : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
 static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -422,8 +424,8 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
             snprintf(main_report->note, sizeof(main_report->note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
         }
-        if (left_without_finalize(supervisor)) {
-            blame_improper(supervisor);
+        if (launcher_ended_ranks(supervisor)) {
+            explain_ended_ranks(supervisor);
         }
         pl_supervise_fail_exit(supervisor, main_report);
     } else if (has_ranks && master->ranks_ended == 0) {
@@ -520,7 +522,7 @@ int pl_master_run(struct pl_supervisor *supervisor)
 {
     static const struct pl_role role = {
         .ended = master_ended, .frame = master_frame, .gone = master_gone, .tick = master_tick, .waits = master_waits};
-    struct master master = {.sessions = PL_SESSIONS_NONE, .improper = PL_EXIT_REPORT_NONE};
+    struct master master = {.sessions = PL_SESSIONS_NONE, .left_early = PL_EXIT_REPORT_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool report_only = supervisor->failed;
     int exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */

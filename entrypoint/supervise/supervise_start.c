@@ -14,6 +14,8 @@
 #define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
 /* A launcher ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
+/* The same for programs of a host's own, which are sent SIGTERM. */
+#define PROGRAM_GRACE_NS (3 * PL_NS_PER_S / 2)
 /* The same after the loss of a host, when the job cannot end well anyway. */
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
 /* how long before the end of a stop's time uploads are aborted, which the server has to be told */
@@ -119,7 +121,10 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
         (supervisor->exit_report_known && pl_holding_is_on(supervisor))) {
         return PL_DEADLINE_NEVER;
     }
-    return begin_ns + (supervisor->exit_report_known ? LAUNCHER_GRACE_NS : LOST_HOST_GRACE_NS);
+    if (!supervisor->exit_report_known) {
+        return begin_ns + LOST_HOST_GRACE_NS;
+    }
+    return begin_ns + (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
 /* The programs of a failed job are told to end; mpirun ends its ranks itself. */

@@ -351,7 +351,7 @@ START_TEST(a_rank_whose_shim_is_killed_before_it_begins_is_named_by_its_number)
     rig_setup(&rig, "\"localhost\"");
     rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     rig.plan.processes = 4;
-    add_script(&rig, &rig.plan.argv, "exit 1");
+    add_script(&rig, &rig.plan.argv, "exit 137");
     take_plan(&rig);
     rank = connect_rank(&rig, "3");
     await_ranks(&rig, 1, false);
@@ -427,12 +427,13 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
 {
     static const struct {
         const char *mpirun;
-        int first_code; /* of rank 0, which ends first */
+        int first_code; /* of rank 0, which ends first; -1: as rank 1 */
         const char *failure;
     } cases[] = {
         {"exit 1", 0, "rank 0 on host localhost exited with code 0: it left without MPI_Finalize()"},
         {"exit 143", 0, "rank 1 on host localhost was killed by signal 15 (SIGTERM)"},
         {"exit 1", 5, "rank 0 on host localhost exited with code 5"},
+        {"exit 1", -1, "mpirun on host localhost exited with code 1: it ended its ranks, none of which had failed"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
@@ -448,7 +449,8 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
         ranks[0] = connect_rank(&rig, "0");
         ranks[1] = connect_rank(&rig, "1");
         await_ranks(&rig, 2, false);
-        exit_report.code = cases[i].first_code;
+        exit_report.signalled = cases[i].first_code < 0;
+        exit_report.code = cases[i].first_code < 0 ? SIGTERM : cases[i].first_code;
         ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[0], &rig.tree.error), &rig.tree.error);
         exit_report.rank = 1;
         exit_report.signalled = true;
