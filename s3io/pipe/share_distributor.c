@@ -87,6 +87,10 @@ static void report(struct pl_share_distributor *distributor, enum pl_share_repor
 {
     struct pl_share_report *now = &distributor->reports[slot];
 
+    if (now->epoch == epoch && now->final == final && now->error.status == error->status &&
+        strcmp(now->error.cause, error->cause) == 0) {
+        return; /* a wait that lasts: what is written already cannot be read half */
+    }
     *now = (struct pl_share_report){.epoch = epoch, .final = final, .error = *error};
     for (uint32_t i = distributor->options.local_size; i-- > 0;) {
         pl_share_ring_report(&distributor->clients[i].ring, slot, now);
