@@ -139,6 +139,19 @@ size_t pl_text_character_bytes(const char *at, const char *end)
     return bytes;
 }
 
+size_t pl_text_whole_bytes(const char *bytes, size_t length)
+{
+    for (size_t back = 1; back < 4 && back <= length; back++) {
+        unsigned char byte = (unsigned char)bytes[length - back];
+        size_t wanted = byte < 0xC2 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : byte < 0xF5 ? 4 : 1;
+
+        if ((byte & 0xC0) != 0x80) {
+            return wanted > back ? length - back : length;
+        }
+    }
+    return length;
+}
+
 void pl_text_mask_broken(char *bytes, size_t length)
 {
     for (size_t at = 0; at < length;) {

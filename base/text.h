@@ -52,6 +52,12 @@ void pl_text_done(struct pl_text *text);
 size_t pl_text_character_bytes(const char *at, const char *end);
 
 /**
+ * How many of the `length` bytes of a text are left without the beginning of a UTF-8 character that they end with: 0 to
+ * 3 bytes less, for a text that was cut at a number of bytes.
+ */
+size_t pl_text_whole_bytes(const char *bytes, size_t length);
+
+/**
  * Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the
  * middle of one.
  */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <unistd.h>
 
 static void begin_pair(struct pl_metrics *metrics, const char *name)
@@ -28,7 +29,11 @@ void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals,
 {
     begin_pair(metrics, name);
     pl_text_printf(&metrics->line, "%.*f", decimals, value);
-    pl_python_json_print_double(value, &metrics->json);
+    if (isfinite(value)) {
+        pl_python_json_print_double(value, &metrics->json);
+    } else {
+        pl_text_append(&metrics->json, "null"); /* JSON has no NaN and no infinity */
+    }
 }
 
 static enum pl_status append_line(const char *path, const struct pl_text *text, struct pl_error *reterr)

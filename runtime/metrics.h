@@ -23,7 +23,10 @@ struct pl_metrics {
 
 void pl_metrics_whole(struct pl_metrics *metrics, const char *name, int64_t value);
 
-/** `decimals` digits after the point in the line; in JSON as many as the value has. */
+/**
+ * `decimals` digits after the point in the line; in JSON as many as the value has. NaN and infinities, for which JSON
+ * has no number, are "nan", "inf" and "-inf" in the line and null in JSON, which pandas reads as a missing value.
+ */
 void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals, double value);
 
 /**

@@ -14,7 +14,11 @@
 
 enum { PL_TENSOR_MAX_DIMS = 8 };
 
-/** A tensor in memory, or in an open file, where `data` is NULL; strings and data stay their owner's. */
+/**
+ * A tensor in memory, or in an open file, where `data` is NULL; strings and data stay their owner's. In a file `dtype`
+ * is PL_DTYPE_COUNT where pl_safetensors_read() refuses it: a dtype that Paceline has not, or more than
+ * PL_TENSOR_MAX_DIMS dimensions, of which `shape` then has the first.
+ */
 struct pl_tensor {
     const char *name;
     enum pl_dtype dtype;
@@ -37,7 +41,8 @@ enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *te
 struct pl_safetensors;
 
 /**
- * Open `path` and read its header, which may name the tensors in any order.
+ * Open `path` and read its header, which may name the tensors in any order, and tensors that Paceline cannot use: all
+ * are listed, and the others can be read.
  *
  * Errors  PL_NOT_FOUND; PL_CORRUPT when the header is damaged or the file is cut or longer than the header says;
  *         PL_LIMIT when the header is beyond the bounds of base/json/json.h (a tensor is about eight values);
@@ -51,7 +56,14 @@ void pl_safetensors_close(struct pl_safetensors *file);
 size_t pl_safetensors_count(const struct pl_safetensors *file);
 const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file, size_t index);
 
-/** The bytes of a tensor, to `to` [pl_safetensors_tensor(file, index)->bytes]. Errors as pl_safetensors_open(). */
+/** The dtype as the file has it, "F8_E4M3" for example; the file owns it. */
+const char *pl_safetensors_dtype(const struct pl_safetensors *file, size_t index);
+
+/**
+ * The bytes of a tensor, to `to` [pl_safetensors_tensor(file, index)->bytes].
+ *
+ * Errors  as pl_safetensors_open(); PL_UNSUPPORTED, naming tensor and dtype, for one that Paceline cannot use.
+ */
 enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 

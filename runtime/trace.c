@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -24,6 +25,9 @@ enum {
     LEAST_RECORDS = 3,
     PARTS = UINT8_MAX + 1,
 };
+
+/* Times are printed from the start of a day: below 2^53 thousandths of a microsecond a double has them exactly. */
+#define DAY_NS (24 * 3600 * PL_NS_PER_S)
 
 static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
 
@@ -183,13 +187,29 @@ static void print_head(const struct ring_head *head, const char *comma, struct p
                    comma, head->rank, head->rank, head->host, head->rank, head->rank);
 }
 
-static void print_record(const struct ring_head *head, const struct ring_record *record, struct pl_text *text)
+/* Nanoseconds as the format's microseconds, digit by digit: a double of the time since 1970 has steps of 256 ns. */
+static void print_us(int64_t ns, struct pl_text *text)
+{
+    uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+
+    pl_text_printf(text, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
+}
+
+/* On the wall clock; what a damaged ring holds wraps around. */
+static int64_t wall_ns(const struct ring_head *head, int64_t ns)
+{
+    return (int64_t)((uint64_t)ns + (uint64_t)head->realtime_minus_monotonic_ns);
+}
+
+static void print_record(const struct ring_head *head, const struct ring_record *record, int64_t midnight_ns,
+                         struct pl_text *text)
 {
     char name[PL_TRACE_NAME_BYTES + 1] = "";
     bool program = record->kind == PROGRAM;
     PL_AUTO_TEXT struct pl_text label = PL_TEXT_NONE;
 
-    memcpy(name, record->name, PL_TRACE_NAME_BYTES);
+    memcpy(name, record->name, pl_text_whole_bytes(record->name, strnlen(record->name, PL_TRACE_NAME_BYTES)));
+    pl_text_mask_broken(name, strlen(name));
     if (program) {
         pl_text_append(&label, name);
     } else {
@@ -199,12 +219,13 @@ static void print_record(const struct ring_head *head, const struct ring_record 
     }
     pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
     pl_python_json_print_string(pl_text_string(&label), text);
-    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f", head->rank, program ? 0 : 1 + record->part,
-                   (double)(record->start_ns + head->realtime_minus_monotonic_ns) / 1e3,
-                   (double)(record->end_ns - record->start_ns) / 1e3);
+    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":", head->rank, program ? 0 : 1 + record->part);
+    print_us((int64_t)((uint64_t)wall_ns(head, record->start_ns) - (uint64_t)midnight_ns), text);
+    pl_text_append(text, ",\"dur\":");
+    print_us((int64_t)((uint64_t)record->end_ns - (uint64_t)record->start_ns), text);
     if (!program) {
-        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":%.3f", (unsigned long long)record->bytes,
-                       (double)record->waited_ns / 1e3);
+        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":", (unsigned long long)record->bytes);
+        print_us(record->waited_ns, text);
         if (record->waited_for >= 0) {
             pl_text_printf(text, ",\"waited_for_rank\":%d", record->waited_for);
         }
@@ -249,47 +270,92 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
     return (size_t)got == bytes ? PL_OK : no_ring(path, reterr);
 }
 
-static enum pl_status merge_one(const char *path, const char *comma, struct pl_text *text, struct pl_error *reterr)
+/* A ring as it was when it was read; its records are freed by the caller. */
+struct ring {
+    struct ring_head head;
+    struct ring_record *records;
+    uint64_t first; /* of the records up to head.written, the first that is whole */
+};
+
+static enum pl_status read_ring(const char *path, struct ring *ring, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but refused */
     PL_AUTO_FREE struct ring_record *records = NULL;
-    struct ring_head head, head_after;
-    bool parts[PARTS] = {false};
-    uint64_t first;
+    struct ring_head head_after;
 
     if (fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
                               path);
     }
-    PL_TRY(read_at(fd, path, 0, &head, sizeof(head), reterr));
-    if (memcmp(head.magic, ring_magic, sizeof(ring_magic)) != 0 || head.record_bytes != sizeof(*records) ||
-        head.records < LEAST_RECORDS || head.records > MAX_RECORDS) {
+    PL_TRY(read_at(fd, path, 0, &ring->head, sizeof(ring->head), reterr));
+    if (memcmp(ring->head.magic, ring_magic, sizeof(ring_magic)) != 0 || ring->head.record_bytes != sizeof(*records) ||
+        ring->head.records < LEAST_RECORDS || ring->head.records > MAX_RECORDS) {
         return no_ring(path, reterr);
     }
-    records = pl_memory_new(head.records, sizeof(*records), reterr);
+    records = pl_memory_new(ring->head.records, sizeof(*records), reterr);
     if (!records) {
         return PL_MEMORY;
     }
-    PL_TRY(read_at(fd, path, sizeof(head), records, head.records * sizeof(*records), reterr));
+    PL_TRY(read_at(fd, path, sizeof(ring->head), records, ring->head.records * sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, 0, &head_after, sizeof(head_after), reterr));
     /* Records that the writer may have overwritten while they were read, the next one included, are left out. */
-    first = head_after.written >= head.records ? head_after.written - head.records + 1 : 0;
-    print_head(&head, comma, text);
-    for (uint64_t i = first; i < head.written; i++) {
-        const struct ring_record *record = &records[i % head.records];
+    ring->first = head_after.written >= ring->head.records ? head_after.written - ring->head.records + 1 : 0;
+    ring->records = records;
+    records = NULL;
+    return PL_OK;
+}
 
-        print_record(&head, record, text);
+/* The start of the day, by UTC, in which the first of all records began; that of 1970 without records. */
+static enum pl_status find_midnight(const char *const *paths, size_t count, int64_t *ret_ns, struct pl_error *reterr)
+{
+    *ret_ns = INT64_MAX;
+    for (size_t i = 0; i < count; i++) {
+        struct ring ring;
+
+        PL_TRY(read_ring(paths[i], &ring, reterr));
+        for (uint64_t at = ring.first; at < ring.head.written; at++) {
+            int64_t ns = wall_ns(&ring.head, ring.records[at % ring.head.records].start_ns);
+
+            *ret_ns = ns < *ret_ns ? ns : *ret_ns;
+        }
+        free(ring.records);
+    }
+    *ret_ns = *ret_ns < 0 || *ret_ns == INT64_MAX ? 0 : *ret_ns - *ret_ns % DAY_NS;
+    return PL_OK;
+}
+
+static enum pl_status merge_one(const char *path, const char *comma, int64_t midnight_ns, struct pl_text *text,
+                                struct pl_error *reterr)
+{
+    bool parts[PARTS] = {false};
+    struct ring ring;
+
+    PL_TRY(read_ring(path, &ring, reterr));
+    print_head(&ring.head, comma, text);
+    for (uint64_t at = ring.first; at < ring.head.written; at++) {
+        const struct ring_record *record = &ring.records[at % ring.head.records];
+
+        print_record(&ring.head, record, midnight_ns, text);
         parts[record->part] = true;
     }
-    print_parts(&head, parts, text);
+    print_parts(&ring.head, parts, text);
+    free(ring.records);
     return PL_OK;
 }
 
 enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
 {
-    pl_text_append(text, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
+    char date[sizeof("2000-01-01T00:00:00Z")] = "";
+    int64_t midnight_ns;
+    struct tm parts;
+    time_t seconds;
+
+    PL_TRY(find_midnight(paths, count, &midnight_ns, reterr));
+    seconds = (time_t)(midnight_ns / PL_NS_PER_S);
+    (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
+    pl_text_printf(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"ts_0\":\"%s\"},\"traceEvents\":[", date);
     for (size_t i = 0; i < count; i++) {
-        PL_TRY(merge_one(paths[i], i ? "," : "", text, reterr));
+        PL_TRY(merge_one(paths[i], i ? "," : "", midnight_ns, text, reterr));
     }
     pl_text_append(text, "\n]}\n");
     return pl_text_check(text, reterr);

@@ -21,7 +21,7 @@
 
 struct pl_trace;
 
-enum { PL_TRACE_NAME_BYTES = 24 }; /* longer names are cut */
+enum { PL_TRACE_NAME_BYTES = 24 }; /* longer names are cut, before the UTF-8 character that does not fit */
 
 /** Zero-initialise. */
 struct pl_trace_options {
@@ -48,6 +48,7 @@ uint64_t pl_trace_count(const struct pl_trace *trace);
 /**
  * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of
  * each sub-world, and one for the program. A collective shows its bytes, how long the rank waited and for which rank.
+ * Times are in microseconds with three digits after the point, exact, from the midnight (UTC) in `otherData.ts_0`.
  * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is no ring. A ring that is being written is read as far as it is
  *         whole.
  */

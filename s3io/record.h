@@ -15,9 +15,11 @@ enum pl_record_format {
     PL_RECORD_TFRECORD, /* length, masked CRC32C, data, masked CRC32C */
     PL_RECORD_RECORDIO, /* magic, flag and length, data, padding; also the wrapping that Pipe Mode adds */
     PL_RECORD_LINES,    /* "\n" or "\r\n" ends a line, the last may lack it; the end is not part of the record */
-    PL_RECORD_CSV,      /* as lines, but a line end inside a quoted field belongs to the record (RFC 4180) */
-    PL_RECORD_IDX,      /* the items along the first dimension of IDX arrays, one array after the other */
-    PL_RECORD_WHOLE,    /* all the bytes of the source are one record */
+    /* as lines, but a line end inside a quoted field belongs to the record (RFC 4180); PL_UNSUPPORTED where the text
+     * shows another dialect */
+    PL_RECORD_CSV,
+    PL_RECORD_IDX,   /* the items along the first dimension of IDX arrays, one array after the other */
+    PL_RECORD_WHOLE, /* all the bytes of the source are one record */
 };
 
 /** How the parts of a RecordIO record that was split are put together. */
@@ -71,7 +73,8 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
  * The next record, or PL_END (without a report) after the last.
  *
  * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: truncated or
- *         damaged input. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be
+ *         damaged input. PL_UNSUPPORTED with source, record number and offset: CSV that is not RFC 4180, with
+ *         skip_corrupt too. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be
  *         closed.
  */
 enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,

@@ -12,6 +12,10 @@
  * A rank that is too slow delays the others once its ring is full. A rank that left the epoch gets no more records
  * of it. A rank that dies is PL_PEER on the others, and so is a distributor that dies.
  *
+ * How an epoch ended, and what a wait is for that lasts, is in each ring's head: a rank reads it there when it has read
+ * the records before, also after local rank 0 has ended. So an error of the FIFO is the same on all ranks, with file,
+ * record and byte, and a rank that ends because of it is not reported in its place.
+ *
  * Test  tests/unit/s3io/pipe/test_share.c, tests/integration/cifar10.py
  */
 #ifndef PL_S3IO_SHARE_H
@@ -54,7 +58,13 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
 /** Ask for `epoch`, leaving an earlier one. The distributor opens it when all ranks asked for it or a later one. */
 void pl_share_start(struct pl_share *share, uint64_t epoch);
 
-/** The next record of this rank; valid until the next call. PL_END after the last; PL_TIMEOUT loses nothing. */
+/**
+ * The next record of this rank; valid until the next call. PL_END after the last.
+ *
+ * Errors  PL_TIMEOUT at `deadline_ns`, which loses nothing, with what the distributor waits for; what the FIFO failed
+ *         with, PL_TIMEOUT too when no record came for the options' timeout_ns, which ends the epoch on all ranks;
+ *         PL_PEER; PL_CANCELLED; PL_INVALID for an epoch that this rank read to its end before.
+ */
 enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct pl_record *ret_record,
                              struct pl_error *reterr) PL_MUST_CHECK;
 

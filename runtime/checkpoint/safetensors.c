@@ -25,6 +25,8 @@ static const char *const codes[PL_DTYPE_COUNT] = {
 /* A tensor of a file. */
 struct entry {
     struct pl_tensor tensor;
+    const char *code; /* its dtype, as the header has it */
+    unsigned dims;    /* as the header has them */
     uint64_t offset;  /* from `data_at` */
     size_t in_header; /* which of the header's it is */
 };
@@ -177,20 +179,27 @@ static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, str
     return PL_OK;
 }
 
-/* The bytes of a tensor of its shape; errors as pl_json_wrong(). */
-static enum pl_status read_shape(struct pl_json_value shape, struct pl_tensor *tensor, struct pl_error *reterr)
+/*
+ * The tensor's shape, and how many bytes that makes of a dtype that Paceline has. Further dimensions than a pl_tensor
+ * has room for are counted, so that the file's other tensors can be read. Errors as pl_json_wrong().
+ */
+static enum pl_status read_shape(struct pl_json_value shape, struct entry *entry, struct pl_error *reterr)
 {
+    struct pl_tensor *tensor = &entry->tensor;
+
     PL_TRY(pl_json_expect(shape, PL_JSON_LIST, reterr));
     tensor->bytes = pl_dtype_bytes(tensor->dtype);
     for (struct pl_json_value dim = pl_json_first(shape); pl_json_exists(dim); dim = pl_json_next(dim)) {
-        if (tensor->dims == PL_TENSOR_MAX_DIMS) {
-            return pl_json_wrong(shape, "a list of at most 8 dimensions", reterr);
-        }
-        PL_TRY(whole(dim, &tensor->shape[tensor->dims], reterr));
-        if (__builtin_mul_overflow(tensor->bytes, tensor->shape[tensor->dims], &tensor->bytes)) {
+        uint64_t size;
+
+        PL_TRY(whole(dim, &size, reterr));
+        if (__builtin_mul_overflow(tensor->bytes, size, &tensor->bytes)) {
             return pl_json_wrong(dim, "a dimension of a tensor that 64 bits can count", reterr);
         }
-        tensor->dims++;
+        if (entry->dims < PL_TENSOR_MAX_DIMS) {
+            tensor->shape[entry->dims] = size;
+        }
+        entry->dims++;
     }
     return PL_OK;
 }
@@ -198,28 +207,31 @@ static enum pl_status read_shape(struct pl_json_value shape, struct pl_tensor *t
 /* One member of the header; errors as pl_json_wrong(). */
 static enum pl_status read_entry(struct pl_json_value member, struct entry *entry, struct pl_error *reterr)
 {
-    struct pl_json_value code = pl_json_member(member, "dtype");
     struct pl_json_value offsets = pl_json_member(member, "data_offsets");
     struct pl_json_value begin = pl_json_first(offsets);
+    struct pl_tensor *tensor = &entry->tensor;
     unsigned dtype = 0;
-    const char *text;
     uint64_t end;
 
-    PL_TRY(pl_json_text(code, &text, reterr));
-    while (dtype < PL_DTYPE_COUNT && strcmp(codes[dtype], text) != 0) {
+    PL_TRY(pl_json_text(pl_json_member(member, "dtype"), &entry->code, reterr));
+    while (dtype < PL_DTYPE_COUNT && strcmp(codes[dtype], entry->code) != 0) {
         dtype++;
     }
-    if (dtype == PL_DTYPE_COUNT) {
-        return pl_json_wrong(code, "an element type that Paceline has", reterr);
-    }
-    entry->tensor.name = pl_json_name(member);
-    entry->tensor.dtype = (enum pl_dtype)dtype;
-    PL_TRY(read_shape(pl_json_member(member, "shape"), &entry->tensor, reterr));
+    tensor->name = pl_json_name(member);
+    tensor->dtype = (enum pl_dtype)dtype;
+    PL_TRY(read_shape(pl_json_member(member, "shape"), entry, reterr));
     PL_TRY(pl_json_expect(offsets, PL_JSON_LIST, reterr));
     PL_TRY(whole(begin, &entry->offset, reterr));
     PL_TRY(whole(pl_json_next(begin), &end, reterr));
-    if (pl_json_count(offsets) != 2 || end < entry->offset || end - entry->offset != entry->tensor.bytes) {
+    if (pl_json_count(offsets) != 2 || end < entry->offset ||
+        (dtype != PL_DTYPE_COUNT && end - entry->offset != tensor->bytes)) {
         return pl_json_wrong(offsets, "begin and end of as many bytes as type and shape make", reterr);
+    }
+    tensor->bytes = end - entry->offset;
+    tensor->dims = entry->dims;
+    if (entry->dims > PL_TENSOR_MAX_DIMS) {
+        tensor->dtype = PL_DTYPE_COUNT;
+        tensor->dims = PL_TENSOR_MAX_DIMS;
     }
     return PL_OK;
 }
@@ -351,10 +363,29 @@ const struct pl_tensor *pl_safetensors_tensor(const struct pl_safetensors *file,
     return &file->entries[index].tensor;
 }
 
-enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr)
+const char *pl_safetensors_dtype(const struct pl_safetensors *file, size_t index)
 {
     PL_BUG_IF(index >= file->count);
-    return read_at(file, file->data_at + file->entries[index].offset, to, file->entries[index].tensor.bytes, reterr);
+    return file->entries[index].code;
+}
+
+enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t index, void *to, struct pl_error *reterr)
+{
+    const struct entry *entry = &file->entries[index];
+
+    PL_BUG_IF(index >= file->count);
+    if (entry->dims > PL_TENSOR_MAX_DIMS) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "'%s': tensor '%s' of dtype %s has %u dimensions: expected at most %d", file->path,
+                            entry->tensor.name, entry->code, entry->dims, PL_TENSOR_MAX_DIMS);
+    }
+    if (entry->tensor.dtype == PL_DTYPE_COUNT) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "'%s': tensor '%s' is of dtype %s: expected F32, F64, F16, BF16, I8, I16, I32, I64, U8 or "
+                            "BOOL",
+                            file->path, entry->tensor.name, entry->code);
+    }
+    return read_at(file, file->data_at + entry->offset, to, entry->tensor.bytes, reterr);
 }
 
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name)

@@ -271,7 +271,7 @@ static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns,
     return PL_OK;
 }
 
-enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
 
@@ -286,6 +286,13 @@ enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t
                                                          : start_files(stream, deadline_ns, reterr);
     }
     stream->started = status == PL_OK;
+    return status;
+}
+
+enum pl_status pl_stream_start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
+{
+    enum pl_status status = start(stream, epoch, deadline_ns, reterr);
+
     if (status != PL_OK) {
         pl_error_context(reterr, "channel '%s', epoch %llu", stream->name, (unsigned long long)epoch);
     }
@@ -344,9 +351,10 @@ void pl_stream_close(struct pl_stream *stream)
     free(stream);
 }
 
+/* What the distributor reads: each rank adds to an error which channel and epoch it was, as to its own. */
 static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
-    return pl_stream_start(context, epoch, deadline_ns, reterr);
+    return start(context, epoch, deadline_ns, reterr);
 }
 
 static enum pl_status feed_next(void *context, const bool *shard_mask, int64_t deadline_ns,

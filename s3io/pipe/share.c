@@ -24,8 +24,11 @@ struct pl_share {
     struct pl_share_ring ring;
     struct pl_share_frame *held; /* the record that the caller uses */
     uint64_t epoch;
-    bool over; /* the end of the epoch was seen */
+    uint64_t finished; /* epochs below this one have ended for this rank */
+    bool over;         /* the end of the epoch was seen */
+    bool repeated;     /* an epoch was asked for again */
     bool orphaned;
+    bool timed_out; /* the last call ended at its deadline */
     atomic_bool cancelled;
     int cancel_fd;
     unsigned char *joined; /* a record of several parts */
@@ -119,26 +122,100 @@ void pl_share_start(struct pl_share *share, uint64_t epoch)
     release_frame(share);
     share->epoch = epoch;
     share->over = false;
+    share->repeated = epoch < share->finished;
     share->joined_bytes = 0;
     atomic_store(&share->ring.head->wanted, epoch + 1);
     pl_share_ring_event_set(share->ring.distributor_fd);
 }
 
-/* Wait until a frame may be there. */
+/* For the others to see: if the rank ends now, what it waited for is the cause, and not the end of its process. */
+static void set_timed_out(struct pl_share *share, bool timed_out)
+{
+    if (share->timed_out != timed_out) {
+        share->timed_out = timed_out;
+        atomic_store(&share->ring.head->timed_out, timed_out);
+        if (share->distributor) {
+            pl_share_distributor_set_timed_out(share->distributor, timed_out);
+        }
+    }
+}
+
+/* How the epoch ended, once the distributor has said so. */
+static bool find_end(const struct pl_share *share, struct pl_share_report *ret_report)
+{
+    return (pl_share_ring_read_report(&share->ring, PL_SHARE_REPORT_EPOCH, ret_report) && ret_report->final &&
+            ret_report->epoch == share->epoch) ||
+           (pl_share_ring_read_report(&share->ring, PL_SHARE_REPORT_CHANNEL, ret_report) && ret_report->final);
+}
+
+static enum pl_status take_report(const struct pl_share_report *report, struct pl_error *reterr)
+{
+    if (reterr && report->error.status != PL_END) {
+        *reterr = report->error;
+    }
+    return report->error.status;
+}
+
+static enum pl_status take_end(struct pl_share *share, const struct pl_share_report *report, struct pl_error *reterr)
+{
+    if (report->epoch == share->epoch) {
+        share->finished = share->epoch + 1;
+    }
+    share->over = report->error.status == PL_END;
+    return take_report(report, reterr);
+}
+
+/* What the distributor waits for, which is what the rank waits for. */
+static bool find_wait(const struct pl_share *share, struct pl_share_report *ret_report)
+{
+    for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
+        if (pl_share_ring_read_report(&share->ring, (enum pl_share_report_slot)slot, ret_report) &&
+            !ret_report->final && ret_report->error.status != PL_OK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum pl_status time_out(struct pl_share *share, struct pl_error *reterr)
+{
+    struct pl_share_report report;
+
+    set_timed_out(share, true);
+    return find_wait(share, &report)
+               ? take_report(&report, reterr)
+               : pl_error_set(reterr, PL_TIMEOUT, "no record of the shared channel came before the deadline");
+}
+
+/* Local rank 0 has ended and said nothing about this epoch. Where what made it end is known, that is the error. */
+static enum pl_status lose_distributor(const struct pl_share *share, struct pl_error *reterr)
+{
+    struct pl_share_report report;
+
+    if ((pl_share_ring_read_report(&share->ring, PL_SHARE_REPORT_EPOCH, &report) && report.final &&
+         report.error.status != PL_END) ||
+        (atomic_load(&share->ring.head->distributor_timed_out) && find_wait(share, &report))) {
+        return take_report(&report, reterr);
+    }
+    return pl_error_set(reterr, PL_PEER, "local rank 0, which reads the shared channel, is gone");
+}
+
+/* Wait until a frame or the epoch's end may be there. */
 static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pollfd fds[3] = {{.fd = share->ring.rank_fd, .events = POLLIN},
                             {.fd = share->link_fd, .events = POLLIN},
                             {.fd = share->cancel_fd, .events = POLLIN}};
+    struct pl_share_report report;
     enum pl_status status;
     int ready;
 
     atomic_store(&share->ring.head->rank_waits, 1);
-    if (pl_share_ring_peek(&share->ring, &status) || status != PL_OK) {
+    if (pl_share_ring_peek(&share->ring, &status) || status != PL_OK || find_end(share, &report)) {
         return PL_OK;
     }
     if (share->orphaned) {
-        return pl_error_set(reterr, PL_PEER, "local rank 0, which reads the shared channel, is gone");
+        return lose_distributor(share, reterr);
     }
     ready = poll(fds, 3, pl_deadline_poll_ms(deadline_ns));
     if (ready < 0 && errno != EINTR) {
@@ -150,24 +227,7 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     /* What the distributor put into the ring before it ended is still read. */
     share->orphaned = ready > 0 && fds[1].revents;
     pl_share_ring_event_clear(share->ring.rank_fd);
-    if (ready == 0 && pl_deadline_passed(deadline_ns)) {
-        return pl_error_set(reterr, PL_TIMEOUT, "no record of the shared channel came before the deadline");
-    }
-    return PL_OK;
-}
-
-static enum pl_status take_error(struct pl_share *share, const struct pl_share_frame *frame, struct pl_error *reterr)
-{
-    enum pl_status status =
-        frame->number > PL_OK && frame->number <= PL_FAILED ? (enum pl_status)frame->number : PL_FAILED;
-
-    if (frame->data_bytes == 0) {
-        (void)pl_error_set(reterr, status, "a rank that shares this channel is gone");
-    } else {
-        (void)pl_error_set(reterr, status, "%.*s", (int)frame->data_bytes, (const char *)(frame + 1));
-    }
-    pl_share_ring_release(&share->ring, frame);
-    return status;
+    return ready == 0 && pl_deadline_passed(deadline_ns) ? time_out(share, reterr) : PL_OK;
 }
 
 /* One more piece of a large record; says whether it is whole. */
@@ -181,7 +241,7 @@ static enum pl_status take_part(struct pl_share *share, const struct pl_share_fr
     return PL_OK;
 }
 
-/* Use the frame: PL_OK with a record, PL_END, an error, or `*ret_again` when there is more to look at. */
+/* Use the frame: PL_OK with a record, an error, or `*ret_again` when there is more to look at. */
 static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record,
                                  bool *ret_again, struct pl_error *reterr)
 {
@@ -211,12 +271,6 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
         }
         *ret_again = !whole;
         return PL_OK;
-    case PL_SHARE_FRAME_END:
-        pl_share_ring_release(&share->ring, frame);
-        share->over = true;
-        return PL_END;
-    case PL_SHARE_FRAME_ERROR:
-        return take_error(share, frame, reterr);
     default:
         return pl_error_set(reterr, PL_CORRUPT, "a ring holds a frame of unknown kind %u", frame->kind);
     }
@@ -226,10 +280,16 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
                              struct pl_error *reterr)
 {
     release_frame(share);
+    set_timed_out(share, false);
     if (share->over) {
         return PL_END;
     }
+    if (share->repeated) {
+        return pl_error_set(reterr, PL_INVALID, "epoch %llu of a shared channel is over: expected a later one",
+                            (unsigned long long)share->epoch);
+    }
     for (;;) {
+        struct pl_share_report report;
         enum pl_status status;
         struct pl_share_frame *frame;
         bool again;
@@ -238,6 +298,13 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
             return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
         }
         frame = pl_share_ring_peek(&share->ring, &status);
+        if (!frame && status == PL_OK && find_end(share, &report)) {
+            /* The frames that came before the end. */
+            frame = pl_share_ring_peek(&share->ring, &status);
+            if (!frame && status == PL_OK) {
+                return take_end(share, &report, reterr);
+            }
+        }
         if (status != PL_OK) {
             return pl_error_set(reterr, status, "a ring of the shared channel is damaged");
         }

@@ -19,13 +19,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* While the FIFO delivers nothing, the distributor checks this often whether its clients are still there. */
+/* While the FIFO delivers nothing, the distributor checks this often whether its clients are still there. A wait that
+ * is longer is reported to them. */
 #define CHECK_PEERS_NS (200 * PL_NS_PER_MS)
 
 /* How long local rank 0 stays for ranks that still read when it has closed. */
 #define LINGER_NS (30 * PL_NS_PER_S)
 
-enum { ERROR_TEXT_BYTES = 900, NOBODY = -1 };
+enum { NOBODY = -1 };
 
 enum stopping { GO_ON, STOP_WHEN_SERVED, STOP_AT_ONCE };
 
@@ -49,9 +50,11 @@ struct pl_share_distributor {
     bool *shard_mask; /* [deal.size]: shards of the ranks of this host */
     int *client_of;   /* [deal.size]: which one */
     struct pollfd *polls;
-    bool lost;             /* a rank died: no more records can be distributed */
-    uint64_t done;         /* epochs up to here are over */
-    struct pl_error error; /* why the thread ended early; read after joining it */
+    bool lost;                                             /* a rank died: no more records can be distributed */
+    uint64_t done;                                         /* epochs up to here are over */
+    struct pl_share_report reports[PL_SHARE_REPORT_SLOTS]; /* what all ranks can read */
+    struct pl_error error;                                 /* why the thread ended early; read after joining it */
+    atomic_bool connected;                                 /* the clients are all here, and their rings stay */
 };
 
 static uint64_t wanted(const struct client *client)
@@ -78,6 +81,62 @@ static bool is_cancelled(struct pl_share_distributor *distributor)
     return distributor->lost || stopping == STOP_AT_ONCE || pl_deadline_passed(distributor->linger_ns);
 }
 
+/* Local rank 0 is the last: when its process ends because of the report, the others have it. */
+static void report(struct pl_share_distributor *distributor, enum pl_share_report_slot slot, uint64_t epoch, bool final,
+                   const struct pl_error *error)
+{
+    struct pl_share_report *now = &distributor->reports[slot];
+
+    if (now->epoch == epoch && now->final == final && now->error.status == error->status &&
+        strcmp(now->error.cause, error->cause) == 0) {
+        return; /* a wait that lasts: what is written already cannot be read half */
+    }
+    *now = (struct pl_share_report){.epoch = epoch, .final = final, .error = *error};
+    for (uint32_t i = distributor->options.local_size; i-- > 0;) {
+        pl_share_ring_report(&distributor->clients[i].ring, slot, now);
+    }
+}
+
+/* The wait that was reported is over, or all ranks have left the epoch whose end was. */
+static void clear_report(struct pl_share_distributor *distributor, enum pl_share_report_slot slot)
+{
+    if (distributor->reports[slot].error.status != PL_OK) {
+        report(distributor, slot, 0, false, &PL_ERROR_NONE);
+    }
+}
+
+static bool reports_wait(const struct pl_share_distributor *distributor, enum pl_share_report_slot slot)
+{
+    return !distributor->reports[slot].final && distributor->reports[slot].error.status != PL_OK;
+}
+
+/*
+ * Local rank `i`, whose process is gone, ends the channel. If it ended because the FIFO failed, or because nothing
+ * came before its deadline, that is the cause, and not its end.
+ */
+static void set_lost(struct pl_share_distributor *distributor, uint32_t i)
+{
+    const struct pl_share_report *end = &distributor->reports[PL_SHARE_REPORT_EPOCH];
+
+    distributor->lost = true;
+    if (end->final && end->error.status != PL_END) {
+        distributor->error = end->error;
+        return;
+    }
+    if (!atomic_load(&distributor->clients[i].ring.head->timed_out)) {
+        (void)pl_error_set(&distributor->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
+        return;
+    }
+    (void)pl_error_set(&distributor->error, PL_TIMEOUT,
+                       "local rank %u, which shares this channel, ended: no record came before its deadline", i);
+    for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
+        if (reports_wait(distributor, (enum pl_share_report_slot)slot)) {
+            distributor->error = distributor->reports[slot].error;
+            return;
+        }
+    }
+}
+
 /* A rank's socket has ended: it left properly before, or it died. */
 static void check_links(struct pl_share_distributor *distributor)
 {
@@ -90,16 +149,22 @@ static void check_links(struct pl_share_distributor *distributor)
         }
         pl_file_close_at(&client->link_fd);
         if (wanted(client) != UINT64_MAX && !distributor->lost) {
-            distributor->lost = true;
-            (void)pl_error_set(&distributor->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
+            set_lost(distributor, i);
         }
     }
 }
 
-/* Wait for an event, a rank that ends, a stop request, or the deadline after it. */
-static void wait_for_event(struct pl_share_distributor *distributor)
+/*
+ * Wait for an event, a rank that ends, a stop request, or the deadline after it; false when that takes so long that the
+ * ranks should know why, and `slot` does not say so yet.
+ */
+static bool wait_for_event(struct pl_share_distributor *distributor, enum pl_share_report_slot slot)
 {
+    bool reported = reports_wait(distributor, slot);
+    int64_t deadline_ns = distributor->linger_ns ? distributor->linger_ns : PL_DEADLINE_NEVER;
+    int64_t report_ns = reported ? PL_DEADLINE_NEVER : pl_deadline_after_ns(CHECK_PEERS_NS);
     uint32_t count = distributor->options.local_size;
+    int ready;
 
     distributor->polls[0] = (struct pollfd){.fd = distributor->event_fd, .events = POLLIN};
     /* Once seen, the stop request would keep poll() from waiting. */
@@ -107,10 +172,10 @@ static void wait_for_event(struct pl_share_distributor *distributor)
     for (uint32_t i = 0; i < count; i++) {
         distributor->polls[2 + i] = (struct pollfd){.fd = distributor->clients[i].link_fd, .events = POLLIN};
     }
-    (void)poll(distributor->polls, 2 + count,
-               pl_deadline_poll_ms(distributor->linger_ns ? distributor->linger_ns : PL_DEADLINE_NEVER));
+    ready = poll(distributor->polls, 2 + count, pl_deadline_poll_ms(report_ns < deadline_ns ? report_ns : deadline_ns));
     pl_share_ring_event_clear(distributor->event_fd);
     check_links(distributor);
+    return ready != 0 || reported;
 }
 
 /* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the distributor has to give up. */
@@ -132,7 +197,14 @@ static struct pl_share_frame *reserve(struct pl_share_distributor *distributor, 
         if (frame || is_cancelled(distributor)) {
             return frame;
         }
-        wait_for_event(distributor);
+        if (!wait_for_event(distributor, PL_SHARE_REPORT_EPOCH)) {
+            struct pl_error error = PL_ERROR_NONE;
+
+            (void)pl_error_set(&error, PL_TIMEOUT,
+                               "the shared channel waits for local rank %ld, which has not read the records before",
+                               (long)(client - distributor->clients));
+            report(distributor, PL_SHARE_REPORT_EPOCH, epoch, false, &error);
+        }
     }
 }
 
@@ -161,30 +233,6 @@ static void put_record(struct pl_share_distributor *distributor, struct client *
     } while (done < record->bytes);
 }
 
-/* Send the end of the epoch, or the error that ended it, to all ranks that still read it. */
-static void put_end(struct pl_share_distributor *distributor, uint64_t epoch, enum pl_status status,
-                    const struct pl_error *error)
-{
-    char text[ERROR_TEXT_BYTES] = "";
-    size_t bytes = 0;
-
-    if (status != PL_END) {
-        bytes = strlen(pl_error_text(error, text, sizeof(text)));
-    }
-    for (uint32_t i = 0; i < distributor->options.local_size; i++) {
-        struct client *client = &distributor->clients[i];
-        struct pl_share_frame *frame = reserve(distributor, client, epoch, bytes);
-
-        if (frame) {
-            frame->kind = status == PL_END ? PL_SHARE_FRAME_END : PL_SHARE_FRAME_ERROR;
-            frame->epoch = epoch;
-            frame->number = (uint64_t)status;
-            memcpy(frame + 1, text, bytes);
-            pl_share_ring_publish(&client->ring, frame);
-        }
-    }
-}
-
 static bool all_left(const struct pl_share_distributor *distributor, uint64_t epoch)
 {
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
@@ -201,6 +249,9 @@ static void distribute_epoch(struct pl_share_distributor *distributor, uint64_t 
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = distributor->feed.start(distributor->feed.context, epoch, deadline_ns, &error);
 
+    for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
+        clear_report(distributor, (enum pl_share_report_slot)slot);
+    }
     while (status == PL_OK && !all_left(distributor, epoch) && !is_cancelled(distributor)) {
         int64_t look_ns = pl_deadline_after_ns(CHECK_PEERS_NS);
         struct pl_record record;
@@ -208,25 +259,25 @@ static void distribute_epoch(struct pl_share_distributor *distributor, uint64_t 
         status = distributor->feed.next(distributor->feed.context, distributor->shard_mask,
                                         look_ns < deadline_ns ? look_ns : deadline_ns, &record, &error);
         if (status == PL_OK) {
+            clear_report(distributor, PL_SHARE_REPORT_EPOCH);
             put_record(distributor,
                        &distributor->clients[distributor->client_of[record.index % distributor->options.deal.size]],
                        epoch, &record);
+            clear_report(distributor, PL_SHARE_REPORT_EPOCH);
             deadline_ns = pl_deadline_after_ns(distributor->options.timeout_ns);
         } else if (status == PL_TIMEOUT && !pl_deadline_passed(deadline_ns)) {
+            report(distributor, PL_SHARE_REPORT_EPOCH, epoch, false, &error);
             status = PL_OK;
         }
         if (status == PL_OK && look_ns < pl_clock_now_ns()) {
             check_links(distributor);
         }
     }
-    if (distributor->lost) {
-        status = distributor->error.status;
-        error = distributor->error;
-        distributor->lost = false; /* so that it waits for the others while they are notified */
-        put_end(distributor, epoch, status, &error);
-        distributor->lost = true;
-    } else if (status != PL_OK) {
-        put_end(distributor, epoch, status, &error);
+    if (status != PL_OK) {
+        error.status = status; /* PL_END comes without a report */
+        report(distributor, PL_SHARE_REPORT_EPOCH, epoch, true, &error);
+    } else {
+        clear_report(distributor, PL_SHARE_REPORT_EPOCH);
     }
     distributor->done = epoch + 1;
 }
@@ -236,13 +287,17 @@ static bool next_epoch(struct pl_share_distributor *distributor, uint64_t *ret_e
 {
     for (;;) {
         uint64_t least = UINT64_MAX;
+        uint32_t latest = 0; /* the local rank that asked for the least */
         bool unserved = false;
 
         for (uint32_t i = 0; i < distributor->options.local_size; i++) {
             const struct client *client = &distributor->clients[i];
             uint64_t epochs = client->link_fd < 0 ? UINT64_MAX : wanted(client);
 
-            least = epochs < least ? epochs : least;
+            if (epochs < least) {
+                least = epochs;
+                latest = i;
+            }
             unserved = unserved || (epochs != UINT64_MAX && epochs > distributor->done);
         }
         if (least == UINT64_MAX || is_cancelled(distributor) || (distributor->linger_ns && !unserved)) {
@@ -252,7 +307,14 @@ static bool next_epoch(struct pl_share_distributor *distributor, uint64_t *ret_e
             *ret_epoch = least - 1;
             return true;
         }
-        wait_for_event(distributor);
+        if (!wait_for_event(distributor, PL_SHARE_REPORT_CHANNEL)) {
+            struct pl_error error = PL_ERROR_NONE;
+
+            (void)pl_error_set(&error, PL_TIMEOUT,
+                               "the shared channel waits for local rank %u, which has not asked for the next epoch",
+                               latest);
+            report(distributor, PL_SHARE_REPORT_CHANNEL, distributor->done, false, &error);
+        }
     }
 }
 
@@ -303,6 +365,7 @@ static enum pl_status connect_clients(struct pl_share_distributor *distributor)
         }
         PL_TRY(accept_client(distributor, &fd, &hello));
     }
+    atomic_store(&distributor->connected, true);
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
         const struct pl_share_ring *ring = &distributor->clients[i].ring;
 
@@ -323,19 +386,7 @@ static void *run(void *argument)
             distribute_epoch(distributor, epoch);
         }
         if (distributor->lost) {
-            /* Ranks between two epochs read this when they ask for the next. */
-            for (uint32_t i = 0; i < distributor->options.local_size; i++) {
-                struct pl_share_frame *frame = distributor->clients[i].link_fd < 0
-                                                   ? NULL
-                                                   : pl_share_ring_reserve(&distributor->clients[i].ring, 0);
-
-                if (frame) {
-                    frame->kind = PL_SHARE_FRAME_ERROR;
-                    frame->epoch = UINT64_MAX;
-                    frame->number = PL_PEER;
-                    pl_share_ring_publish(&distributor->clients[i].ring, frame);
-                }
-            }
+            report(distributor, PL_SHARE_REPORT_CHANNEL, UINT64_MAX, true, &distributor->error);
         }
     }
     /* The ends of the sockets wake ranks that still wait. */
@@ -408,6 +459,14 @@ enum pl_status pl_share_distributor_start(const struct pl_share_options *options
     }
     *ret_distributor = distributor;
     return PL_OK;
+}
+
+void pl_share_distributor_set_timed_out(struct pl_share_distributor *distributor, bool timed_out)
+{
+    PL_BUG_IF(!atomic_load(&distributor->connected));
+    for (uint32_t i = 0; i < distributor->options.local_size; i++) {
+        atomic_store(&distributor->clients[i].ring.head->distributor_timed_out, timed_out);
+    }
 }
 
 void pl_share_distributor_stop(struct pl_share_distributor *distributor, bool at_once, struct pl_error *error)

@@ -12,6 +12,9 @@ enum pl_status pl_share_distributor_start(const struct pl_share_options *options
                                           struct pl_share_distributor **ret_distributor,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Show all ranks that local rank 0's own last call ended at its deadline, or no longer. Local rank 0, connected. */
+void pl_share_distributor_set_timed_out(struct pl_share_distributor *distributor, bool timed_out);
+
 /**
  * End the thread, at once or when the other ranks have what they asked for, and wait for it. `error` gets what
  * stopped it before.

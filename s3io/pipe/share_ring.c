@@ -15,6 +15,9 @@
 
 enum { HEAD_BYTES = 4096 };
 
+_Static_assert(sizeof(struct pl_share_ring_head) <= HEAD_BYTES, "the head has its own page");
+_Static_assert(sizeof(struct pl_share_report) == PL_SHARE_REPORT_WORDS * sizeof(uint64_t), "a report is whole words");
+
 void pl_share_ring_event_set(int fd)
 {
     uint64_t one = 1;
@@ -152,15 +155,55 @@ struct pl_share_frame *pl_share_ring_reserve(struct pl_share_ring *ring, size_t 
     return frame;
 }
 
+static void wake_rank(struct pl_share_ring *ring)
+{
+    if (atomic_exchange(&ring->head->rank_waits, 0)) {
+        pl_share_ring_event_set(ring->rank_fd);
+    }
+}
+
 void pl_share_ring_publish(struct pl_share_ring *ring, struct pl_share_frame *frame)
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
 
     /* Sequentially consistent, as are the other side's flag and load: one of the two sees the other. */
     atomic_store(&ring->head->written, written + frame->frame_bytes);
-    if (atomic_exchange(&ring->head->rank_waits, 0)) {
-        pl_share_ring_event_set(ring->rank_fd);
+    wake_rank(ring);
+}
+
+/* Sequentially consistent throughout: a reader that finds the same even version on both sides has the whole report. */
+void pl_share_ring_report(struct pl_share_ring *ring, enum pl_share_report_slot slot,
+                          const struct pl_share_report *report)
+{
+    struct pl_share_report_words *to = &ring->head->reports[slot];
+    uint64_t words[PL_SHARE_REPORT_WORDS], version = atomic_load(&to->version);
+
+    memcpy(words, report, sizeof(words));
+    atomic_store(&to->version, version + 1);
+    for (size_t i = 0; i < PL_SHARE_REPORT_WORDS; i++) {
+        atomic_store(&to->words[i], words[i]);
     }
+    atomic_store(&to->version, version + 2);
+    wake_rank(ring);
+}
+
+bool pl_share_ring_read_report(const struct pl_share_ring *ring, enum pl_share_report_slot slot,
+                               struct pl_share_report *ret_report)
+{
+    const struct pl_share_report_words *from = &ring->head->reports[slot];
+    uint64_t words[PL_SHARE_REPORT_WORDS], version = atomic_load(&from->version);
+
+    if (version == 0 || version % 2 != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < PL_SHARE_REPORT_WORDS; i++) {
+        words[i] = atomic_load(&from->words[i]);
+    }
+    if (atomic_load(&from->version) != version) {
+        return false;
+    }
+    memcpy(ret_report, words, sizeof(words));
+    return true;
 }
 
 struct pl_share_frame *pl_share_ring_peek(struct pl_share_ring *ring, enum pl_status *ret_status)

@@ -16,8 +16,6 @@ enum pl_share_frame_kind {
     PL_SHARE_FRAME_PAD,    /* nothing, up to the ring's end: a frame lies in one piece */
     PL_SHARE_FRAME_RECORD, /* a whole record */
     PL_SHARE_FRAME_PART,   /* a piece of a record too large for a frame; `bytes` counts the whole record */
-    PL_SHARE_FRAME_END,    /* of the epoch */
-    PL_SHARE_FRAME_ERROR,  /* `number` is the status, the data its text */
 };
 
 struct pl_share_frame {
@@ -33,6 +31,30 @@ struct pl_share_frame {
 
 enum { PL_SHARE_FRAME_ALIGN = 64 };
 
+/*
+ * What the distributor says beside the frames: how an epoch ended, or what keeps the next frame. It has a place of its
+ * own in each ring's head, so that neither a full ring nor a rank that does not read keeps it from the others.
+ */
+struct pl_share_report {
+    uint64_t epoch;
+    uint64_t final;        /* 0: what is waited for now; nothing when the error's status is PL_OK */
+    struct pl_error error; /* its status is PL_END after the last record of an epoch */
+};
+
+enum pl_share_report_slot {
+    PL_SHARE_REPORT_EPOCH,   /* on the latest epoch that was opened; its end stays until all ranks ask for another */
+    PL_SHARE_REPORT_CHANNEL, /* on the wait for the next epoch; final: there is none */
+    PL_SHARE_REPORT_SLOTS,
+};
+
+enum { PL_SHARE_REPORT_WORDS = sizeof(struct pl_share_report) / sizeof(uint64_t) };
+
+/* A report as words, so that reading it while it is written is defined; a version that changed tells so. */
+struct pl_share_report_words {
+    _Atomic uint64_t version; /* 0: never written; odd while it is written */
+    _Atomic uint64_t words[PL_SHARE_REPORT_WORDS];
+};
+
 /* The first page of the shared memory. The fields of the two writers are in separate cache lines. */
 struct pl_share_ring_head {
     _Alignas(64) _Atomic uint64_t written; /* bytes, ever growing; by the distributor */
@@ -40,6 +62,10 @@ struct pl_share_ring_head {
     _Alignas(64) _Atomic uint64_t read;    /* by the rank */
     _Atomic uint32_t rank_waits;           /* for a frame */
     _Atomic uint64_t wanted;               /* epoch the rank reads, plus one; UINT64_MAX when it has left for good */
+    _Atomic uint32_t timed_out;            /* the rank's last call ended at its deadline */
+    /* By local rank 0: its own last call ended at its deadline. */
+    _Alignas(64) _Atomic uint32_t distributor_timed_out;
+    struct pl_share_report_words reports[PL_SHARE_REPORT_SLOTS]; /* by the distributor */
 };
 
 struct pl_share_ring {
@@ -69,6 +95,14 @@ struct pl_share_frame *pl_share_ring_reserve(struct pl_share_ring *ring, size_t 
 
 /** Make the frame visible to the rank and wake it. */
 void pl_share_ring_publish(struct pl_share_ring *ring, struct pl_share_frame *frame);
+
+/** Write a report, which replaces the one in `slot`, and wake the rank. One thread at a time. */
+void pl_share_ring_report(struct pl_share_ring *ring, enum pl_share_report_slot slot,
+                          const struct pl_share_report *report);
+
+/** The report in `slot`; false when there is none, or while it is written. */
+bool pl_share_ring_read_report(const struct pl_share_ring *ring, enum pl_share_report_slot slot,
+                               struct pl_share_report *ret_report);
 
 /** The next frame, or NULL. PL_CORRUPT in `*ret_status` when the bytes there are not a frame. */
 struct pl_share_frame *pl_share_ring_peek(struct pl_share_ring *ring, enum pl_status *ret_status);

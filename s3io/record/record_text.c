@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes; for quotes inside unquoted fields, how
- * Python's csv reads them. */
+ * Python's csv reads them. Other dialects are refused where the text shows them. */
 #include "s3io/record/record_formats.h"
 
 #include <string.h>
@@ -61,11 +61,14 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
     }
 }
 
-/* The state of a scan through the quotes of a CSV record. */
-struct quotes {
-    bool open;
+/* The state of a scan through a CSV record. */
+struct scan {
+    unsigned char delimiter;
+    bool open; /* inside quotes */
     /* the position after the closing quote: another one there is a doubled quote and opens the field again */
     size_t closed;
+    const char *wrong; /* what shows that this is no CSV of RFC 4180; NULL: nothing */
+    size_t wrong_at;
 };
 
 /* Does a field begin at `at`, as the first of the record at `data` or after a delimiter? Some writers begin a file with
@@ -75,67 +78,144 @@ static bool begins_field(const unsigned char *data, size_t at, unsigned char del
     return at == 0 || data[at - 1] == delimiter || (at == 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0);
 }
 
-/*
- * The first line end in data[seen, end) that is not inside quotes, or `end`. A quote opens only where a field begins:
- * inside an unquoted one (5" disk) it is a character as any other.
- */
-static size_t find_line_end(const unsigned char *data, size_t seen, size_t end, unsigned char delimiter,
-                            struct quotes *quotes)
+static bool refuse(struct scan *scan, size_t at, const char *wrong)
 {
-    while (seen < end) {
-        const unsigned char *line_end = memchr(data + seen, '\n', end - seen);
-        const unsigned char *stop = line_end ? line_end : data + end;
+    scan->wrong = wrong;
+    scan->wrong_at = at;
+    return false;
+}
 
-        for (const unsigned char *at = data + seen; (at = memchr(at, '"', (size_t)(stop - at))) != NULL; at++) {
-            size_t here = (size_t)(at - data);
+/*
+ * Go over the quote at `at`, of `end` bytes; false when a backslash before it must have been an escape. One that closes
+ * quotes before a delimiter, a line end or another quote may be the field's own ("C:\").
+ */
+static bool pass_quote(struct scan *scan, const unsigned char *data, size_t at, size_t end)
+{
+    bool escaped = at > 0 && data[at - 1] == '\\';
 
-            if (quotes->open) {
-                quotes->open = false;
-                quotes->closed = here + 1;
-            } else {
-                quotes->open = here == quotes->closed || begins_field(data, here, delimiter);
-            }
+    if (scan->open) {
+        scan->open = false;
+        scan->closed = at + 1;
+        if (escaped && at + 1 < end && data[at + 1] != scan->delimiter && !memchr("\"\r\n", data[at + 1], 3)) {
+            return refuse(scan, at - 1, "a backslash before a quote, which RFC 4180 doubles");
         }
-        if (line_end && !quotes->open) {
-            return (size_t)(line_end - data);
+        return true;
+    }
+    scan->open = at == scan->closed || begins_field(data, at, scan->delimiter);
+    return scan->open || !escaped || refuse(scan, at - 1, "a backslash before a quote, which RFC 4180 doubles");
+}
+
+/* Go over data[at, stop), which no line end is in, of `end` bytes; false at what is wrong. */
+static bool pass_line(struct scan *scan, const unsigned char *data, size_t at, size_t stop, size_t end)
+{
+    const unsigned char *wrong = memchr(data + at, '\0', stop - at);
+
+    if (wrong) {
+        return refuse(scan, (size_t)(wrong - data), "a NUL byte, as UTF-16 has, and not UTF-8");
+    }
+    for (;;) {
+        const unsigned char *quote = memchr(data + at, '"', stop - at);
+        size_t to = quote ? (size_t)(quote - data) : stop;
+
+        wrong = scan->open ? NULL : memchr(data + at, '\r', to - at);
+        if (wrong && (wrong + 1 == data + end || wrong[1] != '\n')) {
+            return refuse(scan, (size_t)(wrong - data), "a carriage return without a line feed after it");
         }
-        seen = (size_t)(stop - data) + (line_end != NULL);
+        if (!quote) {
+            return true;
+        }
+        if (!pass_quote(scan, data, to, end)) {
+            return false;
+        }
+        at = to + 1;
+    }
+}
+
+/*
+ * The first line end in data[seen, limit), of `end` bytes, that is not inside quotes, or `limit`. A quote opens only
+ * where a field begins: inside an unquoted one (5" disk) it is a character as any other.
+ */
+static size_t find_line_end(struct scan *scan, const unsigned char *data, size_t seen, size_t limit, size_t end)
+{
+    while (seen < limit) {
+        const unsigned char *line_end = memchr(data + seen, '\n', limit - seen);
+        size_t stop = line_end ? (size_t)(line_end - data) : limit;
+
+        if (!pass_line(scan, data, seen, stop, end) || (line_end && !scan->open)) {
+            return stop;
+        }
+        seen = stop + (line_end != NULL);
     }
     return seen;
+}
+
+static enum pl_status no_rfc4180(const struct pl_record_reader *reader, size_t at, const char *what,
+                                 struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': record %llu is no CSV as in RFC 4180: at byte %llu is %s",
+                        reader->source->name, (unsigned long long)reader->next_index,
+                        (unsigned long long)(reader->window.offset_bytes + at), what);
+}
+
+static enum pl_status check_byte_order(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pl_window *window = &reader->window;
+
+    if (window->offset_bytes > 0) {
+        return PL_OK;
+    }
+    PL_TRY(pl_window_need(window, 2, deadline_ns, reterr));
+    if (window->available >= 2 &&
+        (memcmp(window->data, "\xff\xfe", 2) == 0 || memcmp(window->data, "\xfe\xff", 2) == 0)) {
+        return no_rfc4180(reader, 0, "UTF-16's byte order mark, and not UTF-8", reterr);
+    }
+    return PL_OK;
+}
+
+/* The rest of the input. */
+static enum pl_status last_csv(struct pl_record_reader *reader, bool open, struct pl_record *ret_record,
+                               uint64_t *ret_framed_bytes, struct pl_error *reterr)
+{
+    if (!open) {
+        return last_line(reader, ret_record, ret_framed_bytes);
+    }
+    if (!reader->options.skip_corrupt) {
+        return pl_record_corrupt(reader, reterr, "the input ends inside quotes");
+    }
+    pl_record_skip_bytes(reader, reader->window.available);
+    return PL_END;
 }
 
 enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
                                   struct pl_record *ret_record, uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
-    unsigned char delimiter = reader->options.delimiter ? (unsigned char)reader->options.delimiter : ',';
-    struct quotes quotes = {.open = false};
-    size_t seen = 0;
+    struct scan scan = {.delimiter = reader->options.delimiter ? (unsigned char)reader->options.delimiter : ','};
+    size_t seen = 0, held = 0;
 
     (void)check;
+    PL_TRY(check_byte_order(reader, deadline_ns, reterr));
     for (;;) {
-        PL_TRY(pl_window_need(window, seen + 1, deadline_ns, reterr));
+        PL_TRY(pl_window_need(window, seen + held + 1, deadline_ns, reterr));
         if (window->available <= seen) {
-            if (quotes.open && !reader->options.skip_corrupt) {
-                return pl_record_corrupt(reader, reterr, "the input ends inside quotes");
-            }
-            if (quotes.open) {
-                pl_record_skip_bytes(reader, window->available);
-                return PL_END;
-            }
-            return last_line(reader, ret_record, ret_framed_bytes);
+            return last_csv(reader, scan.open, ret_record, ret_framed_bytes, reterr);
         }
-        seen = find_line_end(window->data, seen, window->available, delimiter, &quotes);
+        /* What these two bytes mean the byte after them tells. No record ends with them but at the end. */
+        held = !window->ended && memchr("\"\r", window->data[window->available - 1], 2) != NULL;
+        seen = find_line_end(&scan, window->data, seen, window->available - held, window->available);
+        if (scan.wrong) {
+            return no_rfc4180(reader, scan.wrong_at, scan.wrong, reterr);
+        }
         PL_TRY(pl_record_check_length(reader, seen, reterr));
-        if (seen == window->available) {
+        if (seen == window->available - held) {
             continue;
         }
         if (finish_line(reader, seen, ret_record, ret_framed_bytes)) {
             return PL_OK;
         }
         pl_window_consume(window, (size_t)*ret_framed_bytes);
-        quotes.closed = 0;
-        seen = 0;
+        scan.closed = 0;
+        seen = held = 0;
     }
 }
 

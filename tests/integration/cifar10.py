@@ -89,17 +89,21 @@ def train(ranks, words, environment=None, code=0):
     return lines
 
 
+def pipe_channels(folder, fifos, wrapper="None"):
+    """The environment of a job with the training records in Pipe Mode."""
+    config = {"training": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": wrapper},
+              "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
+    return {"SM_CHANNEL_TRAINING": str(fifos / "training"), "SM_CHANNEL_TESTING": str(folder / "testing"), "SM_CHANNELS": '["testing", "training"]',
+            "SM_INPUT_DATA_CONFIG": json.dumps(config), "PACELINE_RUN_DIR": str(fifos)}
+
+
 def through_pipe(folder, work, ranks, words, feed_words=(), code=0, wrapper="None"):
     """As train(), with the training records out of FIFOs that the feeder fills."""
     fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
-    config = {"training": {"TrainingInputMode": "Pipe", "S3DistributionType": "FullyReplicated", "RecordWrapperType": wrapper},
-              "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
     feeder = subprocess.Popen([FEED, "--timeout", "60", *feed_words, folder / "training", fifos / "training"], stdin=subprocess.DEVNULL,
                               stderr=subprocess.PIPE, text=True)
     try:
-        return train(ranks, words, {"SM_CHANNEL_TRAINING": str(fifos / "training"), "SM_CHANNEL_TESTING": str(folder / "testing"),
-                                    "SM_CHANNELS": '["testing", "training"]', "SM_INPUT_DATA_CONFIG": json.dumps(config),
-                                    "PACELINE_RUN_DIR": str(fifos)}, code)
+        return train(ranks, words, pipe_channels(folder, fifos, wrapper), code)
     finally:
         feeder.terminate()
         said = feeder.communicate(timeout=LIMIT_S)[1]
@@ -142,6 +146,16 @@ def check(folder, work):
         message = through_pipe(folder, work, ranks, words, ["--cut", "700000"], code=1)
         assert re.search(r"training_0': record \d+ at byte \d+: the input ends inside a record", message), message
         print(f"a feeder that dies in mid-record, {ranks} rank(s): {message.splitlines()[0]}")
+    without_a_feeder(folder, work, words)
+
+
+def without_a_feeder(folder, work, words):
+    """Whichever rank's deadline passes first: both know which wait of the FIFO it was."""
+    fifos = pathlib.Path(tempfile.mkdtemp(dir=work))
+    message = train(2, [*words, "--timeout", 10], pipe_channels(folder, fifos), code=1)
+    failed = [line for line in message.splitlines() if "training failed" in line]
+    assert failed and all(f"FIFO '{fifos}/training_0' did not appear before the deadline" in line for line in failed), message
+    print(f"no feeder, 2 ranks, {len(failed)} message(s): {failed[0]}")
 
 
 def check_real(folder, work):

@@ -119,6 +119,25 @@ START_TEST(hexadecimal_digits_have_a_value_and_nothing_else_has)
 }
 END_TEST
 
+START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
+{
+    static const char text[] = "a\u00e4\u20ac\U0001f600";
+    static const size_t whole[sizeof(text)] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10}; /* by bytes left */
+    static const struct {
+        const char *broken;
+        size_t whole;
+    } broken[] = {{"a\xff", 2}, {"\x80\x80\x80\x80", 4}, {"a\xc3\xa4\xa4", 4}, {"\xc0", 1}, {"\xf4\x80", 0}};
+
+    for (size_t bytes = 0; bytes < sizeof(text); bytes++) {
+        ck_assert_uint_eq(pl_text_whole_bytes(text, bytes), whole[bytes]);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(broken); i++) {
+        ck_assert_uint_eq(pl_text_whole_bytes(broken[i].broken, strlen(broken[i].broken)), broken[i].whole);
+    }
+}
+END_TEST
+
 UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
           printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
-          hexadecimal_digits_have_a_value_and_nothing_else_has)
+          hexadecimal_digits_have_a_value_and_nothing_else_has,
+          a_text_that_was_cut_is_whole_without_the_character_it_ends_in)

@@ -3,8 +3,12 @@
 #include "runtime/metrics.h"
 
 #include "base/file.h"
+#include "base/json/json.h"
+#include "base/memory.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
+
+#include <math.h>
 
 START_TEST(a_line_for_regular_expressions_and_one_of_json)
 {
@@ -27,6 +31,37 @@ START_TEST(a_line_for_regular_expressions_and_one_of_json)
     ck_assert_str_eq(line, "epoch=1 train_loss=0.0712\nepoch=2 train_loss=0.0712\n");
     ck_assert_ok(pl_file_read(path, 1000, &text, NULL, &error), &error);
     ck_assert_str_eq(text, "{\"epoch\": 1, \"train_loss\": 0.0712345}\n{\"epoch\": 2, \"train_loss\": 0.0712345}\n");
+    free(line);
+    free(text);
+    pl_metrics_done(&metrics);
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* Strict readers of JSON take the whole file, and the regular expressions still see what it was. */
+START_TEST(numbers_that_json_has_not_are_null)
+{
+    static const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY, 0.5, -0.0};
+    static const char *const names[] = {"loss", "up", "down", "half", "zero"};
+    PL_AUTO_JSON struct pl_json *document = NULL;
+    struct pl_metrics metrics = PL_METRICS_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    struct scratch scratch = scratch_new();
+    size_t line_bytes = 0, bytes;
+    char path[PATH_MAX];
+    char *line = NULL, *text = NULL;
+    FILE *stream = open_memstream(&line, &line_bytes);
+
+    scratch_path(&scratch, "metrics.jsonl", path);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
+        pl_metrics_real(&metrics, names[i], 1, values[i]);
+    }
+    ck_assert_ok(pl_metrics_write(&metrics, stream, path, &error), &error);
+    fclose(stream);
+    ck_assert_str_eq(line, "loss=nan up=inf down=-inf half=0.5 zero=-0.0\n");
+    ck_assert_ok(pl_file_read(path, 1000, &text, &bytes, &error), &error);
+    ck_assert_str_eq(text, "{\"loss\": null, \"up\": null, \"down\": null, \"half\": 0.5, \"zero\": -0.0}\n");
+    ck_assert_ok(pl_json_parse(text, bytes, "metrics", &document, &error), &error);
     free(line);
     free(text);
     pl_metrics_done(&metrics);
@@ -65,5 +100,5 @@ START_TEST(no_progress_line_without_a_terminal)
 }
 END_TEST
 
-UNIT_MAIN("runtime/metrics", a_line_for_regular_expressions_and_one_of_json, a_file_that_cannot_be_written_is_an_error,
-          no_progress_line_without_a_terminal)
+UNIT_MAIN("runtime/metrics", a_line_for_regular_expressions_and_one_of_json, numbers_that_json_has_not_are_null,
+          a_file_that_cannot_be_written_is_an_error, no_progress_line_without_a_terminal)

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json/python_json.h"
+#include "base/memory.h"
 #include "runtime/trace.h"
 #include "tests/support/expect.h"
 #include "tests/support/scratch.h"
@@ -13,6 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The spans of a merged trace, counted by name; metadata left out. */
@@ -98,6 +100,135 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
                       !strstr(text.data, "sub-world 1\""),
                   "%s", text.data);
     ck_assert_ptr_nonnull(strstr(text.data, pl_status_name(PL_TIMEOUT)));
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* The nanoseconds of a number of microseconds that is printed with three digits after the point. */
+static long long printed_ns(const struct pl_python_json *number)
+{
+    const char *text = pl_python_json_text(number);
+    long long us, ns;
+    int used = 0;
+
+    ck_assert_msg(sscanf(text, "%lld.%3lld%n", &us, &ns, &used) == 2 && text[used] == '\0', "%s", text);
+    return us * 1000 + ns;
+}
+
+START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
+{
+    struct scratch scratch = scratch_new();
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t now_ns = pl_clock_now_ns();
+    struct pl_trace *trace = NULL;
+    long long last_end_ns = 0;
+    char path[PATH_MAX];
+    const char *paths[] = {path};
+    int spans = 0;
+
+    (void)scratch_path(&scratch, "ring", path);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
+    for (int i = 0; i < 500; i++) { /* of 333 ns each */
+        pl_trace_add(trace, "step", now_ns + i * 333, now_ns + (i + 1) * 333);
+    }
+    pl_trace_free(trace);
+    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+    for (const struct pl_python_json *event = pl_python_json_first(pl_python_json_member(root, "traceEvents")); event;
+         event = pl_python_json_next(event)) {
+        const struct pl_python_json *start = pl_python_json_member(event, "ts");
+        long long start_ns;
+
+        if (!start) {
+            continue;
+        }
+        start_ns = printed_ns(start);
+        ck_assert_msg(spans == 0 || start_ns == last_end_ns, "span %d begins at %lld, the one before ends at %lld",
+                      spans, start_ns, last_end_ns);
+        last_end_ns = start_ns + printed_ns(pl_python_json_member(event, "dur"));
+        /* A reader that has it as a double, which most have, finds the same nanosecond. */
+        ck_assert_int_eq((long long)(pl_python_json_double(start) * 1000 + 0.5), start_ns);
+        spans++;
+    }
+    ck_assert_int_eq(spans, 500);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(times_are_of_the_day_that_the_trace_names)
+{
+    struct scratch scratch = scratch_new();
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_trace *traces[2] = {NULL};
+    char path[2][PATH_MAX];
+    const char *paths[] = {path[0], path[1]}, *day;
+    struct timespec now;
+    double start_us = -1;
+    long long seconds;
+    struct tm parts = {.tm_year = 0};
+
+    ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &now), 0);
+    for (int i = 0; i < 2; i++) { /* the second ring has the first span, a second before the other */
+        (void)scratch_path(&scratch, i ? "second" : "first", path[i]);
+        ck_assert_ok(
+            pl_trace_new(&(struct pl_trace_options){.path = path[i], .rank = i, .size = 2}, &traces[i], &error),
+            &error);
+        pl_trace_add(traces[i], i ? "first" : "second", pl_clock_now_ns() - i * PL_NS_PER_S, pl_clock_now_ns());
+        pl_trace_free(traces[i]);
+    }
+    ck_assert_ok(pl_trace_merge(paths, 2, &text, &error), &error);
+    ck_assert_ok(pl_python_json_parse(text.data, text.length, "trace", &root, &error), &error);
+    day = pl_python_json_text(pl_python_json_member(pl_python_json_member(root, "otherData"), "ts_0"));
+    ck_assert_int_eq(sscanf(day, "%d-%d-%dT00:00:00Z", &parts.tm_year, &parts.tm_mon, &parts.tm_mday), 3);
+    parts.tm_year -= 1900;
+    parts.tm_mon--;
+    seconds = (long long)timegm(&parts);
+    ck_assert_int_eq(spans_called(text.data, "first", &start_us), 1);
+    ck_assert_msg(start_us >= 0 && start_us < 86400e6, "%f", start_us);
+    /* A minute is for a halted test. */
+    ck_assert_msg((double)(now.tv_sec - seconds) - start_us / 1e6 < 60 &&
+                      start_us / 1e6 - (double)(now.tv_sec - seconds) < 60,
+                  "%s and %f us, now %lld", day, start_us, (long long)now.tv_sec);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(names_are_cut_between_characters)
+{
+    static const struct {
+        const char *name, *printed;
+    } cases[] = {
+        {"12345678901234567890123\u00e4", "12345678901234567890123"},
+        {"1234567890123456789012\u00e4", "1234567890123456789012\u00e4"},
+        {"1234567890123456789012\u20acx", "1234567890123456789012"},
+        {"123456789012345678901\U0001f600", "123456789012345678901"},
+        {"12345678901234567890\U0001f600\u00e4", "12345678901234567890\U0001f600"},
+        {"broken \xff\xc3 name", "broken \?\? name"},
+    };
+    struct scratch scratch = scratch_new();
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_trace *trace = NULL;
+    double start_us;
+    char path[PATH_MAX];
+    const char *paths[] = {path};
+
+    (void)scratch_path(&scratch, "ring", path);
+    ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        pl_trace_add(trace, cases[i].name, 1, 2);
+    }
+    pl_trace_free(trace);
+    ck_assert_ok(pl_trace_merge(paths, 1, &text, &error), &error);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        ck_assert_msg(spans_called(text.data, cases[i].printed, &start_us) == 1, "'%s' in %s", cases[i].printed,
+                      text.data);
+    }
+    ck_assert_ptr_null(strstr(text.data, "\\udc")); /* no lone surrogate */
     scratch_done(&scratch);
 }
 END_TEST
@@ -199,6 +330,7 @@ START_TEST(what_is_no_ring_is_refused_by_name)
 }
 END_TEST
 
-UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, collectives_of_sub_worlds_have_lines_of_their_own,
-          spans_of_a_ring_that_is_being_written_are_whole, a_ring_too_small_or_too_large_is_refused_by_its_number,
-          what_is_no_ring_is_refused_by_name)
+UNIT_MAIN("runtime/trace", a_full_ring_keeps_the_latest, spans_one_after_the_other_do_not_overlap_by_rounding,
+          times_are_of_the_day_that_the_trace_names, names_are_cut_between_characters,
+          collectives_of_sub_worlds_have_lines_of_their_own, spans_of_a_ring_that_is_being_written_are_whole,
+          a_ring_too_small_or_too_large_is_refused_by_its_number, what_is_no_ring_is_refused_by_name)

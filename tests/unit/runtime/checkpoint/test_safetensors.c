@@ -122,9 +122,12 @@ START_TEST(a_damaged_header_never_leads_outside_the_file)
             ck_assert(status == PL_OK || status == PL_CORRUPT);
             if (status == PL_OK) {
                 for (size_t i = 0; i < pl_safetensors_count(file); i++) {
-                    PL_AUTO_FREE void *to = pl_memory_new(pl_safetensors_tensor(file, i)->bytes, 1, &error);
+                    const struct pl_tensor *tensor = pl_safetensors_tensor(file, i);
+                    PL_AUTO_FREE void *to = pl_memory_new(tensor->bytes, 1, &error);
 
-                    ck_assert_ok(pl_safetensors_read(file, i, to, &error), &error);
+                    status = pl_safetensors_read(file, i, to, &error);
+                    ck_assert_msg(status == (tensor->dtype == PL_DTYPE_COUNT ? PL_UNSUPPORTED : PL_OK), "%s",
+                                  error.cause);
                 }
             }
             pl_safetensors_close(file);
@@ -207,10 +210,14 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
         {"{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,4]}}", "header: a.shape: expected a list, found nothing"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0]}}",
          "header: a.data_offsets[1]: expected a whole number from 0 to 9007199254740992, found nothing"},
-        {"{\"a\":{\"dtype\":\"F8\",\"shape\":[4],\"data_offsets\":[0,4]}}",
-         "header: a.dtype: expected an element type that Paceline has, found a string"},
-        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,4],\"data_offsets\":[0,4]}}",
-         "header: a.shape: expected a list of at most 8 dimensions, found a list"},
+        {"{\"a\":{\"dtype\":8,\"shape\":[4],\"data_offsets\":[0,4]}}",
+         "header: a.dtype: expected a string, found the number 8"},
+        {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[4,0]}}",
+         "header: a.data_offsets: expected begin and end of as many bytes as type and shape make, found a list"},
+        {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,5]}}",
+         "the file is not as long as its header says"},
+        {"{\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,1,5],\"data_offsets\":[0,4]}}",
+         "header: a.data_offsets: expected begin and end of as many bytes as type and shape make, found a list"},
         {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9007199254740992,4096],\"data_offsets\":[0,4]}}",
          "header: a.shape[1]: expected a dimension of a tensor that 64 bits can count, found the number 4096"},
         {"{\"a\":7}", "header: a: expected an object, found the number 7"},
@@ -227,6 +234,43 @@ START_TEST(a_header_that_is_wrong_is_told_with_the_place)
         ck_assert_msg(strstr(error.cause, cases[i].cause) != NULL, "%s: %s", cases[i].header, error.cause);
         ck_assert_ptr_null(file);
     }
+}
+END_TEST
+
+START_TEST(tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others)
+{
+    struct pl_safetensors *file = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    unsigned char bytes[8] = {0};
+
+    ck_assert_ok(open_made("{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,2],\"data_offsets\":[0,4]},"
+                           "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[4,6]},"
+                           "\"c\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2,2],\"data_offsets\":[6,10]},"
+                           "\"d\":{\"dtype\":\"F4\",\"shape\":[6],\"data_offsets\":[10,13]},"
+                           "\"e\":{\"dtype\":\"C64\",\"shape\":[0],\"data_offsets\":[13,13]},"
+                           "\"f\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[13,15]}}",
+                           15, &file, &error),
+                 &error);
+    ck_assert_uint_eq(pl_safetensors_count(file), 6);
+    ck_assert_int_eq(pl_safetensors_tensor(file, 0)->dtype, PL_DTYPE_COUNT);
+    ck_assert_uint_eq(pl_safetensors_tensor(file, 0)->bytes, 4);
+    ck_assert_uint_eq(pl_safetensors_tensor(file, 0)->shape[1], 2);
+    ck_assert_str_eq(pl_safetensors_dtype(file, 0), "F8_E4M3");
+    ck_assert_ptr_nonnull(pl_safetensors_find(file, "a"));
+    ck_assert_int_eq(pl_safetensors_read(file, 0, bytes, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "made.safetensors': tensor 'a' is of dtype F8_E4M3: expected F32, "));
+    ck_assert_ok(pl_safetensors_read(file, 1, bytes, &error), &error);
+    ck_assert_mem_eq(bytes, "\4\5", 2);
+    ck_assert_str_eq(pl_safetensors_dtype(file, 1), "U8");
+    ck_assert_uint_eq(pl_safetensors_tensor(file, 2)->dims, PL_TENSOR_MAX_DIMS);
+    ck_assert_int_eq(pl_safetensors_read(file, 2, bytes, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "tensor 'c' of dtype U8 has 9 dimensions: expected at most 8"));
+    ck_assert_int_eq(pl_safetensors_read(file, 3, bytes, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "tensor 'd' is of dtype F4"));
+    ck_assert_int_eq(pl_safetensors_read(file, 4, NULL, &error), PL_UNSUPPORTED);
+    ck_assert_ok(pl_safetensors_read(file, 5, bytes, &error), &error);
+    ck_assert_mem_eq(bytes, "\15\16", 2);
+    pl_safetensors_close(file);
 }
 END_TEST
 
@@ -320,6 +364,7 @@ END_TEST
 
 UNIT_MAIN("runtime/safetensors", what_was_written_reads_back, a_file_cut_anywhere_is_corrupt,
           a_damaged_header_never_leads_outside_the_file, a_header_may_name_the_tensors_in_any_order,
-          a_header_that_is_wrong_is_told_with_the_place, a_header_of_130000_tensors_is_read,
+          a_header_that_is_wrong_is_told_with_the_place,
+          tensors_that_cannot_be_used_are_listed_and_do_not_hide_the_others, a_header_of_130000_tensors_is_read,
           a_header_beyond_the_bounds_of_json_is_over_a_limit_and_not_corrupt,
           names_that_json_cannot_hold_are_not_written, a_missing_file_is_not_found, what_cannot_be_read_is_not_corrupt)

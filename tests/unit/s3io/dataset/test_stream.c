@@ -307,6 +307,130 @@ START_TEST(ranks_that_share_a_fifo_get_every_record_once)
 }
 END_TEST
 
+enum { FAILING_RANKS = 3 };
+
+struct failing_rank {
+    const struct pl_channel *channel;
+    const char *socket_path;
+    uint32_t rank;
+    const char *until; /* read until this is in an error's text */
+    enum pl_status status;
+    char text[1200]; /* of the error */
+    pthread_t thread;
+};
+
+static void *read_until_it_fails(void *argument)
+{
+    struct failing_rank *rank = argument;
+    struct pl_share_options share = {
+        .socket_path = rank->socket_path, .local_rank = rank->rank, .local_size = FAILING_RANKS, .ring_bytes = 4096};
+    struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD},
+                                        .deal = {.rank = rank->rank, .size = FAILING_RANKS},
+                                        .share = &share};
+    struct pl_stream *stream = open_stream(rank->channel, &options);
+    int64_t deadline_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_record record;
+
+    ck_assert_ok(pl_stream_start(stream, 0, deadline_ns, &error), &error);
+    do {
+        rank->status = pl_stream_next(stream, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, &error);
+        pl_error_text(&error, rank->text, sizeof(rank->text));
+    } while (rank->status == PL_OK ||
+             (rank->status == PL_TIMEOUT && !strstr(rank->text, rank->until) && !pl_deadline_passed(deadline_ns)));
+    pl_stream_close(stream);
+    return NULL;
+}
+
+/* All ranks read epoch 0 of `channel` and get `status` with the same text, which has the FIFO's path. */
+static void expect_on_all(const struct scratch *scratch, const struct pl_channel *channel, enum pl_status status,
+                          const char *before, const char *after)
+{
+    struct failing_rank ranks[FAILING_RANKS];
+    char socket_path[PATH_MAX], text[PATH_MAX + 200];
+
+    (void)snprintf(text, sizeof(text), "%s'%s_0'%s (channel 'training', epoch 0)", before, channel->path, after);
+    scratch_path(scratch, "share", socket_path);
+    for (uint32_t i = 0; i < FAILING_RANKS; i++) {
+        ranks[i] = (struct failing_rank){.channel = channel, .socket_path = socket_path, .rank = i, .until = after};
+        ck_assert_int_eq(pthread_create(&ranks[i].thread, NULL, read_until_it_fails, &ranks[i]), 0);
+    }
+    for (uint32_t i = 0; i < FAILING_RANKS; i++) {
+        ck_assert_int_eq(pthread_join(ranks[i].thread, NULL), 0);
+    }
+    for (uint32_t i = 0; i < FAILING_RANKS; i++) {
+        ck_assert_str_eq(ranks[i].text, text);
+        ck_assert_int_eq(ranks[i].status, status);
+    }
+}
+
+struct writer {
+    const char *path;
+    struct build build;
+    pthread_t thread;
+};
+
+static void *write_all(void *argument)
+{
+    const struct writer *writer = argument;
+    FILE *fifo = fopen(writer->path, "w");
+
+    ck_assert_ptr_nonnull(fifo);
+    ck_assert_uint_eq(fwrite(writer->build.data, 1, writer->build.bytes, fifo), writer->build.bytes);
+    ck_assert_int_eq(fclose(fifo), 0);
+    return NULL;
+}
+
+START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
+{
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX], fifo[PATH_MAX], after[100];
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    struct writer writer = {.path = scratch_path(&scratch, "training_0", fifo), .build = make_object(0)};
+    size_t last = writer.build.bytes - (12 + strlen("0:12") + 4);
+
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    writer.build.bytes--; /* the writer dies in the middle of the last record */
+    ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
+    (void)snprintf(after, sizeof(after), ": record %d at byte %zu: the input ends inside a record", PER_OBJECT - 1,
+                   last);
+    expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
+    ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
+
+    writer.build.bytes++;
+    writer.build.data[last + 12] ^= 1; /* and a writer whose last record is damaged */
+    ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
+    (void)snprintf(after, sizeof(after), ": record %d at byte %zu: the data's checksum is %08x, stored is %08x",
+                   PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
+                   build_masked((const unsigned char *)"0:12", 4));
+    expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
+    ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
+    build_done(&writer.build);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts)
+{
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX], fifo[PATH_MAX];
+    struct pl_channel channel = {
+        .name = "training", .mode = PL_CHANNEL_PIPE, .path = scratch_path(&scratch, "training", path)};
+    int fd;
+
+    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", " did not appear before the deadline");
+    ck_assert_int_eq(mkfifo(scratch_path(&scratch, "training_0", fifo), 0600), 0);
+    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no writer came before the deadline");
+    fd = open(fifo, O_RDWR | O_CLOEXEC); /* keeps the three bytes and does not wait for a reader */
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, "abc", 3), 3);
+    expect_on_all(&scratch, &channel, PL_TIMEOUT, "FIFO ", ": no data after byte 3 before the deadline");
+    ck_assert_int_eq(close(fd), 0);
+    scratch_done(&scratch);
+}
+END_TEST
+
 static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
                              struct pl_error *reterr)
 {
@@ -465,6 +589,8 @@ UNIT_MAIN("s3io/stream", every_record_is_read_exactly_once_whatever_the_number_o
           pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not,
           writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset,
           writer_that_never_comes_is_a_timeout, ranks_that_share_a_fifo_get_every_record_once,
+          all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte,
+          all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts,
           loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one,
           damaged_record_that_is_skipped_does_not_shift_the_records_of_other_ranks,
           file_that_has_not_the_size_with_which_it_was_listed_is_an_error,

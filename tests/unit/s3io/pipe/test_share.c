@@ -379,6 +379,200 @@ START_TEST(a_killed_rank_and_a_killed_distributor_are_reported)
 }
 END_TEST
 
+/* Start `act` as local rank `local_rank` in a process of its own, which ends with what it returns. */
+static pid_t start_process(struct job *job, uint32_t local_rank, int (*act)(struct pl_share *share))
+{
+    pid_t child = fork();
+
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct pl_share *share;
+
+        _exit(open_share(job, local_rank, &share, NULL) == PL_OK ? act(share) : 100);
+    }
+    return child;
+}
+
+static void expect_exit(pid_t child, int code)
+{
+    int status;
+
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), code);
+}
+
+/* Until the end or an error, which is returned; a wait that lasts is tried again. */
+static enum pl_status read_on(struct pl_share *share, unsigned *ret_records, struct pl_error *error)
+{
+    struct pl_record record;
+    enum pl_status status;
+
+    for (*ret_records = 0;; ++*ret_records) {
+        status = pl_share_next(share, pl_deadline_after_ns(100 * PL_NS_PER_S), &record, error);
+        if (status != PL_OK) {
+            return status;
+        }
+    }
+}
+
+static int read_epoch_0(struct pl_share *share)
+{
+    unsigned records;
+
+    pl_share_start(share, 0);
+    return (int)read_on(share, &records, NULL);
+}
+
+/* Short deadlines until the rank knows what it waits for. */
+static enum pl_status time_out_until(struct pl_share *share, const char *words, struct pl_error *error)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(100 * PL_NS_PER_S);
+    struct pl_record record;
+    enum pl_status status;
+
+    do {
+        status = pl_share_next(share, pl_deadline_after_ns(20 * PL_NS_PER_MS), &record, error);
+    } while (status == PL_OK ||
+             (status == PL_TIMEOUT && !strstr(error->cause, words) && !pl_deadline_passed(deadline_ns)));
+    return status;
+}
+
+static int read_epoch_0_until_nothing_comes(struct pl_share *share)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    pl_share_start(share, 0);
+    return time_out_until(share, "the FIFO brings nothing", &error) == PL_TIMEOUT &&
+                   strcmp(error.cause, "the FIFO brings nothing") == 0
+               ? 7
+               : 8;
+}
+
+/* The frames of records of up to ten bytes are 64 bytes: 64 fill a ring of 4096. */
+START_TEST(error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_the_fifo_has_ended)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    static struct job job;
+    struct pl_share *share;
+    unsigned records;
+    pid_t child;
+
+    job = make_job(&scratch, 2, 2, 600, 10);
+    job.feed.fail_at = 128;
+    child = start_process(&job, 0, read_epoch_0);
+    ck_assert_ok(open_share(&job, 1, &share, &error), &error);
+    pl_share_start(share, 0);
+    expect_exit(child, PL_CORRUPT);
+    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT);
+    ck_assert_uint_eq(records, 64);
+    ck_assert_str_eq(error.cause, "record 128 is damaged");
+    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* and again */
+    ck_assert_uint_eq(records, 0);
+    pl_share_start(share, 1);
+    ck_assert_int_eq(read_on(share, &records, &error), PL_CORRUPT); /* why there is no other epoch */
+    ck_assert_str_eq(error.cause, "record 128 is damaged");
+    pl_share_close(share);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_the_others_when_it_ends)
+{
+    for (uint32_t first = 0; first < 2; first++) {
+        struct scratch scratch = scratch_new();
+        struct pl_error error = PL_ERROR_NONE;
+        static struct job job;
+        struct pl_share *share;
+        unsigned records;
+        pid_t child;
+
+        job = make_job(&scratch, 2, 2, 600, 10);
+        job.feed.hang_at = 20;
+        child = start_process(&job, first, read_epoch_0_until_nothing_comes);
+        ck_assert_ok(open_share(&job, !first, &share, &error), &error);
+        pl_share_start(share, 0);
+        ck_assert_int_eq(read_on(share, &records, &error), PL_TIMEOUT);
+        ck_assert_uint_eq(records, 10);
+        ck_assert_str_eq(error.cause, "the FIFO brings nothing");
+        expect_exit(child, 7);
+        pl_share_close(share);
+        free(job.feed.record);
+        scratch_done(&scratch);
+    }
+}
+END_TEST
+
+START_TEST(rank_that_ends_between_two_epochs_is_named)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    static struct job job;
+    struct pl_share *share;
+    unsigned records;
+    pid_t child;
+
+    job = make_job(&scratch, 2, 2, 100, 10);
+    child = start_process(&job, 1, read_epoch_0);
+    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    pl_share_start(share, 0);
+    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    ck_assert_uint_eq(records, 50);
+    expect_exit(child, PL_END);
+    pl_share_start(share, 1);
+    ck_assert_int_eq(read_on(share, &records, &error), PL_PEER);
+    ck_assert_str_eq(error.cause, "local rank 1, which shares this channel, is gone");
+    pl_share_close(share);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
+static void *open_second(void *argument)
+{
+    struct rank *rank = argument;
+    struct pl_share *share = NULL;
+
+    rank->status = open_share(rank->job, rank->local_rank, &share, &rank->error);
+    return share;
+}
+
+START_TEST(wait_for_a_slow_rank_is_not_blamed_on_the_fifo)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    static struct job job;
+    struct pl_share *share;
+    struct rank slow;
+    unsigned records;
+    void *slow_share;
+
+    job = make_job(&scratch, 2, 2, 600, 10);
+    slow = (struct rank){.job = &job, .local_rank = 1};
+    ck_assert_int_eq(pthread_create(&slow.thread, NULL, open_second, &slow), 0);
+    ck_assert_ok(open_share(&job, 0, &share, &error), &error);
+    ck_assert_int_eq(pthread_join(slow.thread, &slow_share), 0);
+    ck_assert_ok(slow.status, &slow.error);
+    pl_share_start(share, 0);
+    ck_assert_int_eq(time_out_until(share, "not asked", &error), PL_TIMEOUT);
+    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not asked for the next epoch");
+    pl_share_start(slow_share, 0);
+    ck_assert_int_eq(time_out_until(share, "not read", &error), PL_TIMEOUT);
+    ck_assert_str_eq(error.cause, "the shared channel waits for local rank 1, which has not read the records before");
+    pl_share_start(slow_share, 1); /* it leaves, and the end is in no slow rank's way */
+    ck_assert_int_eq(read_on(share, &records, &error), PL_END);
+    pl_share_start(share, 0);
+    ck_assert_int_eq(read_on(share, &records, &error), PL_INVALID);
+    ck_assert_str_eq(error.cause, "epoch 0 of a shared channel is over: expected a later one");
+    pl_share_close(slow_share);
+    pl_share_close(share);
+    free(job.feed.record);
+    scratch_done(&scratch);
+}
+END_TEST
+
 static void *cancel_soon(void *argument)
 {
     pl_clock_nap(50 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
@@ -418,5 +612,8 @@ END_TEST
 UNIT_MAIN("s3io/share", every_record_reaches_its_rank_exactly_once_in_every_epoch,
           rank_that_leaves_an_epoch_early_does_not_hold_the_others_up, damaged_input_is_an_error_on_every_rank,
           fifo_that_stops_is_a_timeout_on_every_rank, rank_that_does_not_come_is_a_timeout_that_counts,
-          two_ranks_with_one_number_are_refused, a_killed_rank_and_a_killed_distributor_are_reported,
-          cancel_wakes_a_rank_and_can_be_taken_back)
+          two_ranks_with_one_number_are_refused,
+          error_reaches_a_rank_whose_ring_is_full_after_the_process_that_reads_the_fifo_has_ended,
+          rank_whose_deadline_passes_first_says_what_the_fifo_does_and_so_do_the_others_when_it_ends,
+          rank_that_ends_between_two_epochs_is_named, wait_for_a_slow_rank_is_not_blamed_on_the_fifo,
+          a_killed_rank_and_a_killed_distributor_are_reported, cancel_wakes_a_rank_and_can_be_taken_back)

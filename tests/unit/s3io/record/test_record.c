@@ -430,6 +430,85 @@ START_TEST(csv_quotes_open_only_where_a_field_begins)
 }
 END_TEST
 
+/* In pieces of every size, after `records` good ones. */
+static void check_no_csv(const char *text, size_t bytes, char delimiter, unsigned records, const char *cause)
+{
+    for (size_t i = 0; i < sizeof(pieces) / sizeof(pieces[0]); i++) {
+        for (int skip = 0; skip < 4; skip++) {
+            struct pl_record_options options = {
+                .format = PL_RECORD_CSV, .delimiter = delimiter, .window_bytes = 64, .skip_corrupt = skip & 1};
+            struct pl_record_reader *reader = open_reader(drip_new(text, bytes, pieces[i]), &options);
+            struct pl_error error = PL_ERROR_NONE;
+
+            ck_assert_int_eq(drain(reader, (skip & 2) != 0, &error), PL_UNSUPPORTED);
+            ck_assert_str_eq(error.cause, cause);
+            ck_assert_uint_eq(pl_record_reader_counts(reader).records, records);
+            pl_record_reader_close(reader);
+        }
+    }
+}
+
+/* What pandas' to_csv() and spreadsheets write when asked for another dialect. */
+START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
+{
+    static const struct {
+        const char *text;
+        size_t bytes;
+        unsigned records;
+        const char *cause;
+    } cases[] = {
+        {"\xff\xfe"
+         "a\0,\0b\0\n\0",
+         10, 0, "'drip': record 0 is no CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark, and not UTF-8"},
+        {"\xfe\xff\0a\0\n", 6, 0,
+         "'drip': record 0 is no CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark, and not UTF-8"},
+        {"a\0\n\0b\0\n\0", 8, 0,
+         "'drip': record 0 is no CSV as in RFC 4180: at byte 1 is a NUL byte, as UTF-16 has, and not UTF-8"},
+        {"1,\"x\0y\"\n", 8, 0,
+         "'drip': record 0 is no CSV as in RFC 4180: at byte 4 is a NUL byte, as UTF-16 has, and not UTF-8"},
+        {"a,b\r1,2\r", 8, 0,
+         "'drip': record 0 is no CSV as in RFC 4180: at byte 3 is a carriage return without a line feed after it"},
+        {"a,b\n1,2\r", 8, 1,
+         "'drip': record 1 is no CSV as in RFC 4180: at byte 7 is a carriage return without a line feed after it"},
+        {"a,b\n1,\"2\"\r3,4\n", 15, 1,
+         "'drip': record 1 is no CSV as in RFC 4180: at byte 9 is a carriage return without a line feed after it"},
+        {"a,b\n1,\"say \\\"hi\\\", he\nsaid\"\n", 29, 1,
+         "'drip': record 1 is no CSV as in RFC 4180: at byte 11 is a backslash before a quote, which RFC 4180 doubles"},
+        {"a,b\n1,say \\\"hi\\\"\n", 17, 1,
+         "'drip': record 1 is no CSV as in RFC 4180: at byte 10 is a backslash before a quote, which RFC 4180 doubles"},
+        {"\\\"hi\\\"\n", 7, 0,
+         "'drip': record 0 is no CSV as in RFC 4180: at byte 0 is a backslash before a quote, which RFC 4180 doubles"},
+    };
+    char long_text[601];
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        check_no_csv(cases[i].text, cases[i].bytes, 0, cases[i].records, cases[i].cause);
+    }
+    check_no_csv("1;\"a\\\",b\"\n", 10, ';', 0,
+                 "'drip': record 0 is no CSV as in RFC 4180: at byte 4 is a backslash before a quote, which RFC 4180 "
+                 "doubles");
+    memset(long_text, 'x', 600); /* nothing is kept until the end of such a file */
+    long_text[500] = '\r';
+    check_no_csv(
+        long_text, 600, 0, 0,
+        "'drip': record 0 is no CSV as in RFC 4180: at byte 500 is a carriage return without a line feed after "
+        "it");
+}
+END_TEST
+
+START_TEST(csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns)
+{
+    const char *records[] = {
+        "1,\"C:\\\"", "2,\"C:\\\",\"D:\\\"", "3,\"\\\"\"x\\\"\"\"", "4,\"a\rb\r\"", "5,\"a\r\nb\",\\,\\n", "6,\"E:\\\"",
+        NULL};
+
+    check_text(PL_RECORD_CSV, false,
+               "1,\"C:\\\"\n2,\"C:\\\",\"D:\\\"\r\n3,\"\\\"\"x\\\"\"\"\n4,\"a\rb\r\"\r\n5,\"a\r\nb\",\\,\\n\r\n"
+               "6,\"E:\\\"",
+               records);
+}
+END_TEST
+
 START_TEST(whole_source_is_one_record_even_when_empty)
 {
     const char *text[] = {"all of\nit", NULL}, *empty[] = {"", NULL};
@@ -561,6 +640,7 @@ UNIT_MAIN("s3io/record", binary_records_come_back_whatever_the_read_sizes, skipp
           cut_end_is_counted_when_skipping, length_beyond_the_limit_is_refused_without_memory_for_it,
           parts_are_joined_by_either_rule, parts_out_of_their_order_are_corrupt,
           lines_end_with_or_without_carriage_return_and_the_last_needs_none, csv_records_keep_line_ends_inside_quotes,
-          csv_quotes_open_only_where_a_field_begins, whole_source_is_one_record_even_when_empty,
+          csv_quotes_open_only_where_a_field_begins, csv_of_another_dialect_is_refused_at_the_byte_that_shows_it,
+          csv_as_in_rfc_4180_may_have_backslashes_and_carriage_returns, whole_source_is_one_record_even_when_empty,
           magic_words_inside_records_that_mxnet_wrote_come_back, sparse_row_that_sagemakers_sdk_wrote_is_read,
           packed_examples_that_tensorflow_wrote_are_read, reader_of_a_cancelled_source_says_so)
