@@ -63,17 +63,22 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     return PL_OK;
 }
 
+void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host, struct pl_text *text)
+{
+    pl_text_append(text, source_texts[source]);
+    if (rank >= 0) {
+        pl_text_printf(text, " %d", rank);
+    }
+    if (host[0] != '\0') {
+        pl_text_printf(text, " on host %s", host);
+    }
+}
+
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text)
 {
     char name[16];
 
-    pl_text_append(text, source_texts[exit_report->source]);
-    if (exit_report->rank >= 0) {
-        pl_text_printf(text, " %d", exit_report->rank);
-    }
-    if (exit_report->host[0] != '\0') {
-        pl_text_printf(text, " on host %s", exit_report->host);
-    }
+    pl_exit_report_name(exit_report->source, exit_report->rank, exit_report->host, text);
     if (exit_report->not_started) {
         pl_text_append(text, " did not start");
     } else if (exit_report->signalled) {

@@ -57,6 +57,9 @@ enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, str
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Who it was: "rank 1 on host algo-2", "the program on host algo-1". */
+void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host, struct pl_text *text);
+
 /**
  * One sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory ...".
  */

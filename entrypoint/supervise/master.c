@@ -30,6 +30,8 @@ struct master {
     bool result_sent;                 /* a host that comes now gets it at once */
     int ranks_ended;                  /* on all hosts */
     struct pl_exit_report left_early; /* a rank that ended with 0 before any failed; `rank` is -1 where none did */
+    int64_t left_early_ns;
+    bool left_early_told;
 };
 
 static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
@@ -42,6 +44,7 @@ static void note_rank_end(struct pl_supervisor *supervisor, const struct pl_exit
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!supervisor->failed && master->left_early.rank < 0) {
         master->left_early = *exit_report;
+        master->left_early_ns = pl_clock_now_ns();
     }
 }
 
@@ -248,6 +251,28 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
     }
 }
 
+/* Ranks that have ended well while others run on, for example in MPI_Init(), which then never returns. */
+static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    struct master *master = supervisor->state;
+    const int64_t due_ns = master->left_early_ns + supervisor->early_end_ns;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    if (master->left_early.rank < 0 || master->left_early_told || supervisor->main_ended || supervisor->failed ||
+        supervisor->stop_number != 0) {
+        return;
+    }
+    if (!pl_deadline_passed(due_ns)) {
+        *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
+        return;
+    }
+    pl_exit_report_name(PL_EXIT_SOURCE_RANK, master->left_early.rank, master->left_early.host, &name);
+    pl_log(PL_LOG_WARNING, "%s ended with 0 %lld s ago, and %d of %d ranks still run", pl_text_string(&name),
+           (long long)(supervisor->early_end_ns / PL_NS_PER_S), supervisor->plan->processes - master->ranks_ended,
+           supervisor->plan->processes);
+    master->left_early_told = true;
+}
+
 /* While the program runs: open sessions, and name the hosts that are late, once. */
 static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
@@ -260,6 +285,7 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (pl_holding_next_ns(supervisor) < *next_ns) {
         *next_ns = pl_holding_next_ns(supervisor);
     }
+    log_early_end(supervisor, next_ns);
     if (!master->linking) {
         return;
     }

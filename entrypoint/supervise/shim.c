@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/tail.h"
 
@@ -43,6 +44,7 @@ struct shim {
     struct copier copier;
     pid_t pid; /* of the program and its group */
     bool exited;
+    bool stopped; /* by SIGSTOP or the like */
     int wait_status;
     /* of a rank: */
     int stop_number; /* 0, or the signal that the supervisor sent first */
@@ -81,10 +83,32 @@ static void copier_write(struct copier *copier)
 
 /* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
  * a container's process 1 would. */
-static void continue_suspended(const struct shim *shim, int stop_number)
+static bool continue_suspended(const struct shim *shim, int stop_number)
 {
-    if (stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO)) {
+    bool suspended = stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
+
+    if (suspended) {
         kill(-shim->pid, SIGCONT);
+    }
+    return suspended;
+}
+
+/* A program that was stopped looks as one that hangs, to itself and to the others. `number` 0: it goes on. */
+static void log_stop(struct shim *shim, int number)
+{
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    char signal_name[16];
+
+    if (number == 0 && !shim->stopped) {
+        return; /* a signal is followed by SIGCONT always */
+    }
+    shim->stopped = number != 0;
+    pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
+    if (number != 0) {
+        pl_log(PL_LOG_WARNING, "%s was stopped by signal %d (%s): it does nothing until it gets SIGCONT",
+               pl_text_string(&name), number, pl_signals_name(number, signal_name));
+    } else {
+        pl_log(PL_LOG_INFO, "%s goes on", pl_text_string(&name));
     }
 }
 
@@ -94,9 +118,13 @@ static void reap(struct shim *shim)
     pid_t pid;
 
     do {
-        pid = waitpid(-1, &status, WNOHANG | WUNTRACED);
+        pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
         if (pid == shim->pid && WIFSTOPPED(status)) {
-            continue_suspended(shim, WSTOPSIG(status));
+            if (!continue_suspended(shim, WSTOPSIG(status))) {
+                log_stop(shim, WSTOPSIG(status));
+            }
+        } else if (pid == shim->pid && WIFCONTINUED(status)) {
+            log_stop(shim, 0);
         } else if (pid == shim->pid) {
             shim->exited = true;
             shim->wait_status = status;
@@ -213,36 +241,6 @@ static bool output_is_pending(const struct copier *copier)
     struct pollfd wait = {.fd = copier->fd, .events = POLLIN};
 
     return copier->begin < copier->end || (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
-}
-
-/* What the kernel counts for this container's groups, in version 2 and 1. */
-struct group_counter {
-    const char *files[2];
-    const char *name; /* with the blank after it */
-};
-
-static const struct group_counter memory_kills = {
-    {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}, "oom_kill "};
-static const struct group_counter refused_forks = {{"/sys/fs/cgroup/pids.events", "/sys/fs/cgroup/pids/pids.events"},
-                                                   "max "};
-
-/* 0 when it cannot be known. */
-static int64_t count_of(const struct group_counter *counter)
-{
-    char text[1024];
-
-    for (size_t i = 0; i < sizeof(counter->files) / sizeof(counter->files[0]); i++) {
-        PL_AUTO_CLOSE int fd = open(counter->files[i], O_RDONLY | O_CLOEXEC);
-        ssize_t bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
-        const char *found;
-
-        if (bytes > 0) {
-            text[bytes] = '\0';
-            found = strstr(text, counter->name);
-            return found != NULL ? strtoll(found + strlen(counter->name), NULL, 10) : 0;
-        }
-    }
-    return 0;
 }
 
 /* The words that name the program. */
@@ -369,7 +367,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct shim shim = {.options = options, .signals = signals, .link = link, .copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
-    int64_t kills_before = count_of(&memory_kills), refused_before = count_of(&refused_forks);
+    int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
 
     *exit_report = PL_EXIT_REPORT_NONE;
     exit_report->source = options->source;
@@ -395,12 +393,15 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     if (!pl_exit_report_ok(exit_report)) {
         end_line(&shim);
         /* The program need not be the one that was killed: its shell, say, ends with 137. */
-        exit_report->out_of_memory = count_of(&memory_kills) > kills_before;
-        if (count_of(&refused_forks) > refused_before) {
+        exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;
+        if (pl_cgroup_refused_forks() > refused_before) {
             add_note(exit_report, "the container's limit of processes and threads was reached");
         }
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == shim.stop_number && !shim.catches) {
             add_note(exit_report, "it has no handler for this signal");
+        }
+        if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == SIGKILL) {
+            add_note(exit_report, "it had not ended when it was asked to");
         }
         if (options->disks != NULL && exit_report->note[0] == '\0') {
             pl_failure_full_disks(options->disks, exit_report->note, sizeof(exit_report->note));

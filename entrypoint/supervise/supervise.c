@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -23,6 +24,8 @@
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
+/* When a rank has ended with 0 and others run on for so long, a line says so. */
+#define EARLY_END_NS (60 * PL_NS_PER_S)
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
@@ -59,6 +62,8 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
+    supervisor->early_end_ns = EARLY_END_NS;
+    supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_process_adopt_orphans();
 }
 
@@ -509,11 +514,13 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
     }
 }
 
-/* A shim that ends without a report was killed, and its program with it. */
+/* A shim that ends without a report was killed, and its program with it; the kernel's count says whether by itself. */
 static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+    int64_t kills = pl_cgroup_memory_kills();
 
+    exit_report.out_of_memory = kills > supervisor->memory_kills;
     exit_report.source = connection->source;
     exit_report.rank = connection->rank;
     exit_report.signalled = true;

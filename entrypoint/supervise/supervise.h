@@ -81,8 +81,9 @@ struct pl_supervisor {
     bool main_ended; /* what pl_supervise_start_main() started */
     struct pl_exit_report main_report;
 
-    int stop_number; /* 0, or the signal that stops the job */
-    int64_t stop_ns; /* when it came */
+    int stop_number;      /* 0, or the signal that stops the job */
+    int64_t stop_ns;      /* when it came */
+    int64_t memory_kills; /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
 
@@ -91,6 +92,7 @@ struct pl_supervisor {
     int64_t join_timeout_ns; /* the join timeout: how long hosts wait for each other at the start */
     int64_t sync_budget_ns;  /* for the last uploads of intermediate output */
     int64_t stop_budget_ns;  /* from the signal to our own end */
+    int64_t early_end_ns;    /* after a rank's end with 0 others that still run are told of */
 };
 
 /** Parts of the stop budget, counted back from its end: when mpirun is told to end, when everything is killed. */

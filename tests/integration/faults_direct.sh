@@ -223,6 +223,8 @@ limit_case() { # limit_case NAME CONTROLLER LIMIT CODE WORDS CMD...
 limit_case "the memory limit kills the program" memory 64M 137 "was killed by signal 9 \(SIGKILL\): out of memory" tail /dev/zero
 limit_case "the memory limit kills what the program started" memory 64M 7 "exited with code 7: the container's memory limit was reached" \
   sh -c 'tail /dev/zero || exit 7'
+limit_case "the memory limit kills the shim" memory 64M 137 "was killed by signal 9 \(SIGKILL\): out of memory" \
+  sh -c 'echo 1000 >/proc/$PPID/oom_score_adj; exec tail /dev/zero'
 limit_case "the limit of processes is reached" pids 16 7 "exited with code 7: the container's limit of processes and threads was reached" \
   sh -c 'sh -c "while sleep 60 & do :; done" || exit 7'
 echo "direct faults: all cases passed"

@@ -66,6 +66,53 @@ for delay in 0.9 1.0 1.05 1.1; do
   case_end algo-1
 done
 
+# The launcher and its daemons fall for themselves, and with them ranks that have done nothing.
+fallen_case() { # fallen_case NAME HOST SIGNAL PROGRAM WORDS
+  case_begin "$1"
+  start_both sleep 0 60
+  await_ranks
+  case_mark
+  host_run "$2" pkill "-$3" -x "$4"
+  wait_host algo-1 20
+  wait_host algo-2 20
+  expect_code algo-1 1
+  expect_code algo-2 1
+  expect_failure algo-1 "$5"
+  expect_failure algo-2 "$5"
+  expect_nobody
+  case_end algo-1 algo-2
+}
+fallen_case "mpirun is killed" algo-1 KILL mpirun '^mpirun on host algo-1 was killed by signal 9 \(SIGKILL\)'
+fallen_case "mpirun is told to end" algo-1 TERM mpirun '^mpirun on host algo-1 exited with code 1: it ended its ranks, none of which had failed'
+fallen_case "orted is killed" algo-2 KILL orted "^Open MPI's launch daemon on host algo-2 was killed by signal 9 \(SIGKILL\)"
+
+case_begin "a rank leaves with 0 and without MPI_Finalize"
+start_both exit 2 0
+case_mark
+wait_host algo-1 30
+wait_host algo-2 30
+for host in algo-1 algo-2; do
+  expect_code $host 1
+  expect_failure $host '^rank 2 on host algo-2 exited with code 0: it left without MPI_Finalize\(\)' 'this is the last word of rank 2'
+done
+expect_nobody
+case_end algo-1 algo-2
+
+case_begin "a rank is stopped and goes on"
+start_both sleep 0 3
+await_ranks
+host_run algo-2 sh -c 'kill -STOP $(pgrep -x mpi_probe | tail -n 1)'
+await_log algo-1 'rank [23] on host algo-2 was stopped by signal 19 \(SIGSTOP\)' 20
+host_run algo-2 sh -c 'kill -CONT $(pgrep -x mpi_probe | tail -n 1)'
+await_log algo-1 'rank [23] on host algo-2 goes on' 20
+case_mark
+wait_host algo-1 40
+wait_host algo-2 40
+expect_code algo-1 0
+expect_code algo-2 0
+expect_nobody
+case_end algo-1 algo-2
+
 case_begin "the worker never comes"
 cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-1

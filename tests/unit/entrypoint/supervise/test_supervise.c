@@ -465,6 +465,51 @@ START_TEST(mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those)
 }
 END_TEST
 
+/* What the log gets while the plan is run as the master, whose exit code must be `code`. */
+static void run_and_read_log(struct rig *rig, int code, char *text, size_t text_bytes)
+{
+    char path[PATH_MAX];
+    int log_fd, kept_fd = dup(STDERR_FILENO);
+    ssize_t bytes;
+
+    log_fd = open(scratch_path(&rig->tree.scratch, "stderr", path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(log_fd, 0);
+    ck_assert_int_ge(dup2(log_fd, STDERR_FILENO), 0);
+    ck_assert_int_eq(pl_master_run(&rig->supervisor), code);
+    ck_assert_int_ge(dup2(kept_fd, STDERR_FILENO), 0);
+    bytes = pread(log_fd, text, text_bytes - 1, 0);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    close(kept_fd);
+    close(log_fd);
+}
+
+START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
+{
+    struct pl_exit_report exit_report = {.source = PL_EXIT_SOURCE_RANK, .host = "localhost", .program = "train"};
+    struct pl_link ranks[2];
+    char text[4096];
+    struct rig rig;
+
+    rig_setup(&rig, "\"localhost\"");
+    rig.plan.ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
+    rig.plan.processes = 2;
+    /* until the line is there */
+    add_script(&rig, &rig.plan.argv, "until grep -q 'still run' stderr; do sleep 0.02; done");
+    take_plan(&rig);
+    rig.supervisor.early_end_ns = 50 * PL_NS_PER_MS;
+    ranks[0] = connect_rank(&rig, "0");
+    ranks[1] = connect_rank(&rig, "1");
+    await_ranks(&rig, 2, false);
+    ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[0], &rig.tree.error), &rig.tree.error);
+    run_and_read_log(&rig, 0, text, sizeof(text));
+    ck_assert_msg(strstr(text, "rank 0 on host localhost ended with 0 0 s ago, and 1 of 2 ranks still run") != NULL,
+                  "%s", text);
+    pl_link_close(&ranks[0]);
+    pl_link_close(&ranks[1]);
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(a_host_that_went_away_explains_late_why_a_rank_was_killed)
 {
     static const struct {
@@ -616,6 +661,7 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           who_ended_because_of_another_does_not_hide_it,
           a_launcher_or_daemon_that_was_killed_explains_the_ranks_that_fell_with_it,
           mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those,
+          ranks_that_run_on_after_one_has_ended_with_0_are_logged,
           a_host_that_went_away_explains_late_why_a_rank_was_killed,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)
