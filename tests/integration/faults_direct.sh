@@ -57,6 +57,20 @@ cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the progr
 cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
 case_end algo-1
 
+case_begin "a killed Python program's lines are in the log"
+if command -v python3 >/dev/null; then
+  unset PYTHONUNBUFFERED # the machine's own
+  run 60 python3 -c 'import os, signal
+for number in range(5):
+    print("line", number)
+os.kill(os.getpid(), signal.SIGKILL)'
+  expect_code algo-1 137
+  for number in 0 1 2 3 4; do grep -q "^line $number\$" "$cluster/algo-1.log" || case_failed "line $number is not there"; done
+  case_end algo-1
+else
+  echo "$case_name: left out, there is no python3"
+fi
+
 case_begin "every exit code from 1 to 255 passes through"
 job_config algo-1 algo-1 0
 host_start algo-1 sh -c 'number=1; while [ $number -le 255 ]; do

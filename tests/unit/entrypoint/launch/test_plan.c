@@ -322,6 +322,34 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 }
 END_TEST
 
+START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
+{
+    static const char *const launchers[] = {"sagemaker_parameter_server_enabled", "sagemaker_mpi_enabled",
+                                            "sagemaker_torch_distributed_enabled",
+                                            "sagemaker_multi_worker_mirrored_strategy_enabled"};
+    struct tree tree;
+    char hps[128];
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
+    two_hosts(&tree, "algo-1");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
+        (void)snprintf(hps, sizeof(hps), "{\"%s\": \"true\"}", launchers[i]);
+        write_hps(&tree, hps);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_str_ne(tree.plan->launcher, "direct");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
+    }
+    tree_env(&tree, "PYTHONUNBUFFERED", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "");
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 {
     static const char names[] = "sagemaker_distribution_instance_groups names '";
@@ -601,6 +629,7 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named,
+          python_prints_without_a_buffer_unless_the_container_says_otherwise,
           a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
