@@ -57,6 +57,12 @@ cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the progr
 cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
 case_end algo-1
 
+case_begin "a line of stderr reaches the log while the program waits for it there"
+run 60 sh -c 'echo first >&2; until grep -q "^first\$" "$1"; do sleep 0.01; done; echo second' sh "$cluster/algo-1.log"
+expect_code algo-1 0
+[ "$(grep -x 'first\|second' "$cluster/algo-1.log" | tr '\n' ' ')" = "first second " ] || case_failed "the lines are not in order"
+case_end algo-1
+
 case_begin "a killed Python program's lines are in the log"
 if command -v python3 >/dev/null; then
   unset PYTHONUNBUFFERED # the machine's own
