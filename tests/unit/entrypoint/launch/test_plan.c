@@ -237,6 +237,87 @@ START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 }
 END_TEST
 
+/* A job of MPI on `host` and another one. */
+static enum pl_status plan_with_name(struct tree *tree, const char *host, const char *options)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"current_host\": \"algo-2\", \"hosts\": [\"%s\", \"algo-2\"], "
+                   "\"network_interface_name\": \"lo\"}",
+                   host);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+    (void)snprintf(text, sizeof(text),
+                   "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"%s\"}", options);
+    write_hps(tree, text);
+    return tree_plan(tree);
+}
+
+START_TEST(host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host)
+{
+    static const char *const odd[] = {"algo_1", "node[1-2]", "algo$", "n\u00e9", "a%b"};
+    char name[64];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "4");
+    ck_assert_ok(plan_with_name(&tree, "Algo.1-x", ""), &tree.error);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(odd); i++) {
+        ck_assert_int_eq(plan_with_name(&tree, odd[i], ""), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, "Open MPI 4 does not take the host name '"));
+    }
+    ck_assert_int_eq(plan_with_name(&tree, "algo_1", ""), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "resourceconfig.json: Open MPI 4 does not take the host name 'algo_1': expected "
+                                       "letters, digits, dots and hyphens, found '_'");
+    ck_assert_ok(plan_with_name(&tree, "algo_1", "--mca regx naive"), &tree.error);
+    memset(name, 'a', sizeof(name));
+    name[57] = '\0';
+    ck_assert_int_eq(plan_with_name(&tree, name, "--mca regx naive"), PL_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "too long for Open MPI 4: expected at most 56 characters, found 57"));
+    name[56] = '\0';
+    ck_assert_ok(plan_with_name(&tree, name, ""), &tree.error);
+    name[56] = 'a';
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    ck_assert_ok(plan_with_name(&tree, name, ""), &tree.error);
+    ck_assert_ok(plan_with_name(&tree, "algo_1", ""), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs)
+{
+    static const struct {
+        const char *options;
+        bool warns;
+    } cases[] = {{"", false},          {"-np 2", false},           {"-np 100", true}, {"--n 100 -np 2", false},
+                 {"-np 2 -c 3", true}, {"-x n -x np --np", false}, {"-n 1", true},    {"-np two", false}};
+    struct tree tree;
+    char hps[256];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        (void)snprintf(hps, sizeof(hps),
+                       "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                       "\"sagemaker_mpi_custom_mpi_options\": \"%s\"}",
+                       cases[i].options);
+        write_hps(&tree, hps);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_msg((strstr(joined(&tree.plan->warnings), "makes mpirun start ") != NULL) == cases[i].warns, "%s",
+                      cases[i].options);
+    }
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                     "\"sagemaker_mpi_custom_mpi_options\": \"-np 100\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->warnings),
+                     "sagemaker_mpi_custom_mpi_options makes mpirun start 100 processes, not the 2 that the job has: "
+                     "name the number in sagemaker_mpi_num_of_processes_per_host");
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 {
     struct tree tree;
@@ -627,6 +708,8 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others,
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
+          host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
+          a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named,
           python_prints_without_a_buffer_unless_the_container_says_otherwise,
