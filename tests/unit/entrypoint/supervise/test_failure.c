@@ -110,6 +110,31 @@ START_TEST(what_an_earlier_run_left_is_gone)
 }
 END_TEST
 
+START_TEST(directories_in_the_files_places_are_renamed)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
+    scratch_write(&scratch, "failure/first", "1", 1);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    expect_file(&scratch, "failure.1/first", "1");
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
+    scratch_write(&scratch, "failure/second", "2", 1);
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "success", path), 0755), 0);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "failure", "report\n");
+    expect_file(&scratch, "failure.2/second", "2");
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    expect_file(&scratch, "success", "");
+    ck_assert_int_eq(rmdir(scratch_path(&scratch, "success.1", path)), 0);
+    pl_failure_close(&failure);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(a_link_is_replaced_not_followed)
 {
     struct scratch scratch = scratch_new();
@@ -289,7 +314,8 @@ END_TEST
 UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           what_is_no_utf_8_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it,
+          directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
+          a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
           an_exit_report_travels_unchanged)
