@@ -23,7 +23,8 @@ enum { OPENMPI4_NAME_MAX = 56 };
  * Open MPI 4 packs the names of all hosts into a pattern, for which it takes these characters alone. Its component
  * `naive` keeps the list as it is: who chooses one by `--mca regx` or OMPI_MCA_regx knows it.
  */
-static enum pl_status check_names(const struct pl_job *job, const struct pl_strv *custom, struct pl_error *reterr)
+static enum pl_status check_names(const struct pl_job *job, const struct pl_strv *custom, int major,
+                                  struct pl_error *reterr)
 {
     static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
     const bool chosen = pl_strv_find(custom, "regx") >= 0 || pl_environment_get(job->process, "OMPI_MCA_regx") != NULL;
@@ -31,13 +32,19 @@ static enum pl_status check_names(const struct pl_job *job, const struct pl_strv
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
         const char *host = job->distribution_hosts.items[i];
 
-        if (strlen(host) > OPENMPI4_NAME_MAX) {
+        if (strpbrk(host, ",: \t\r\n") != NULL) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "resourceconfig.json: the host name '%.200s' cannot be in mpirun's host list: expected "
+                                "no ',', ':' or blank",
+                                host);
+        }
+        if (major == 4 && strlen(host) > OPENMPI4_NAME_MAX) {
             return pl_error_set(reterr, PL_INVALID,
                                 "resourceconfig.json: the host name '%.200s' is too long for Open MPI 4: expected at "
                                 "most %d characters, found %zu",
                                 host, OPENMPI4_NAME_MAX, strlen(host));
         }
-        if (!chosen && host[strspn(host, taken)] != '\0') {
+        if (major == 4 && !chosen && host[strspn(host, taken)] != '\0') {
             return pl_error_set(reterr, PL_INVALID,
                                 "resourceconfig.json: Open MPI 4 does not take the host name '%.200s': expected "
                                 "letters, digits, dots and hyphens, found '%c'",
@@ -55,12 +62,6 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
         const char *host = job->distribution_hosts.items[i];
 
-        if (strpbrk(host, ",: \t\r\n") != NULL) {
-            return pl_error_set(reterr, PL_INVALID,
-                                "resourceconfig.json: the host name '%.200s' cannot be in mpirun's host list: expected "
-                                "no ',', ':' or blank",
-                                host);
-        }
         pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
         if (job->processes_per_host > 1) {
             pl_text_printf(&list, ":%d", job->processes_per_host);
@@ -383,8 +384,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
                             pl_python_json_kind_text(pl_python_json_kind(options)));
     }
     status = pl_mpi_options_split(options != NULL ? pl_python_json_text(options) : "", &custom, reterr);
-    if (status == PL_OK && major == 4) {
-        status = check_names(job, &custom.words, reterr);
+    if (status == PL_OK) {
+        status = check_names(job, &custom.words, major, reterr);
     }
     if (status == PL_OK) {
         status = keep_exports(&custom.words, plan, reterr);
