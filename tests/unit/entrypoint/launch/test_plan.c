@@ -109,7 +109,9 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
+    ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_DISABLE_PIP_VERSION_CHECK"), "1");
     tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
+    tree_env(&tree, "PIP_DISABLE_PIP_VERSION_CHECK", "0");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(tree.plan->steps.items[1].additions);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(no); i++) {

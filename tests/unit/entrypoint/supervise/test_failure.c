@@ -290,6 +290,47 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 }
 END_TEST
 
+static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_exit_report_print_step(exit_report, "bringing the code into place", PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text), wanted);
+}
+
+START_TEST(a_steps_failure_begins_with_its_cause)
+{
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+
+    exit_report.source = PL_EXIT_SOURCE_STEP;
+    exit_report.code = 1;
+    strcpy(exit_report.host, "algo-1");
+    strcpy(exit_report.program, "/usr/libexec/paceline/paceline-unpack --max-bytes 17 /opt/a.tar /opt/ml/code");
+    strcpy(exit_report.tail, "paceline-unpack: error: /opt/a.tar: the entry 'l' is refused: it is a symbolic link\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: /opt/a.tar: the entry 'l' is refused: it is "
+                "a symbolic link (exit code 1)\n");
+    strcpy(exit_report.program, "/usr/bin/python3 -m pip install .");
+    strcpy(exit_report.tail, "Collecting x\nERROR: No matching distribution found for x\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: ERROR: No matching distribution found for x "
+                "(exit code 1)\nProgram: /usr/bin/python3 -m pip install .\n"
+                "Last lines of its stderr:\nCollecting x\nERROR: No matching distribution found for x\n");
+    strcpy(exit_report.note, "the disk is full under /tmp");
+    exit_report.tail[0] = '\0';
+    expect_step(&exit_report,
+                "bringing the code into place: the command on host algo-1 exited with code 1: the disk is "
+                "full under /tmp\nProgram: /usr/bin/python3 -m pip install .\n");
+    exit_report.note[0] = '\0';
+    exit_report.signalled = true;
+    exit_report.code = 9;
+    strcpy(exit_report.tail, "Collecting x\n");
+    expect_step(&exit_report, "bringing the code into place: the command on host algo-1 was killed by signal 9 "
+                              "(SIGKILL)\nProgram: /usr/bin/python3 -m pip install .\n"
+                              "Last lines of its stderr:\nCollecting x\n");
+}
+END_TEST
+
 START_TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
@@ -318,4 +359,4 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_exit_report_travels_unchanged)
+          a_steps_failure_begins_with_its_cause, an_exit_report_travels_unchanged)
