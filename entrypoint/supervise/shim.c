@@ -313,7 +313,7 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
 static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 {
     struct pl_process_setup setup = shim->options->setup;
-    PL_AUTO_CLOSE int write_fd = -1;
+    PL_AUTO_CLOSE int write_fd = -1, null_fd = -1;
     int pair[2];
 
     if (pipe2(pair, O_CLOEXEC) != 0) {
@@ -323,6 +323,15 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     write_fd = pair[1];
     PL_TRY(pl_file_set_nonblock(shim->copier.fd, true, reterr));
     setup.stderr_fd = write_fd;
+    if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
+        /* all that a daemon prints there is the job map, two lines for each rank of the job, which mpirun prints too;
+         * what its ranks print goes to mpirun */
+        null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null_fd < 0) {
+            return pl_error_errno(reterr, "open '/dev/null'");
+        }
+        setup.stdout_fd = null_fd;
+    }
     setup.own_group = true;
     setup.signals = shim->signals;
     setup.death_signal = SIGKILL;

@@ -27,6 +27,8 @@ for host in algo-1 algo-2; do
 done
 for rank in 0 1; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-1\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-1"; done
 for rank in 2 3; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-2\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-2"; done
+grep -q "JOB MAP" "$cluster/algo-1.log" || case_failed "the master does not print the job map"
+! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
 awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
 expect_nobody
 case_end algo-1 algo-2

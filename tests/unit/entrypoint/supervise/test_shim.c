@@ -24,13 +24,10 @@ static struct pl_link link_to_watch;
 static pid_t watch_pid;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
-static void start_rank(int rank, const char *const *argv, const char *cwd)
+static void start_source(enum pl_exit_source source, int rank, const char *const *argv, const char *cwd)
 {
-    struct pl_shim_options options = {.source = rank < 0 ? PL_EXIT_SOURCE_PROGRAM : PL_EXIT_SOURCE_RANK,
-                                      .rank = rank,
-                                      .host = "algo-1",
-                                      .program_words = 1,
-                                      .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {
+        .source = source, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
@@ -43,9 +40,14 @@ static void start_rank(int rank, const char *const *argv, const char *cwd)
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
 }
 
+static void start_rank(int rank, const char *const *argv, const char *cwd)
+{
+    start_source(PL_EXIT_SOURCE_RANK, rank, argv, cwd);
+}
+
 static void start_program(const char *const *argv, const char *cwd)
 {
-    start_rank(-1, argv, cwd);
+    start_source(PL_EXIT_SOURCE_PROGRAM, -1, argv, cwd);
 }
 
 static void start_watch(const char *script)
@@ -399,6 +401,37 @@ START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
 }
 END_TEST
 
+START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
+{
+    static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
+    const char *const argv[] = {"sh", "-c", "echo a map; echo a fault >&2; exit 3", NULL};
+    char text[64];
+    int pair[2];
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
+        struct pl_exit_report exit_report;
+        ssize_t bytes;
+
+        ck_assert_int_eq(pipe(pair), 0);
+        ck_assert_int_eq(dup2(pair[1], STDOUT_FILENO), STDOUT_FILENO);
+        close(pair[1]);
+        start_source(sources[i], -1, argv, NULL);
+        exit_report = await_exit_report();
+        ck_assert_int_eq(exit_report.code, 3);
+        ck_assert_str_eq(exit_report.tail, "a fault\n");
+        ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO); /* the last writer is gone */
+        bytes = read(pair[0], text, sizeof(text) - 1);
+        ck_assert_int_ge(bytes, 0);
+        text[bytes] = '\0';
+        ck_assert_str_eq(text, sources[i] == PL_EXIT_SOURCE_DAEMON ? "" : "a map\n");
+        close(pair[0]);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        close(signals.fd);
+    }
+}
+END_TEST
+
 START_TEST(a_daemon_that_holds_stderr_delays_nothing)
 {
     int64_t start_ns = pl_clock_now_ns();
@@ -561,9 +594,9 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
           a_line_that_comes_in_pieces_is_written_as_one,
           a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
-          nothing_of_long_lines_and_of_the_last_is_lost, a_daemon_that_holds_stderr_delays_nothing,
-          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
-          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
-          an_interpreters_fault_is_told_from_the_programs,
+          nothing_of_long_lines_and_of_the_last_is_lost, what_mpiruns_daemon_prints_is_no_output_of_the_job,
+          a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
+          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs,
+          a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
           few_descriptors_are_enough_or_the_exit_report_says_so)
