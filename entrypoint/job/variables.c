@@ -362,6 +362,15 @@ static enum pl_status add_python_path(struct builder *builder)
     return set(builder, "PYTHONPATH", pl_text_string(&path));
 }
 
+/* Python keeps what it prints to a pipe until 8 KiB are full: the log would be empty for hours, and a killed program's
+ * last lines lost. A variable that is set, also to nothing, is the user's. */
+static enum pl_status add_python_unbuffered(struct builder *builder)
+{
+    static const char name[] = "PYTHONUNBUFFERED";
+
+    return pl_environment_get(builder->job->process, name) != NULL ? PL_OK : set(builder, name, "1");
+}
+
 static enum pl_status add_settings(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
@@ -394,5 +403,6 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
     PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
     PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
     PL_TRY(add_python_path(&builder));
+    PL_TRY(add_python_unbuffered(&builder));
     return add_settings(&builder);
 }

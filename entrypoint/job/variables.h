@@ -16,7 +16,8 @@ enum { PL_VARIABLES_STRING_MAX_BYTES = 131072 };
 
 /**
  * Set in `environment` every variable that `job` gives its program, in the toolkit's order: SM_* (the names that mpirun
- * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then PYTHONPATH and Paceline's own settings.
+ * exports), then SAGEMAKER_JOB_NAME, CURRENT_HOST, SAGEMAKER_REGION, then PYTHONPATH, PYTHONUNBUFFERED where the
+ * container does not set it, and Paceline's own settings.
  *
  * A value over Linux's limit for one string (128 KiB) is left out: SM_HPS, SM_TRAINING_ENV, SM_USER_ARGS and the like
  * would keep the program from starting. It is also removed from `inherited` (may be NULL), the program's other

@@ -16,10 +16,18 @@ static bool matches(const struct pl_job *job)
     return job->switches.mpi && pl_launcher_includes(job);
 }
 
-/* algo-1:2,algo-2:2, or plain names where each host has one slot. */
-static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
+/* The longest host name that Open MPI 4 survives: with one more it writes past the end of a buffer and aborts. */
+enum { OPENMPI4_NAME_MAX = 56 };
+
+/*
+ * Open MPI 4 packs the names of all hosts into a pattern, for which it takes these characters alone. Its component
+ * `naive` keeps the list as it is: who chooses one by `--mca regx` or OMPI_MCA_regx knows it.
+ */
+static enum pl_status check_names(const struct pl_job *job, const struct pl_strv *custom, int major,
+                                  struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+    static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+    const bool chosen = pl_strv_find(custom, "regx") >= 0 || pl_environment_get(job->process, "OMPI_MCA_regx") != NULL;
 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
         const char *host = job->distribution_hosts.items[i];
@@ -30,6 +38,30 @@ static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, 
                                 "no ',', ':' or blank",
                                 host);
         }
+        if (major == 4 && strlen(host) > OPENMPI4_NAME_MAX) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "resourceconfig.json: the host name '%.200s' is too long for Open MPI 4: expected at "
+                                "most %d characters, found %zu",
+                                host, OPENMPI4_NAME_MAX, strlen(host));
+        }
+        if (major == 4 && !chosen && host[strspn(host, taken)] != '\0') {
+            return pl_error_set(reterr, PL_INVALID,
+                                "resourceconfig.json: Open MPI 4 does not take the host name '%.200s': expected "
+                                "letters, digits, dots and hyphens, found '%c'",
+                                host, host[strspn(host, taken)]);
+        }
+    }
+    return PL_OK;
+}
+
+/* algo-1:2,algo-2:2, or plain names where each host has one slot. */
+static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        const char *host = job->distribution_hosts.items[i];
+
         pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
         if (job->processes_per_host > 1) {
             pl_text_printf(&list, ":%d", job->processes_per_host);
@@ -223,6 +255,19 @@ static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_
     return PL_OK;
 }
 
+/* mpirun takes the last number that it finds, and the user's options come after the plan's. */
+static enum pl_status warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
+                                          struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    if (custom->processes < 0 || custom->processes == job->processes) {
+        return PL_OK;
+    }
+    return pl_strv_printf(&plan->warnings, reterr,
+                          "sagemaker_mpi_custom_mpi_options makes mpirun start %ld processes, not the %d that the job "
+                          "has: name the number in sagemaker_mpi_num_of_processes_per_host",
+                          custom->processes, job->processes);
+}
+
 /* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not
  * say. */
 static const char *find_other_type(const struct pl_job *job)
@@ -280,16 +325,15 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
 }
 
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program,
-                                const struct pl_mpi_options_custom *custom, struct pl_launch_plan *plan,
+                                const struct pl_mpi_options_custom *custom, int major, struct pl_launch_plan *plan,
                                 struct pl_error *reterr)
 {
     const char *libraries = pl_environment_get(plan->additions, "LD_PRELOAD");
     PL_AUTO_FREE char *interface = NULL;
     size_t first;
-    int major;
 
-    PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(check_slots(job, custom, reterr));
+    PL_TRY(warn_of_other_count(job, custom, plan, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     PL_TRY(add_hosts(job, &plan->argv, reterr));
@@ -319,9 +363,11 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
     const struct pl_python_json *options = pl_python_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
     enum pl_status status;
+    int major;
 
     PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
                                  plan, reterr));
+    PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     plan->ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     PL_TRY(set_host_name(job, plan, reterr));
@@ -340,10 +386,13 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     }
     status = pl_mpi_options_split(options != NULL ? pl_python_json_text(options) : "", &custom, reterr);
     if (status == PL_OK) {
+        status = check_names(job, &custom.words, major, reterr);
+    }
+    if (status == PL_OK) {
         status = keep_exports(&custom.words, plan, reterr);
     }
     if (status == PL_OK && plan->role == PL_LAUNCH_PLAN_MASTER) {
-        status = make_argv(job, &program, &custom, plan, reterr);
+        status = make_argv(job, &program, &custom, major, plan, reterr);
     }
     pl_mpi_options_custom_done(&custom);
     return status;

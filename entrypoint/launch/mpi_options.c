@@ -135,6 +135,22 @@ static bool is_oversubscribe(const char *word)
     return at != NULL && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
 }
 
+/* The number after the last -np, -n or -c; -1 without one. */
+static long processes_of(const struct pl_strv *words)
+{
+    long processes = -1;
+
+    for (size_t i = 0; i + 1 < words->count; i++) {
+        const char *name = option_name(words->items[i]), *value = words->items[i + 1];
+
+        if ((strcmp(name, "np") == 0 || strcmp(name, "n") == 0 || strcmp(name, "c") == 0) && *value != '\0' &&
+            value[strspn(value, "0123456789")] == '\0') {
+            processes = strtol(value, NULL, 10);
+        }
+    }
+    return processes;
+}
+
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
@@ -161,6 +177,7 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_cust
         PL_TRY(pl_strv_add(&custom->taken, level, reterr));
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
     }
+    custom->processes = processes_of(&custom->words);
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
         /* It would take the option that Paceline adds after it for a variable, and mpirun the word after that for the
          * program. */

@@ -23,6 +23,7 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
 struct pl_mpi_options_custom {
     const char *nccl_debug; /* one of `words`' texts, or "INFO" */
     bool oversubscribe;     /* some option allows more processes than slots */
+    long processes;         /* what the last -np, -n or -c says; -1 without one */
     struct pl_strv words;   /* as the user gave them, without --NCCL_DEBUG */
     struct pl_strv taken;   /* owns nccl_debug */
 };

@@ -267,7 +267,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
 {
     bool requirements = code_has(job, "requirements.txt");
     bool package = program->kind == PL_PROGRAM_PACKAGE;
-    static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES";
+    static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES", no_notice[] = "PIP_DISABLE_PIP_VERSION_CHECK";
     struct pl_strv *argv = NULL;
     bool install;
 
@@ -291,6 +291,10 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container
          * has one purpose. */
         PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
+    }
+    if (pl_environment_get(job->process, no_notice) == NULL) {
+        /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
+        PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
     }
     PL_TRY(pl_strv_add(argv, program->python, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));

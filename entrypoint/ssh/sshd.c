@@ -8,6 +8,7 @@
 #include "entrypoint/launch/companion.h"
 
 #include <errno.h>
+#include <linux/capability.h>
 #include <netinet/in.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -17,10 +18,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KEY_MAX_BYTES = 16 * 1024 };
+enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024 };
 
 /* The name under which every host's key is known: one host key serves all hosts of an image, their names change. */
 #define HOST_KEY_ALIAS "paceline"
+
+/* The key file is there, or its directory is, and this user may not look: an image's keys are root's. */
+static enum pl_status refuse_unreadable(const char *directory, const char *path, struct pl_error *reterr)
+{
+    const struct passwd *owner;
+    struct stat info;
+    char number[16];
+
+    if (stat(path, &info) != 0 && stat(directory, &info) != 0) {
+        return pl_error_errno(reterr, "the ssh key '%.200s' cannot be read by user %u", path, (unsigned)geteuid());
+    }
+    owner = getpwuid(info.st_uid);
+    snprintf(number, sizeof(number), "%u", (unsigned)info.st_uid);
+    return pl_error_set(reterr, PL_SYSTEM,
+                        "the ssh key '%.200s' belongs to user %.32s, and this job's user %u cannot read it: run the "
+                        "container as that user, or name a directory with keys of this one in PACELINE_SSH_DIR",
+                        path, owner != NULL ? owner->pw_name : number, (unsigned)geteuid());
+}
 
 static enum pl_status key_path(const char *directory, const char *name, char **ret_path, struct pl_error *reterr)
 {
@@ -29,6 +48,9 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
     pl_text_printf(&path, "%s/%s", directory, name);
     PL_TRY(pl_text_check(&path, reterr));
     if (access(pl_text_string(&path), R_OK) != 0) {
+        if (errno == EACCES) {
+            return refuse_unreadable(directory, pl_text_string(&path), reterr);
+        }
         return pl_error_raise(reterr, PL_NOT_FOUND, PL_DOMAIN_ERRNO, errno,
                               "a job on several hosts needs ssh keys in the image: '%.200s' (make it with ssh-keygen "
                               "-t ed25519 -N '', as Paceline's "
@@ -150,6 +172,49 @@ static enum pl_status probe_port(int port, struct pl_error *reterr)
     return PL_OK;
 }
 
+/* The capabilities in effect; all where /proc does not say. */
+static uint64_t capabilities_in_effect(void)
+{
+    static const char name[] = "CapEff:";
+    PL_AUTO_FREE char *status = NULL;
+    const char *at;
+
+    if (pl_file_read("/proc/self/status", STATUS_MAX_BYTES, &status, NULL, NULL) != PL_OK) {
+        return UINT64_MAX;
+    }
+    at = strstr(status, name);
+    return at != NULL ? strtoull(at + strlen(name), NULL, 16) : UINT64_MAX;
+}
+
+/* Root's sshd locks its unprivileged part into /run/sshd, as another user. Where it may not, it hangs up on every
+ * session, and the master would wait to the end of its time. */
+static enum pl_status check_capabilities(struct pl_error *reterr)
+{
+    static const struct {
+        unsigned number;
+        const char *name;
+    } needed[] = {{CAP_SETGID, "SETGID"}, {CAP_SETUID, "SETUID"}, {CAP_SYS_CHROOT, "SYS_CHROOT"}};
+    PL_AUTO_TEXT struct pl_text missing = PL_TEXT_NONE;
+    uint64_t have;
+
+    if (geteuid() != 0) {
+        return PL_OK; /* an ordinary user's has no such part */
+    }
+    have = capabilities_in_effect();
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(needed); i++) {
+        if ((have >> needed[i].number & 1) == 0) {
+            pl_text_printf(&missing, "%s%s", missing.length > 0 ? ", " : "", needed[i].name);
+        }
+    }
+    PL_TRY(pl_text_check(&missing, reterr));
+    return missing.length == 0 ? PL_OK
+                               : pl_error_set(reterr, PL_UNSUPPORTED,
+                                              "sshd for the other hosts needs the capabilities SETGID, SETUID and "
+                                              "SYS_CHROOT, and this container lacks %s: start it with docker run "
+                                              "--cap-add, or as an ordinary user",
+                                              pl_text_string(&missing));
+}
+
 static void append_config(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                           struct pl_text *text)
 {
@@ -208,6 +273,7 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
     PL_AUTO_FREE char *program = NULL;
     PL_AUTO_FREE char *public_key = NULL;
 
+    PL_TRY(check_capabilities(reterr));
     PL_TRY(probe_port(sshd->port, reterr));
     PL_TRY(pl_file_find_program("sshd", "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin", &program, reterr));
     if (geteuid() == 0 && mkdir("/run/sshd", 0755) != 0 && errno != EEXIST) {

@@ -29,12 +29,18 @@ struct pl_sshd {
 enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
                                  struct pl_launch_plan_step *ret_step, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made. */
+/**
+ * Find keys, user and port. PL_NOT_FOUND says which file is missing and how it is made, PL_SYSTEM which may not be read
+ * and whose it is.
+ */
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                             struct pl_error *reterr) PL_MUST_CHECK;
 void pl_sshd_close(struct pl_sshd *sshd);
 
-/** Write the server's files and its argument vector; an address that is taken is found here, with a clear text. */
+/**
+ * Write the server's files and its argument vector; an address that is taken and capabilities that are missing are
+ * found here, with a clear text.
+ */
 enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                               struct pl_strv *argv, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -97,13 +97,13 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     }
 }
 
-void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
+/* The program, and as many of the last lines as fit into `max_bytes` from `start` on. */
+static void print_program(const struct pl_exit_report *exit_report, size_t start, size_t max_bytes,
+                          struct pl_text *text)
 {
     static const char tail_heading[] = "Last lines of its stderr:\n";
-    size_t start = text->length, room, skip = 0, tail_bytes = strlen(exit_report->tail);
+    size_t room, skip = 0, tail_bytes = strlen(exit_report->tail);
 
-    pl_exit_report_sentence(exit_report, text);
-    pl_text_append_char(text, '\n');
     if (exit_report->program[0] != '\0') {
         pl_text_printf(text, "Program: %s\n", exit_report->program);
     }
@@ -120,4 +120,64 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_b
         pl_text_append(text, tail_heading);
         pl_text_append(text, exit_report->tail + skip);
     }
+}
+
+void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
+{
+    size_t start = text->length;
+
+    pl_exit_report_sentence(exit_report, text);
+    pl_text_append_char(text, '\n');
+    print_program(exit_report, start, max_bytes, text);
+}
+
+/* The last line without its newline; "" where there is none. */
+static const char *last_line(const char *tail, size_t *ret_bytes)
+{
+    size_t end = strlen(tail), begin;
+
+    end -= end > 0 && tail[end - 1] == '\n';
+    for (begin = end; begin > 0 && tail[begin - 1] != '\n'; begin--) {
+    }
+    *ret_bytes = end - begin;
+    return tail + begin;
+}
+
+static bool is_own_tool(const struct pl_exit_report *exit_report)
+{
+    const size_t path_bytes = strcspn(exit_report->program, " ");
+    const char *name = memrchr(exit_report->program, '/', path_bytes);
+
+    return strncmp(name != NULL ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
+}
+
+void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
+                               struct pl_text *text)
+{
+    static const char mark[] = ": error: ";
+    struct pl_exit_report rest = *exit_report;
+    size_t start = text->length, bytes;
+    const char *line = last_line(exit_report->tail, &bytes), *error;
+
+    pl_text_append(text, what);
+    if (is_own_tool(exit_report)) {
+        rest.program[0] = '\0';
+        error = memmem(line, bytes, mark, strlen(mark)); /* after the tool's name */
+        if (error != NULL && memchr(line, ' ', (size_t)(error - line)) == NULL) {
+            bytes -= (size_t)(error - line) + strlen(mark);
+            line = error + strlen(mark);
+        }
+    }
+    if (bytes > 0 && !exit_report->signalled && !exit_report->out_of_memory && exit_report->note[0] == '\0') {
+        pl_text_printf(text, " on host %s: %.*s (exit code %d)\n", exit_report->host, (int)bytes, line,
+                       exit_report->code);
+        if (strchr(exit_report->tail, '\n') == strrchr(exit_report->tail, '\n')) {
+            rest.tail[0] = '\0'; /* that was all */
+        }
+    } else {
+        pl_text_append(text, ": ");
+        pl_exit_report_sentence(exit_report, text);
+        pl_text_append_char(text, '\n');
+    }
+    print_program(&rest, start, max_bytes, text);
 }

@@ -68,4 +68,11 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 /** The sentence, then the program, then as many of its last stderr lines as fit in `max_bytes` altogether. */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
 
+/**
+ * The same for a preparation step: `what` it was about, then the cause, which is the last line of its stderr unless a
+ * signal or a limit ended it. Paceline's own tools are not named.
+ */
+void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
+                               struct pl_text *text);
+
 #endif

@@ -3,6 +3,7 @@
 #include "entrypoint/supervise/failure.h"
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 
@@ -15,18 +16,67 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* A file of an earlier run in the same directory says nothing about this one. */
-static enum pl_status remove_old(int directory_fd, const char *name, struct pl_error *reterr)
+enum { NEW_NAMES_MAX = 1000 };
+
+/* A directory has the name of one of the two files: it gets another, `failure.1` say, and nothing of it is lost. */
+static enum pl_status move_away(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
+{
+    char new_name[32];
+    struct stat info;
+    int number = 1;
+
+    do {
+        snprintf(new_name, sizeof(new_name), "%s.%d", name, number++);
+    } while (number <= NEW_NAMES_MAX && fstatat(failure->directory_fd, new_name, &info, AT_SYMLINK_NOFOLLOW) == 0);
+    if (renameat(failure->directory_fd, name, failure->directory_fd, new_name) != 0) {
+        return pl_error_errno(reterr, "move the directory '%s' out of the way, to '%s'", name, new_name);
+    }
+    pl_log(PL_LOG_WARNING, "%s/%s is a directory, where a file of this name is to be: it is moved to %s", failure->path,
+           name, new_name);
+    return PL_OK;
+}
+
+/* True where the name is there, and what is there in `ret_info`. */
+static bool look(const struct pl_failure *failure, const char *name, struct stat *ret_info)
+{
+    return fstatat(failure->directory_fd, name, ret_info, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static enum pl_status make_way(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
 {
     struct stat info;
 
+    return look(failure, name, &info) && S_ISDIR(info.st_mode) ? move_away(failure, name, reterr) : PL_OK;
+}
+
+/* A file of an earlier run in the same directory says nothing about this one. */
+static enum pl_status remove_old(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
+{
+    struct stat info;
+
+    PL_TRY(make_way(failure, name, reterr));
     /* Look first: a read-only file system also refuses to remove a file that does not exist. */
-    if (fstatat(directory_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT) {
+    if (!look(failure, name, &info) && errno == ENOENT) {
         return PL_OK;
     }
-    return unlinkat(directory_fd, name, 0) == 0 || errno == ENOENT
+    return unlinkat(failure->directory_fd, name, 0) == 0 || errno == ENOENT
                ? PL_OK
                : pl_error_errno(reterr, "remove the old file '%s'", name);
+}
+
+/* A program that fills the disk must not take the report's room with it. Not every file system can keep room. */
+static void reserve(struct pl_failure *failure)
+{
+    failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) == 0) {
+        return;
+    }
+    if (errno == ENOSPC || errno == EDQUOT) {
+        pl_log(PL_LOG_WARNING,
+               "the disk is full under %s before the job starts: a failure file has no room there, nor has output",
+               failure->path);
+    }
+    pl_file_close_at(&failure->reserve_fd);
 }
 
 static enum pl_status open_directory(const char *path, int *ret_fd, struct pl_error *reterr)
@@ -47,13 +97,9 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     failure->path = pl_memory_string(output, reterr);
     PL_TRY(failure->path != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(open_directory(output, &failure->directory_fd, reterr));
-    /* A program that fills the disk must not take the report's room with it. */
-    failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    if (failure->reserve_fd >= 0 && fallocate(failure->reserve_fd, 0, 0, PL_FAILURE_RESERVE_BYTES) != 0) {
-        pl_file_close_at(&failure->reserve_fd);
-    }
-    PL_TRY(remove_old(failure->directory_fd, "failure", reterr));
-    return remove_old(failure->directory_fd, "success", reterr);
+    reserve(failure);
+    PL_TRY(remove_old(failure, "failure", reterr));
+    return remove_old(failure, "success", reterr);
 }
 
 /* Where to write the files: a program that clears the directory may have removed the one that is held open, and
@@ -125,6 +171,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
 
     pl_file_close_at(&failure->reserve_fd);
     PL_TRY(choose_directory(failure, reterr));
+    PL_TRY(make_way(failure, "failure", reterr));
     if (append_report(failure, PL_FAILURE_USER_MAX_BYTES, text, &error) == PL_OK) {
         return PL_OK;
     }
@@ -141,6 +188,7 @@ enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *r
 {
     pl_file_close_at(&failure->reserve_fd);
     PL_TRY(choose_directory(failure, reterr));
+    PL_TRY(make_way(failure, "success", reterr));
     return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
 }
 

@@ -2,7 +2,8 @@
 /**
  * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
  * output/success. The directory is held open from the start, and room on its disk is kept for the report. Where the
- * program has removed it, or put another in its place, the files go where its path leads then.
+ * program has removed it, or put another in its place, the files go where its path leads then. A directory in the place
+ * of one of the files is renamed, with a warning; a disk that has no room from the start is warned of too.
  *
  * Source  docs/supervision.md, "How a job ends"
  * Test    tests/unit/entrypoint/supervise/test_failure.c

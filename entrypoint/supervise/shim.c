@@ -21,17 +21,24 @@
 #include <unistd.h>
 
 enum {
-    COPY_BYTES = 16 * 1024,
-    WRITE_BYTES = 4096, /* what a pipe that polls as writable takes without blocking */
+    COPY_BYTES = 64 * 1024, /* a full pipe */
+    WRITE_BYTES = 4096,     /* what a pipe that polls as writable takes without blocking */
 };
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
+/* how long a line waits for its end */
+#define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
 
-/* The copy of stderr: read from the program, kept in the tail, written to our own stderr. */
+/*
+ * The copy of stderr: read from the program, kept in the tail, written to our own stderr. Whole lines are written:
+ * mpirun puts a tag before each piece that it reads, and lines of several programs mix in one log.
+ */
 struct copier {
-    int fd; /* from the program; -1 at its end */
-    size_t begin, end;
+    int fd;                   /* from the program; -1 at its end */
+    bool by_line;             /* false on a terminal, where people wait for what they type */
+    size_t begin, ready, end; /* what may be written ends at `ready`; a line without its end follows */
+    int64_t line_deadline_ns; /* when that line is written as it is */
     char bytes[COPY_BYTES];
     bool broken; /* nobody reads our stderr: keep the tail only */
     struct pl_tail tail;
@@ -52,32 +59,67 @@ struct shim {
     bool released;   /* once it has ended, the shim may */
 };
 
+/* `bytes` have come after `end`: how much of it all may be written now? */
+static void copier_add(struct copier *copier, size_t bytes)
+{
+    const char *newline = memrchr(copier->bytes + copier->end, '\n', bytes);
+
+    if (newline != NULL || copier->end == 0) {
+        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+    }
+    copier->end += bytes;
+    if (newline != NULL) {
+        copier->ready = (size_t)(newline - copier->bytes) + 1;
+    }
+    if (!copier->by_line || (copier->ready == 0 && copier->end == sizeof(copier->bytes))) {
+        copier->ready = copier->end;
+    }
+}
+
+/* Only where nothing is ready to be written. */
 static void copier_read(struct copier *copier)
 {
-    ssize_t bytes = read(copier->fd, copier->bytes, sizeof(copier->bytes));
+    size_t kept = copier->end - copier->begin;
+    ssize_t bytes;
 
+    memmove(copier->bytes, copier->bytes + copier->begin, kept);
+    copier->begin = copier->ready = 0;
+    copier->end = kept;
+    bytes = read(copier->fd, copier->bytes + kept, sizeof(copier->bytes) - kept);
     if (bytes > 0) {
-        copier->begin = 0;
-        copier->end = (size_t)bytes;
-        pl_tail_add(&copier->tail, copier->bytes, (size_t)bytes);
-        if (copier->broken) {
-            copier->end = 0;
+        pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
+        if (!copier->broken) {
+            copier_add(copier, (size_t)bytes);
         }
     } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
         pl_file_close_at(&copier->fd);
+        copier->ready = copier->end;
     }
+}
+
+/* What a pipe takes without blocking, and of that whole lines where there are any. */
+static size_t next_part(const struct copier *copier)
+{
+    const char *begin = copier->bytes + copier->begin;
+    size_t part = copier->ready - copier->begin;
+    const char *newline;
+
+    if (part <= WRITE_BYTES) {
+        return part;
+    }
+    newline = memrchr(begin, '\n', WRITE_BYTES);
+    return newline != NULL ? (size_t)(newline - begin) + 1 : WRITE_BYTES;
 }
 
 static void copier_write(struct copier *copier)
 {
-    size_t part = copier->end - copier->begin < WRITE_BYTES ? copier->end - copier->begin : WRITE_BYTES;
-    ssize_t written = write(STDERR_FILENO, copier->bytes + copier->begin, part);
+    ssize_t written = write(STDERR_FILENO, copier->bytes + copier->begin, next_part(copier));
 
     if (written > 0) {
         copier->begin += (size_t)written;
     } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
         copier->broken = true;
-        copier->begin = copier->end;
+        copier->begin = copier->ready = copier->end = 0;
     }
 }
 
@@ -207,7 +249,7 @@ static void handle_frames(struct shim *shim)
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct copier *copier = &shim->copier;
-    bool to_write = copier->begin < copier->end;
+    bool to_write = copier->begin < copier->ready, unfinished = copier->ready < copier->end;
     struct pollfd waits[4] = {
         {.fd = shim->signals->fd, .events = POLLIN},
         {.fd = shim->link->fd, .events = POLLIN},
@@ -217,6 +259,9 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
 
     if (shim->link->fd >= 0) {
         waits[1].events = pl_link_events(shim->link);
+    }
+    if (unfinished && copier->line_deadline_ns < deadline_ns) {
+        deadline_ns = copier->line_deadline_ns;
     }
     if (poll(waits, 4, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
@@ -233,6 +278,9 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
     }
     if (waits[3].revents != 0) {
         copier_write(copier);
+    }
+    if (copier->ready < copier->end && pl_deadline_passed(copier->line_deadline_ns)) {
+        copier->ready = copier->end;
     }
 }
 
@@ -263,7 +311,7 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
 static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 {
     struct pl_process_setup setup = shim->options->setup;
-    PL_AUTO_CLOSE int write_fd = -1;
+    PL_AUTO_CLOSE int write_fd = -1, null_fd = -1;
     int pair[2];
 
     if (pipe2(pair, O_CLOEXEC) != 0) {
@@ -273,6 +321,15 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     write_fd = pair[1];
     PL_TRY(pl_file_set_nonblock(shim->copier.fd, true, reterr));
     setup.stderr_fd = write_fd;
+    if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
+        /* all that a daemon prints there is the job map, two lines for each rank of the job, which mpirun prints too;
+         * what its ranks print goes to mpirun */
+        null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+        if (null_fd < 0) {
+            return pl_error_errno(reterr, "open '/dev/null'");
+        }
+        setup.stdout_fd = null_fd;
+    }
     setup.own_group = true;
     setup.signals = shim->signals;
     setup.death_signal = SIGKILL;
@@ -337,7 +394,7 @@ static void end_line(struct shim *shim)
     }
     copier->bytes[0] = '\n';
     copier->begin = 0;
-    copier->end = 1;
+    copier->ready = copier->end = 1;
     while (copier->begin < copier->end && !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
     }
@@ -364,7 +421,10 @@ static void wait_for_release(struct shim *shim)
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report)
 {
-    struct shim shim = {.options = options, .signals = signals, .link = link, .copier = {.fd = -1}};
+    struct shim shim = {.options = options,
+                        .signals = signals,
+                        .link = link,
+                        .copier = {.fd = -1, .by_line = isatty(STDERR_FILENO) == 0}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();

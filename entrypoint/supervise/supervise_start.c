@@ -299,8 +299,8 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     if (supervisor->failed && !failed_before) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-        pl_exit_report_print(&supervisor->exit_report, PL_FAILURE_SHOWN_BYTES - strlen(step->what) - 2, &text);
-        snprintf(supervisor->reason, sizeof(supervisor->reason), "%s: %s", step->what, pl_text_string(&text));
+        pl_exit_report_print_step(&supervisor->exit_report, step->what, PL_FAILURE_SHOWN_BYTES, &text);
+        snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", pl_text_string(&text));
         supervisor->exit_report_known = false;
         return PL_FAILED;
     }

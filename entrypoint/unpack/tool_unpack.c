@@ -89,11 +89,11 @@ int main(int argc, char **argv)
         return PL_EXIT_USAGE;
     }
     status = unpack_source(argv[at], argv[at + 1], fetched, &limits, &error);
-    if (status != PL_OK) {
-        pl_log_error(&error, "bringing the code from %s into %s", argv[at], argv[at + 1]);
-    }
     if (fetched && unlink(argv[at]) != 0) {
         pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
+    }
+    if (status != PL_OK) { /* the last line is what the failure file begins with */
+        pl_log_error(&error, "%s", argv[at]);
     }
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

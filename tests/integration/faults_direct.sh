@@ -57,6 +57,26 @@ cmp "$cluster/bytes" "$cluster/out" || case_failed "stdout is not what the progr
 cmp "$cluster/bytes" "$cluster/err" || case_failed "stderr is not what the program wrote"
 case_end algo-1
 
+case_begin "a line of stderr reaches the log while the program waits for it there"
+run 60 sh -c 'echo first >&2; until grep -q "^first\$" "$1"; do sleep 0.01; done; echo second' sh "$cluster/algo-1.log"
+expect_code algo-1 0
+[ "$(grep -x 'first\|second' "$cluster/algo-1.log" | tr '\n' ' ')" = "first second " ] || case_failed "the lines are not in order"
+case_end algo-1
+
+case_begin "a killed Python program's lines are in the log"
+if command -v python3 >/dev/null; then
+  unset PYTHONUNBUFFERED # the machine's own
+  run 60 python3 -c 'import os, signal
+for number in range(5):
+    print("line", number)
+os.kill(os.getpid(), signal.SIGKILL)'
+  expect_code algo-1 137
+  for number in 0 1 2 3 4; do grep -q "^line $number\$" "$cluster/algo-1.log" || case_failed "line $number is not there"; done
+  case_end algo-1
+else
+  echo "$case_name: left out, there is no python3"
+fi
+
 case_begin "every exit code from 1 to 255 passes through"
 job_config algo-1 algo-1 0
 host_start algo-1 sh -c 'number=1; while [ $number -le 255 ]; do
@@ -168,6 +188,24 @@ full_disk_case() { # full_disk_case NAME SIZE COMMAND: the program runs COMMAND,
 full_disk_case "the disk under /opt/ml/output is full" 64k true
 full_disk_case "the disk is full, and the program's own failure file is long" 256k 'head -c 100000 /dev/zero | tr "\0" x >/opt/ml/output/failure'
 [ "$(head -c 4096 "$cluster/algo-1/ml/kept/failure" | tr -d x)" = '' ] || case_failed "the program's words are not in front"
+
+case_begin "the disk is full before the job starts"
+job_config algo-1 algo-1 0
+host_start algo-1 sh -c 'mount -t tmpfs -o size=64k tmpfs /opt/ml/output; mkdir /opt/ml/output/data; cat /dev/zero >/opt/ml/output/big 2>/dev/null; exec "$@"' sh "$paceline" -- true
+host_wait algo-1 60 || case_failed "no end"
+[ "$(grep -c "the disk is full under /opt/ml/output before the job starts" "$cluster/algo-1.log")" = 1 ] || case_failed "that is not said once"
+case_end algo-1
+
+for code in 0 7; do
+  case_begin "a program that makes directories in the files' places exits with $code"
+  run 60 sh -c "mkdir /opt/ml/output/failure /opt/ml/output/success; touch /opt/ml/output/failure/kept; exit $code"
+  expect_code algo-1 $code
+  if [ $code = 0 ]; then name=success; else name=failure; fi
+  [ -f "$cluster/algo-1/ml/output/$name" ] || case_failed "there is no file $name"
+  grep -q "/opt/ml/output/$name is a directory, where a file of this name is to be: it is moved to $name.1\$" "$cluster/algo-1.log" || case_failed "that is not said"
+  [ $code = 0 ] || [ -e "$cluster/algo-1/ml/output/failure.1/kept" ] || case_failed "what was in the directory is gone"
+  case_end algo-1
+done
 
 case_begin "/opt/ml/output is read-only"
 job_config algo-1 algo-1 0

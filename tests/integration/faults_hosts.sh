@@ -217,7 +217,7 @@ for broken in algo-2 algo-1 "algo-1 algo-2"; do
   wait_host algo-2 100
   for host in algo-1 algo-2; do
     expect_code $host bad
-    expect_failure $host "installing requirements.txt: the command on host algo-[12] exited with code 4" "no such package"
+    expect_failure $host "installing requirements.txt on host algo-[12]: no such package \(exit code 4\)$"
   done
   expect_nobody
   case_end algo-1 algo-2
@@ -280,7 +280,7 @@ expect_failure algo-1 "algo-2 \(.*[Hh]ost key"
 case_end algo-1 algo-2
 secret_case "the secret is too short" 4 "a secret of at least thirty-two bytes" "short"
 expect_code algo-2 bad
-expect_failure algo-2 "making ssh keys from the job's secret.*exited with code 1" "at least 32 are needed"
+expect_failure algo-2 "making ssh keys from the job's secret on host algo-2: making ssh keys: PACELINE_SSH_SECRET: .* at least 32 are needed \(exit code 1\)\$"
 case_end algo-2
 
 case_begin "a cut of 5 s is survived"

@@ -144,6 +144,9 @@ def check_host(name, host, result, tree):
             return
         theirs = comparable(seen['env'])
         ours = comparable(env)
+        if 'PYTHONUNBUFFERED' not in theirs:
+            differs('unbuffered')
+            check(f'{name} {process} PYTHONUNBUFFERED', ours.pop('PYTHONUNBUFFERED', None), '1')
         if plan['role'] == 'worker':
             # All ranks of the toolkit see the master's values.
             differs('own-host')

@@ -27,6 +27,8 @@ for host in algo-1 algo-2; do
 done
 for rank in 0 1; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-1\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-1"; done
 for rank in 2 3; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-2\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-2"; done
+grep -q "JOB MAP" "$cluster/algo-1.log" || case_failed "the master does not print the job map"
+! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
 awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
 expect_nobody
 case_end algo-1 algo-2
@@ -90,6 +92,31 @@ for host in algo-1 algo-2; do
   expect_failure $host "'root' has '/usr/sbin/nologin' in /etc/passwd, expected a shell"
 done
 case_end algo-1 algo-2
+
+case_begin "root's keys and an ordinary user"
+printf 'root:x:0:0::/root:/bin/sh\ntrainer:x:4242:4242::/opt/ml:/bin/sh\n' >"$cluster/passwd"
+chmod 0711 "$cluster"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 1
+  chown -R 4242:4242 "$cluster/$host/ml"
+  host_start $host sh -c 'mount --bind "$1" /etc/passwd && shift && exec setpriv --reuid 4242 --regid 4242 --clear-groups "$@"' sh "$cluster/passwd" \
+    env TMPDIR=/tmp "$paceline" -- "$probe"
+done
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host bad
+  expect_failure $host "the ssh key '.*id_ed25519' belongs to user root, and this job's user 4242 cannot read it: run the container as that user"
+done
+case_end algo-1 algo-2
+
+# The host that runs sshd says so before its first try, the other never comes.
+case_begin "a container without the capabilities that sshd needs"
+job_config algo-2 "algo-1 algo-2" 1
+host_start algo-2 setpriv --bounding-set -sys_chroot,-setuid "$paceline" -- "$probe"
+host_wait algo-2 60 || case_failed "no end"
+expect_code algo-2 bad
+expect_failure algo-2 "needs the capabilities SETGID, SETUID and SYS_CHROOT, and this container lacks SETUID, SYS_CHROOT: "
+case_end algo-2
 
 # What a rank prints is its own host's, not what mpirun passed on from the master.
 case_begin "ranks see the channels of their own host"

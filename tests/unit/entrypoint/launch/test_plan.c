@@ -110,7 +110,9 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
+    ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_DISABLE_PIP_VERSION_CHECK"), "1");
     tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
+    tree_env(&tree, "PIP_DISABLE_PIP_VERSION_CHECK", "0");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(tree.plan->steps.items[1].additions);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(no); i++) {
@@ -337,6 +339,87 @@ START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 }
 END_TEST
 
+/* A job of MPI on `host` and another one. */
+static enum pl_status plan_with_name(struct tree *tree, const char *host, const char *options)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"current_host\": \"algo-2\", \"hosts\": [\"%s\", \"algo-2\"], "
+                   "\"network_interface_name\": \"lo\"}",
+                   host);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+    (void)snprintf(text, sizeof(text),
+                   "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"%s\"}", options);
+    write_hps(tree, text);
+    return tree_plan(tree);
+}
+
+START_TEST(host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host)
+{
+    static const char *const odd[] = {"algo_1", "node[1-2]", "algo$", "n\u00e9", "a%b"};
+    char name[64];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    tree_env(&tree, "PACELINE_MPI_VERSION", "4");
+    ck_assert_ok(plan_with_name(&tree, "Algo.1-x", ""), &tree.error);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(odd); i++) {
+        ck_assert_int_eq(plan_with_name(&tree, odd[i], ""), PL_INVALID);
+        ck_assert_ptr_nonnull(strstr(tree.error.cause, "Open MPI 4 does not take the host name '"));
+    }
+    ck_assert_int_eq(plan_with_name(&tree, "algo_1", ""), PL_INVALID);
+    ck_assert_str_eq(tree.error.cause, "resourceconfig.json: Open MPI 4 does not take the host name 'algo_1': expected "
+                                       "letters, digits, dots and hyphens, found '_'");
+    ck_assert_ok(plan_with_name(&tree, "algo_1", "--mca regx naive"), &tree.error);
+    memset(name, 'a', sizeof(name));
+    name[57] = '\0';
+    ck_assert_int_eq(plan_with_name(&tree, name, "--mca regx naive"), PL_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "too long for Open MPI 4: expected at most 56 characters, found 57"));
+    name[56] = '\0';
+    ck_assert_ok(plan_with_name(&tree, name, ""), &tree.error);
+    name[56] = 'a';
+    tree_env(&tree, "PACELINE_MPI_VERSION", "5");
+    ck_assert_ok(plan_with_name(&tree, name, ""), &tree.error);
+    ck_assert_ok(plan_with_name(&tree, "algo_1", ""), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs)
+{
+    static const struct {
+        const char *options;
+        bool warns;
+    } cases[] = {{"", false},          {"-np 2", false},           {"-np 100", true}, {"--n 100 -np 2", false},
+                 {"-np 2 -c 3", true}, {"-x n -x np --np", false}, {"-n 1", true},    {"-np two", false}};
+    struct tree tree;
+    char hps[256];
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        (void)snprintf(hps, sizeof(hps),
+                       "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                       "\"sagemaker_mpi_custom_mpi_options\": \"%s\"}",
+                       cases[i].options);
+        write_hps(&tree, hps);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_msg((strstr(joined(&tree.plan->warnings), "makes mpirun start ") != NULL) == cases[i].warns, "%s",
+                      cases[i].options);
+    }
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                     "\"sagemaker_mpi_custom_mpi_options\": \"-np 100\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->warnings),
+                     "sagemaker_mpi_custom_mpi_options makes mpirun start 100 processes, not the 2 that the job has: "
+                     "name the number in sagemaker_mpi_num_of_processes_per_host");
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 {
     struct tree tree;
@@ -418,6 +501,34 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
     write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
+{
+    static const char *const launchers[] = {"sagemaker_parameter_server_enabled", "sagemaker_mpi_enabled",
+                                            "sagemaker_torch_distributed_enabled",
+                                            "sagemaker_multi_worker_mirrored_strategy_enabled"};
+    struct tree tree;
+    char hps[128];
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
+    two_hosts(&tree, "algo-1");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
+        (void)snprintf(hps, sizeof(hps), "{\"%s\": \"true\"}", launchers[i]);
+        write_hps(&tree, hps);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_str_ne(tree.plan->launcher, "direct");
+        ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
+    }
+    tree_env(&tree, "PYTHONUNBUFFERED", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "");
     tree_done(&tree);
 }
 END_TEST
@@ -701,8 +812,11 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no,
           torchruns_options_say_whether_it_survives_a_loss, a_host_whose_plan_fails_can_still_be_linked,
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
+          host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
+          a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
           more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
           hosts_of_several_types_are_warned_of_unless_their_count_is_named,
+          python_prints_without_a_buffer_unless_the_container_says_otherwise,
           a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,

@@ -110,6 +110,31 @@ START_TEST(what_an_earlier_run_left_is_gone)
 }
 END_TEST
 
+START_TEST(directories_in_the_files_places_are_renamed)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_failure failure = PL_FAILURE_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    char path[PATH_MAX];
+
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
+    scratch_write(&scratch, "failure/first", "1", 1);
+    ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
+    expect_file(&scratch, "failure.1/first", "1");
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "failure", path), 0755), 0);
+    scratch_write(&scratch, "failure/second", "2", 1);
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "success", path), 0755), 0);
+    ck_assert_ok(pl_failure_write(&failure, "report\n", &error), &error);
+    expect_file(&scratch, "failure", "report\n");
+    expect_file(&scratch, "failure.2/second", "2");
+    ck_assert_ok(pl_failure_succeed(&failure, &error), &error);
+    expect_file(&scratch, "success", "");
+    ck_assert_int_eq(rmdir(scratch_path(&scratch, "success.1", path)), 0);
+    pl_failure_close(&failure);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(a_link_is_replaced_not_followed)
 {
     struct scratch scratch = scratch_new();
@@ -265,6 +290,47 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 }
 END_TEST
 
+static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_exit_report_print_step(exit_report, "bringing the code into place", PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text), wanted);
+}
+
+START_TEST(a_steps_failure_begins_with_its_cause)
+{
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+
+    exit_report.source = PL_EXIT_SOURCE_STEP;
+    exit_report.code = 1;
+    strcpy(exit_report.host, "algo-1");
+    strcpy(exit_report.program, "/usr/libexec/paceline/paceline-unpack --max-bytes 17 /opt/a.tar /opt/ml/code");
+    strcpy(exit_report.tail, "paceline-unpack: error: /opt/a.tar: the entry 'l' is refused: it is a symbolic link\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: /opt/a.tar: the entry 'l' is refused: it is "
+                "a symbolic link (exit code 1)\n");
+    strcpy(exit_report.program, "/usr/bin/python3 -m pip install .");
+    strcpy(exit_report.tail, "Collecting x\nERROR: No matching distribution found for x\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: ERROR: No matching distribution found for x "
+                "(exit code 1)\nProgram: /usr/bin/python3 -m pip install .\n"
+                "Last lines of its stderr:\nCollecting x\nERROR: No matching distribution found for x\n");
+    strcpy(exit_report.note, "the disk is full under /tmp");
+    exit_report.tail[0] = '\0';
+    expect_step(&exit_report,
+                "bringing the code into place: the command on host algo-1 exited with code 1: the disk is "
+                "full under /tmp\nProgram: /usr/bin/python3 -m pip install .\n");
+    exit_report.note[0] = '\0';
+    exit_report.signalled = true;
+    exit_report.code = 9;
+    strcpy(exit_report.tail, "Collecting x\n");
+    expect_step(&exit_report, "bringing the code into place: the command on host algo-1 was killed by signal 9 "
+                              "(SIGKILL)\nProgram: /usr/bin/python3 -m pip install .\n"
+                              "Last lines of its stderr:\nCollecting x\n");
+}
+END_TEST
+
 START_TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
@@ -289,7 +355,8 @@ END_TEST
 UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           what_is_no_utf_8_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
-          a_link_is_replaced_not_followed, a_program_that_clears_the_directory_does_not_take_the_report_with_it,
+          directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
+          a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_exit_report_travels_unchanged)
+          a_steps_failure_begins_with_its_cause, an_exit_report_travels_unchanged)

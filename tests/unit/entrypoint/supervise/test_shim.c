@@ -3,6 +3,7 @@
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "tests/support/refuse_call.h"
 #include "tests/support/scratch.h"
@@ -12,7 +13,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,13 +24,10 @@ static struct pl_link link_to_watch;
 static pid_t watch_pid;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
-static void start_rank(int rank, const char *const *argv, const char *cwd)
+static void start_source(enum pl_exit_source source, int rank, const char *const *argv, const char *cwd)
 {
-    struct pl_shim_options options = {.source = rank < 0 ? PL_EXIT_SOURCE_PROGRAM : PL_EXIT_SOURCE_RANK,
-                                      .rank = rank,
-                                      .host = "algo-1",
-                                      .program_words = 1,
-                                      .setup = PL_PROCESS_SETUP_NONE};
+    struct pl_shim_options options = {
+        .source = source, .rank = rank, .host = "algo-1", .program_words = 1, .setup = PL_PROCESS_SETUP_NONE};
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
@@ -40,9 +40,14 @@ static void start_rank(int rank, const char *const *argv, const char *cwd)
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
 }
 
+static void start_rank(int rank, const char *const *argv, const char *cwd)
+{
+    start_source(PL_EXIT_SOURCE_RANK, rank, argv, cwd);
+}
+
 static void start_program(const char *const *argv, const char *cwd)
 {
-    start_rank(-1, argv, cwd);
+    start_source(PL_EXIT_SOURCE_PROGRAM, -1, argv, cwd);
 }
 
 static void start_watch(const char *script)
@@ -263,6 +268,170 @@ START_TEST(a_rank_that_ends_without_a_stop_is_not_held)
 }
 END_TEST
 
+/* stderr is a socket that keeps the shim's writes apart; returns its other end. */
+static int take_writes(void)
+{
+    int pair[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ck_assert_int_eq(dup2(pair[1], STDERR_FILENO), STDERR_FILENO);
+    close(pair[1]);
+    return pair[0];
+}
+
+/* The next write of the shim, in the caller's buffer of `bytes`, with a NUL after it. */
+static size_t next_write(int writes_fd, char *text, size_t bytes)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    ssize_t count;
+
+    ck_assert_int_eq(pl_file_poll_readable(writes_fd, deadline_ns), 1);
+    count = recv(writes_fd, text, bytes - 1, 0);
+    ck_assert_int_ge(count, 0);
+    text[count] = '\0';
+    return (size_t)count;
+}
+
+/* A program that does nothing; returns a descriptor that writes into its stderr. */
+static int start_silent(void)
+{
+    const char *const argv[] = {"sleep", "100", NULL};
+    char path[64];
+    int fd;
+
+    start_program(argv, NULL);
+    snprintf(path, sizeof(path), "/proc/%s/fd/2", await(PL_FRAME_BEGUN).fields[0]);
+    fd = open(path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+/* Write `text` and wait until the shim has read it. */
+static void write_piece(int fd, const char *text)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+    int unread = 1;
+
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    for (;;) {
+        ck_assert_int_eq(ioctl(fd, FIONREAD, &unread), 0);
+        if (unread == 0) {
+            return;
+        }
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS / 10, deadline_ns);
+    }
+}
+
+/* Where this machine halts for longer than a line waits, it goes out in pieces: then once more. */
+START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(120 * PL_NS_PER_S);
+    int writes_fd = take_writes();
+    int stderr_fd = start_silent();
+    char text[64], whole[64];
+    bool as_one = false;
+
+    while (!as_one) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        write_piece(stderr_fd, "a line ");
+        write_piece(stderr_fd, "in ");
+        write_piece(stderr_fd, "pieces\n");
+        next_write(writes_fd, text, sizeof(text));
+        as_one = strcmp(text, "a line in pieces\n") == 0;
+        snprintf(whole, sizeof(whole), "%s", text);
+        while (strchr(whole, '\n') == NULL) {
+            next_write(writes_fd, whole + strlen(whole), sizeof(whole) - strlen(whole));
+        }
+        ck_assert_str_eq(whole, "a line in pieces\n");
+    }
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+}
+END_TEST
+
+START_TEST(a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever)
+{
+    int writes_fd = take_writes();
+    int stderr_fd = start_silent();
+    char text[64];
+
+    write_piece(stderr_fd, "one\ntwo\n50%");
+    next_write(writes_fd, text, sizeof(text));
+    if (strcmp(text, "one\ntwo\n50%") != 0) { /* as it is where this machine has halted for long */
+        ck_assert_str_eq(text, "one\ntwo\n");
+        next_write(writes_fd, text, sizeof(text));
+        ck_assert_str_eq(text, "50%");
+    }
+    pl_link_close(&link_to_watch);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+}
+END_TEST
+
+/* 100 lines of 1 to 100 numbers, and one longer than every buffer, without an end: what the program writes. */
+START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
+{
+    static char wanted[600000], found[sizeof(wanted) + 1], text[8192];
+    int writes_fd = take_writes();
+    size_t wanted_bytes = 0, found_bytes = 0;
+
+    for (int line = 1; line <= 100; line++) {
+        for (int number = 1; number <= line; number++) {
+            wanted_bytes += (size_t)snprintf(wanted + wanted_bytes, sizeof(wanted) - wanted_bytes, "%d%s", number,
+                                             number < line ? " " : "\n");
+        }
+    }
+    for (int number = 1; number <= 70000; number++) {
+        wanted_bytes += (size_t)snprintf(wanted + wanted_bytes, sizeof(wanted) - wanted_bytes, "%d ", number);
+    }
+    start_watch("exec awk 'BEGIN { for (line = 1; line <= 100; line++) for (number = 1; number <= line; number++) "
+                "printf \"%d%s\", number, number < line ? \" \" : \"\\n\" > \"/dev/stderr\"; "
+                "for (number = 1; number <= 70000; number++) printf \"%d \", number > \"/dev/stderr\" }'");
+    while (found_bytes < wanted_bytes) {
+        size_t bytes = next_write(writes_fd, text, sizeof(text));
+
+        ck_assert_uint_gt(bytes, 0);
+        ck_assert_uint_le(found_bytes + bytes, wanted_bytes);
+        memcpy(found + found_bytes, text, bytes);
+        found_bytes += bytes;
+    }
+    ck_assert(memcmp(found, wanted, wanted_bytes) == 0);
+    ck_assert_int_eq(await_exit_report().code, 0);
+    ck_assert_int_eq(recv(writes_fd, text, sizeof(text), MSG_DONTWAIT), -1);
+}
+END_TEST
+
+START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
+{
+    static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
+    const char *const argv[] = {"sh", "-c", "echo a map; echo a fault >&2; exit 3", NULL};
+    char text[64];
+    int pair[2];
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(sources); i++) {
+        struct pl_exit_report exit_report;
+        ssize_t bytes;
+
+        ck_assert_int_eq(pipe(pair), 0);
+        ck_assert_int_eq(dup2(pair[1], STDOUT_FILENO), STDOUT_FILENO);
+        close(pair[1]);
+        start_source(sources[i], -1, argv, NULL);
+        exit_report = await_exit_report();
+        ck_assert_int_eq(exit_report.code, 3);
+        ck_assert_str_eq(exit_report.tail, "a fault\n");
+        ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO); /* the last writer is gone */
+        bytes = read(pair[0], text, sizeof(text) - 1);
+        ck_assert_int_ge(bytes, 0);
+        text[bytes] = '\0';
+        ck_assert_str_eq(text, sources[i] == PL_EXIT_SOURCE_DAEMON ? "" : "a map\n");
+        close(pair[0]);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        close(signals.fd);
+    }
+}
+END_TEST
+
 START_TEST(a_daemon_that_holds_stderr_delays_nothing)
 {
     int64_t start_ns = pl_clock_now_ns();
@@ -423,6 +592,9 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
+          a_line_that_comes_in_pieces_is_written_as_one,
+          a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
+          nothing_of_long_lines_and_of_the_last_is_lost, what_mpiruns_daemon_prints_is_no_output_of_the_job,
           a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
           the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs,
           a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
