@@ -50,6 +50,21 @@ static inline void tree_env(struct tree *tree, const char *name, const char *val
     ck_assert_ok(pl_environment_set(tree->environment, name, value, &tree->error), &tree->error);
 }
 
+static inline void tree_hyperparameters(struct tree *tree, const char *text)
+{
+    tree_write(tree, "input/config/hyperparameters.json", text);
+}
+
+static inline void tree_two_hosts(struct tree *tree, const char *current)
+{
+    char text[256];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}", current);
+    tree_write(tree, "input/config/resourceconfig.json", text);
+}
+
 static inline void tree_setup(struct tree *tree)
 {
     memset(tree, 0, sizeof(*tree));

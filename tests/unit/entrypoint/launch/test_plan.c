@@ -3,24 +3,8 @@
  * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
  * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c, entrypoint/launch/launcher_tensorflow.c,
  * entrypoint/launch/launcher_unsupported.c. */
-#include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
-
-static void write_hps(struct tree *tree, const char *text)
-{
-    tree_write(tree, "input/config/hyperparameters.json", text);
-}
-
-static void two_hosts(struct tree *tree, const char *current)
-{
-    char text[256];
-
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}", current);
-    tree_write(tree, "input/config/resourceconfig.json", text);
-}
 
 /* The part of the argument vector after `word`. */
 static const char *argv_after(const struct tree *tree, const char *word)
@@ -41,7 +25,7 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "no program is named"));
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
-    write_hps(&tree, "{\"epochs\": \"2\"}");
+    tree_hyperparameters(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(argv_after(&tree, "/paceline/mnist"), "|--epochs|2");
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_SINGLE);
@@ -60,8 +44,8 @@ START_TEST(what_is_nearly_a_setting_is_named)
     tree_env(&tree, "PACELINE_STOP_S", "20");
     tree_env(&tree, "PACELINE_BUCKET_BYTE", "1");
     tree_env(&tree, "PACELINE_MY_OWN_VARIABLE", "1");
-    write_hps(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", "
-                     "\"paceline_segment_byts\": 1, \"paceline_shm_store\": \"stream\"}");
+    tree_hyperparameters(&tree, "{\"paceline_timeout_s\": 5, \"paceline_timout_s\": 5, \"paceline_wire\": \"float16\", "
+                                "\"paceline_segment_byts\": 1, \"paceline_shm_store\": \"stream\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     warnings = joined(&tree.plan->warnings);
     ck_assert_uint_eq(tree.plan->warnings.count, 4);
@@ -164,7 +148,7 @@ START_TEST(text_without_a_shebang_runs_under_sh_and_names_are_found_on_path)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "plain");
     tree_write(&tree, "code/plain", "echo hello\n");
-    write_hps(&tree, "{\"a\": \"\\\"x y\\\"\"}");
+    tree_hyperparameters(&tree, "{\"a\": \"\\\"x y\\\"\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/bin/sh|./plain|-a|x y");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "env");
@@ -197,10 +181,11 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    two_hosts(&tree, "algo-1");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
-                     "\"sagemaker_mpi_num_processes\": \"3\","
-                     " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
+    tree_two_hosts(&tree, "algo-1");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                         "\"sagemaker_mpi_num_processes\": \"3\","
+                         " \"sagemaker_mpi_custom_mpi_options\": \"-verbose --NCCL_DEBUG=WARN -x 'A=b c'\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_MASTER);
     ck_assert(tree.plan->link == PL_LAUNCH_PLAN_LINK_NEEDED && tree.plan->needs_names &&
@@ -211,108 +196,10 @@ START_TEST(mpi_starts_on_the_master_and_waits_on_the_others)
     (void)argv_after(&tree, "|-verbose|-x|A=b c|");
     ck_assert_str_eq(argv_after(&tree, "|rank|"), "/bin/true|--");
     ck_assert_uint_eq(tree.plan->program_words, 1);
-    two_hosts(&tree, "algo-2");
+    tree_two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     ck_assert_uint_eq(tree.plan->argv.count, 0);
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no)
-{
-    static const struct {
-        const char *hyperparameters, *variable, *value;
-        enum pl_launch_plan_link link;
-        enum pl_launch_plan_ranks ranks;
-    } cases[] = {
-        {"{}", "X", "", PL_LAUNCH_PLAN_LINK_BESIDE, PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{}", "PACELINE_LINK", "0", PL_LAUNCH_PLAN_LINK_NONE, PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{\"paceline_link\": \"false\"}", "X", "", PL_LAUNCH_PLAN_LINK_NONE, PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{\"sagemaker_multi_worker_mirrored_strategy_enabled\": true}", "X", "", PL_LAUNCH_PLAN_LINK_BESIDE,
-         PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{\"sagemaker_torch_distributed_enabled\": true}", "X", "", PL_LAUNCH_PLAN_LINK_BESIDE,
-         PL_LAUNCH_PLAN_RANKS_TORCHRUN},
-        {"{\"sagemaker_torch_distributed_enabled\": true}", "PET_MAX_RESTARTS", "0", PL_LAUNCH_PLAN_LINK_BESIDE,
-         PL_LAUNCH_PLAN_RANKS_TORCHRUN},
-        {"{\"sagemaker_torch_distributed_enabled\": true}", "PET_MAX_RESTARTS", "2", PL_LAUNCH_PLAN_LINK_NONE,
-         PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{}", "PET_NNODES", "1:4", PL_LAUNCH_PLAN_LINK_NONE, PL_LAUNCH_PLAN_RANKS_NONE},
-        {"{}", "PET_NNODES", "2", PL_LAUNCH_PLAN_LINK_BESIDE, PL_LAUNCH_PLAN_RANKS_NONE},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        for (int host = 1; host <= 2; host++) {
-            struct tree tree;
-
-            tree_setup(&tree);
-            tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
-            tree_env(&tree, cases[i].variable, cases[i].value);
-            two_hosts(&tree, host == 1 ? "algo-1" : "algo-2");
-            write_hps(&tree, cases[i].hyperparameters);
-            ck_assert_ok(tree_plan(&tree), &tree.error);
-            ck_assert_msg(tree.plan->link == cases[i].link && tree.plan->ranks == cases[i].ranks, "case %zu", i);
-            ck_assert_int_eq(tree.plan->role, host == 1 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER);
-            ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
-            tree_done(&tree);
-        }
-    }
-}
-END_TEST
-
-START_TEST(torchruns_options_say_whether_it_survives_a_loss)
-{
-    static const struct {
-        const char *command;
-        bool elastic;
-    } cases[] = {
-        {"torchrun --nnodes 1:4 train.py", true},
-        {"torchrun --nnodes=2:2 train.py", true},
-        {"torchrun --nnodes 2 train.py", false},
-        {"torchrun --max-restarts 3 train.py", true},
-        {"torchrun --max_restarts=1 train.py", true},
-        {"torchrun --max-restarts 0 train.py", false},
-        {"python3 train.py --nnodes-file 1:4", false},
-        {"torchrun train.py --nnodes", false},
-        {"python3 -m torch.distributed.run --nnodes 1:2", true},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
-        struct tree tree;
-
-        tree_setup(&tree);
-        ck_assert_ok(pl_strv_split(cases[i].command, "command", &words, &tree.error), &tree.error);
-        ck_assert_msg(pl_launcher_is_elastic(tree.environment, &words) == cases[i].elastic, "%s", cases[i].command);
-        tree_done(&tree);
-    }
-}
-END_TEST
-
-START_TEST(a_host_whose_plan_fails_can_still_be_linked)
-{
-    static const struct {
-        const char *hyperparameters;
-        enum pl_launch_plan_link link;
-    } cases[] = {{"{\"sagemaker_mpi_enabled\": true}", PL_LAUNCH_PLAN_LINK_NEEDED},
-                 {"{\"sagemaker_torch_distributed_enabled\": true}", PL_LAUNCH_PLAN_LINK_BESIDE}};
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "missing.py");
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        write_hps(&tree, cases[i].hyperparameters);
-        two_hosts(&tree, "algo-2");
-        ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-        ck_assert_ptr_nonnull(tree.plan);
-        ck_assert_int_eq(tree.plan->link, cases[i].link);
-        ck_assert_uint_eq(tree.plan->argv.count, 0);
-        ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
-        tree_write(&tree, "input/config/resourceconfig.json",
-                   "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-        ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-        ck_assert_ptr_null(tree.plan);
-    }
     tree_done(&tree);
 }
 END_TEST
@@ -324,14 +211,15 @@ START_TEST(what_the_user_exports_comes_after_our_own_and_keeps_our_library)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    two_hosts(&tree, "algo-1");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"epochs\": \"2\", \"sagemaker_mpi_custom_mpi_options\": "
-                     "\"-x LD_LIBRARY_PATH=/opt/foo/lib -x LD_PRELOAD=/opt/mine.so -x SM_MINE=a -x SM_HP_EPOCHS=9\"}");
+    tree_two_hosts(&tree, "algo-1");
+    tree_hyperparameters(
+        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"epochs\": \"2\", \"sagemaker_mpi_custom_mpi_options\": "
+               "\"-x LD_LIBRARY_PATH=/opt/foo/lib -x LD_PRELOAD=/opt/mine.so -x SM_MINE=a -x SM_HP_EPOCHS=9\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     at = argv_after(&tree, "|-x|LD_LIBRARY_PATH|");
     ck_assert_ptr_nonnull(strstr(at, "|-x|LD_LIBRARY_PATH=/opt/foo/lib|-x|LD_PRELOAD=/"));
     (void)argv_after(&tree, "/libpaceline-hostname.so:/opt/mine.so|-x|SM_MINE=a|");
-    two_hosts(&tree, "algo-2");
+    tree_two_hosts(&tree, "algo-2");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_MINE"), "a");
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_HP_EPOCHS"), "2");
@@ -351,7 +239,7 @@ static enum pl_status plan_with_name(struct tree *tree, const char *host, const 
     tree_write(tree, "input/config/resourceconfig.json", text);
     (void)snprintf(text, sizeof(text),
                    "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"%s\"}", options);
-    write_hps(tree, text);
+    tree_hyperparameters(tree, text);
     return tree_plan(tree);
 }
 
@@ -405,13 +293,14 @@ START_TEST(a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the
                        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
                        "\"sagemaker_mpi_custom_mpi_options\": \"%s\"}",
                        cases[i].options);
-        write_hps(&tree, hps);
+        tree_hyperparameters(&tree, hps);
         ck_assert_ok(tree_plan(&tree), &tree.error);
         ck_assert_msg((strstr(joined(&tree.plan->warnings), "makes mpirun start ") != NULL) == cases[i].warns, "%s",
                       cases[i].options);
     }
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
-                     "\"sagemaker_mpi_custom_mpi_options\": \"-np 100\"}");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"2\", "
+                         "\"sagemaker_mpi_custom_mpi_options\": \"-np 100\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->warnings),
                      "sagemaker_mpi_custom_mpi_options makes mpirun start 100 processes, not the 2 that the job has: "
@@ -426,14 +315,14 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
-                     "\"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                                "\"sagemaker_mpi_custom_mpi_options\": \"--nooversubscribe\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
-                     "\"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
+                                "\"sagemaker_mpi_custom_mpi_options\": \"--oversubscribe\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
@@ -463,7 +352,7 @@ START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, hps);
+    tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.xlarge");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
@@ -485,7 +374,7 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     (void)snprintf(hps, sizeof(hps), "{%s}", groups);
-    write_hps(&tree, hps);
+    tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
@@ -494,11 +383,11 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
     (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
-    write_hps(&tree, hps);
+    tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
     tree_done(&tree);
@@ -518,10 +407,10 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
-    two_hosts(&tree, "algo-1");
+    tree_two_hosts(&tree, "algo-1");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
         (void)snprintf(hps, sizeof(hps), "{\"%s\": \"true\"}", launchers[i]);
-        write_hps(&tree, hps);
+        tree_hyperparameters(&tree, hps);
         ck_assert_ok(tree_plan(&tree), &tree.error);
         ck_assert_str_ne(tree.plan->launcher, "direct");
         ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
@@ -540,18 +429,20 @@ START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-                     "\\\"bb\\\"]\"}");
+    tree_hyperparameters(
+        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
+               "\\\"bb\\\"]\"}");
     two_groups(&tree, false, "ml.g5.xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(tree.plan->launcher, "direct");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-                     "\\\"b\\\"]\"}");
+    tree_hyperparameters(
+        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
+               "\\\"b\\\"]\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     tree_write(&tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -573,7 +464,7 @@ START_TEST(instances_with_the_fast_adapter_use_it)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     for (size_t i = 0; i < PL_ARRAY_ITEMS(types); i++) {
         (void)snprintf(text, sizeof(text),
                        "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\", "
@@ -594,7 +485,7 @@ START_TEST(open_mpi_5_gets_its_own_names)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     (void)argv_after(&tree,
                      "|--display|map|--output|tag|--mca|btl_tcp_if_include|lo|--prtemca|plm_ssh_no_tree_spawn|1|");
@@ -615,8 +506,9 @@ START_TEST(open_mpi_5_gets_an_option_once_and_from_the_user)
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_env(&tree, "PACELINE_MPI_VERSION", "5");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core "
-                     "--map-by node --display bind\"}");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_custom_mpi_options\": \"-bind-to core "
+                         "--map-by node --display bind\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     words = joined(&tree.plan->argv);
     ck_assert_ptr_nonnull(strstr(words, "|-bind-to|core|--map-by|node|--display|bind|"));
@@ -682,7 +574,7 @@ START_TEST(missing_interfaces_are_replaced_with_a_warning)
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
     tree_write(&tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"ethwe\"}");
-    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "ethwe"));
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_NETWORK_INTERFACE_NAME"), "ethwe");
@@ -702,7 +594,7 @@ START_TEST(smddp_and_xla_are_refused_clearly)
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(switches); i++) {
         (void)snprintf(text, sizeof(text), "{\"%s\": \"true\"}", switches[i]);
-        write_hps(&tree, text);
+        tree_hyperparameters(&tree, text);
         ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
         ck_assert_ptr_nonnull(strstr(tree.error.cause, "use MPI"));
     }
@@ -715,10 +607,10 @@ START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
     struct tree tree;
 
     tree_setup(&tree);
-    two_hosts(&tree, "algo-2");
+    tree_two_hosts(&tree, "algo-2");
     tree_env(&tree, "PACELINE_PYTHON", "/py");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    write_hps(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
+    tree_hyperparameters(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
     ck_assert_str_eq(tree.plan->side->argv.items[0], "/py");
@@ -746,7 +638,7 @@ START_TEST(words_after_two_dashes_are_run_as_they_are)
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
 
     tree_setup(&tree);
-    write_hps(&tree, "{\"epochs\": \"2\"}");
+    tree_hyperparameters(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(pl_strv_split("sh -c 'exit 3'", "command", &command, &tree.error), &tree.error);
     ck_assert_ok(pl_job_new(tree.environment, PL_TEST_BUILD "/entrypoint/paceline", &command, &tree.job, &tree.error),
                  &tree.error);
@@ -764,18 +656,21 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
     char path[PATH_MAX];
 
     tree_setup(&tree);
-    write_hps(&tree, "{\"sagemaker_submit_directory\": \"/no/such.tar.gz\", \"sagemaker_program\": \"train.py\"}");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_submit_directory\": \"/no/such.tar.gz\", \"sagemaker_program\": \"train.py\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
     ck_assert_uint_eq(steps.count, 0);
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
     ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_NOT_FOUND);
-    write_hps(&tree, "{\"sagemaker_submit_directory\": \"file:///bin/true\", \"sagemaker_program\": \"train.py\"}");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_submit_directory\": \"file:///bin/true\", \"sagemaker_program\": \"train.py\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
     ck_assert_uint_eq(steps.count, 1);
     ck_assert_ptr_nonnull(strstr(joined(&steps.items[0].argv), "/paceline-unpack|--max-bytes|17179869184|/bin/true|"));
-    write_hps(&tree, "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
+    tree_hyperparameters(&tree,
+                         "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_source_plan(tree.job, &steps, &tree.error), PL_UNSUPPORTED);
     tree_done(&tree);
@@ -809,8 +704,6 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others,
-          hosts_with_programs_of_their_own_are_linked_beside_them_unless_torchrun_or_a_setting_says_no,
-          torchruns_options_say_whether_it_survives_a_loss, a_host_whose_plan_fails_can_still_be_linked,
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
           host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
           a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
