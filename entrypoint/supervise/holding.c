@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "entrypoint/supervise/supervise.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* How long a rank's shim may take to say whether its program handles a stop. */
@@ -107,10 +106,4 @@ void pl_holding_update(struct pl_supervisor *supervisor)
         pl_supervise_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }
-}
-
-void pl_holding_done(struct pl_holding *holding)
-{
-    free(holding->ranks);
-    *holding = (struct pl_holding){.ranks = NULL};
 }

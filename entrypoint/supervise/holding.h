@@ -23,7 +23,7 @@ struct pl_holding_rank {
 };
 
 struct pl_holding {
-    struct pl_holding_rank *ranks;
+    struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
     int unasked_ended; /* ranks that ended before they were sent the stop */
     bool held;         /* the failure file is written, and the hosts know that others still save */
@@ -49,7 +49,5 @@ int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor);
  * have ended; when nobody saves, the shims are released, here and on the other hosts (RELEASE).
  */
 void pl_holding_update(struct pl_supervisor *supervisor);
-
-void pl_holding_done(struct pl_holding *holding);
 
 #endif

@@ -79,7 +79,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
         free_connection(supervisor->connections[i]);
     }
     free(supervisor->connections);
-    pl_holding_done(&supervisor->holding);
+    free(supervisor->holding.ranks);
     supervisor->connections = NULL;
     supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
