@@ -61,6 +61,21 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
+/* One line for people: what runs where. A program that is alone has the log for itself. */
+static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
+{
+    const size_t hosts = plan->hosts.count;
+    const char *role = hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host";
+
+    if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
+        pl_log(PL_LOG_INFO, "%s: %d rank%s on %zu host%s; this is %s, the %s", plan->launcher, plan->processes,
+               plan->processes == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", job->current_host, role);
+    } else if (hosts > 1) {
+        pl_log(PL_LOG_INFO, "%s: one program on each of %zu hosts; this is %s, the %s", plan->launcher, hosts,
+               job->current_host, role);
+    }
+}
+
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor uses it to the end. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
                                    struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
@@ -79,6 +94,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     }
     if (status == PL_OK) {
         PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
+        log_start(job, plan);
         pl_supervise_start_sync(supervisor);
     } else if (plan == NULL || plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return status;

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For how long an exit report of higher severity, closer to the root cause, may replace the first. */
-#define ROOT_CAUSE_WINDOW_NS (PL_NS_PER_S / 2)
 /* The same stop signal again within this time is the platform and another host saying the same thing. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
 /* When a rank has ended with 0 and others run on for so long, a line says so. */
 #define EARLY_END_NS (60 * PL_NS_PER_S)
 
-enum {
-    MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    KILLED_LAUNCHER = 2,    /* the severity of a launcher's end by a signal, */
-    ROOT_CAUSE = 3,         /* and of an exit that needs no other to explain it */
-};
 /* How long a host that failed in its preparation waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
@@ -62,6 +54,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
+    supervisor->begun_ns = pl_clock_now_ns();
     supervisor->early_end_ns = EARLY_END_NS;
     supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_process_adopt_orphans();
@@ -180,139 +173,6 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     return PL_OK;
 }
 
-/* The exit code of a failure that is not a program's own. */
-static int failure_code(const struct pl_supervisor *supervisor)
-{
-    return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
-}
-
-/*
- * The severity: ranks, programs and their servers rank above what ends because of them; an exit or a fault above a
- * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between are the way Open MPI 5 ends a
- * rank whose peer closed its socket, which may be reported before the peer's own exit, and a launcher or daemon that
- * was killed, with which its ranks fall.
- */
-static int severity(const struct pl_exit_report *exit_report)
-{
-    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
-        exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
-        return exit_report->signalled ? KILLED_LAUNCHER : 0;
-    }
-    if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
-        return 1;
-    }
-    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled &&
-                   exit_report->code == MPI_UNKNOWN_ERROR
-               ? 2
-               : ROOT_CAUSE;
-}
-
-void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
-{
-    if (supervisor->failed) {
-        bool late = pl_clock_now_ns() - supervisor->failed_ns > ROOT_CAUSE_WINDOW_NS;
-
-        if (!supervisor->exit_report_known || late || severity(exit_report) <= severity(&supervisor->exit_report)) {
-            return;
-        }
-    } else {
-        supervisor->failed_ns = pl_clock_now_ns();
-    }
-    supervisor->failed = true;
-    supervisor->exit_report_known = true;
-    supervisor->exit_report = *exit_report;
-    supervisor->exit_code = failure_code(supervisor);
-    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
-        strcmp(exit_report->host, supervisor->job->current_host) == 0) {
-        supervisor->exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
-    }
-}
-
-void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...)
-{
-    va_list args;
-
-    if (supervisor->failed) {
-        return;
-    }
-    supervisor->failed = true;
-    supervisor->failed_ns = pl_clock_now_ns();
-    supervisor->exit_code = failure_code(supervisor);
-    va_start(args, format);
-    vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
-    va_end(args);
-}
-
-void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text)
-{
-    if (!supervisor->failed) {
-        pl_supervise_fail(supervisor, "%s", text);
-        return;
-    }
-    supervisor->exit_report_known = false;
-    snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", text);
-}
-
-bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor)
-{
-    return supervisor->failed && supervisor->exit_report_known && supervisor->stop_number != 0 &&
-           supervisor->stop_ns <= supervisor->failed_ns && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
-}
-
-enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,
-                                         const struct pl_error *error)
-{
-    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-
-    if (status == PL_OK || status == PL_CANCELLED) {
-        return status;
-    }
-    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so that none is told how another ends: %s",
-           supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
-    supervisor->failed = supervisor->exit_report_known = false;
-    supervisor->exit_code = 0;
-    return PL_OK;
-}
-
-void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
-{
-    if (supervisor->failed && supervisor->exit_report_known && supervisor->stop_number == 0 &&
-        severity(&supervisor->exit_report) < ROOT_CAUSE) {
-        supervisor->failed = false;
-        supervisor->exit_report_known = false;
-    }
-    pl_supervise_fail(supervisor, "%s %.200s went away: %.300s", whose, host, why);
-}
-
-void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error)
-{
-    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-
-    if (status == PL_CANCELLED) {
-        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
-                          pl_signals_name(supervisor->stop_number, name));
-    } else if (status != PL_OK) {
-        pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
-    }
-}
-
-void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
-{
-    char name[16];
-
-    if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
-        pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
-    }
-    if (supervisor->exit_report_known) {
-        pl_exit_report_print(&supervisor->exit_report, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
-    } else {
-        pl_text_append(text, supervisor->reason);
-        if (text->length > 0 && text->data[text->length - 1] != '\n') {
-            pl_text_append_char(text, '\n');
-        }
-    }
-}
-
 static bool is_live_shim(const struct pl_connection *connection)
 {
     return connection->kind == PL_CONNECTION_SHIM && !connection->ended && !connection->dropped;
@@ -360,15 +220,6 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
     }
     if (!supervisor->ranks_seen) {
         pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM); /* it still looks for the other hosts */
-    }
-}
-
-void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text)
-{
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (pl_failure_write(supervisor->failure, text, &error) != PL_OK) {
-        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
     }
 }
 
@@ -521,6 +372,9 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
     int64_t kills = pl_cgroup_memory_kills();
 
     exit_report.out_of_memory = kills > supervisor->memory_kills;
+    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.released && !exit_report.out_of_memory) {
+        snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
+    }
     exit_report.source = connection->source;
     exit_report.rank = connection->rank;
     exit_report.signalled = true;
@@ -754,23 +608,4 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
             connection->dropped || (connection->kind == PL_CONNECTION_SHIM && !survives_kill(connection, keep_links));
     }
     free_dropped(supervisor);
-}
-
-int pl_supervise_finish(struct pl_supervisor *supervisor)
-{
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (!supervisor->failed) {
-        if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
-            pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
-        }
-        return 0;
-    }
-    pl_supervise_failure_text(supervisor, &text);
-    if (text.length > 0) {
-        pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
-    }
-    pl_supervise_write_failure(supervisor, pl_text_string(&text));
-    return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
 }

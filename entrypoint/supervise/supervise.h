@@ -81,8 +81,9 @@ struct pl_supervisor {
     bool main_ended; /* what pl_supervise_start_main() started */
     struct pl_exit_report main_report;
 
-    int stop_number;      /* 0, or the signal that stops the job */
-    int64_t stop_ns;      /* when it came */
+    int stop_number; /* 0, or the signal that stops the job */
+    int64_t stop_ns; /* when it came */
+    int64_t begun_ns;
     int64_t memory_kills; /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */

@@ -131,6 +131,20 @@ expect_failure algo-2 "master host algo-1 did not come within 3 s"
 expect_nobody
 case_end algo-2
 
+# What the last try says is the reason, not what an earlier one said that got less far.
+case_begin "the worker's port hangs up on every session"
+cluster_environment=("PACELINE_PEER_WAIT_S=6")
+start_host algo-1
+job_config algo-2 "algo-1 algo-2" 2
+host_start algo-2 python3 -c 'import socket, time; time.sleep(1); s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("", 22)); s.listen()
+while True: s.accept()[0].close()'
+wait_host algo-1 30
+expect_code algo-1 bad
+expect_failure algo-1 "1 of 2 hosts did not come within 6 s: algo-2 \(kex_exchange_identification"
+host_off algo-2
+wait_host algo-2 10
+case_end algo-1
+
 case_begin "a master that greets twice and goes"
 start_host algo-2
 await_control algo-2
@@ -369,6 +383,7 @@ for how in "" leave ignore; do
   case $how in
   "") expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] was killed by signal 15 .SIGTERM.: it has no handler for this signal" ;;
   leave) expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] exited with code 1" ;;
+  ignore) expect_failure algo-1 "stopped by SIGTERM; rank [123] on host algo-[12] was killed by signal 9 .SIGKILL.: it had not ended when it was asked to" ;;
   esac
   expect_nobody
   case_end algo-1 algo-2

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c,
- * entrypoint/supervise/holding.c, entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
+/* Covers entrypoint/supervise/supervise.c, entrypoint/supervise/supervise_failure.c,
+ * entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c, entrypoint/supervise/holding.c,
+ * entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
 /* The supervisor over plans made by hand, whose programs are shell scripts. */
 #include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a job ended: which of several reasons is the cause, its exit code, and the failure or success file. */
+#include "entrypoint/supervise/supervise.h"
+
+#include "base/log.h"
+#include "base/text.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* For how long an exit report of higher severity, closer to the root cause, may replace the first. */
+#define ROOT_CAUSE_WINDOW_NS (PL_NS_PER_S / 2)
+
+enum {
+    MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
+    KILLED_LAUNCHER = 2,    /* the severity of a launcher's end by a signal, */
+    ROOT_CAUSE = 3,         /* and of an exit that needs no other to explain it */
+};
+
+/* The exit code of a failure that is not a program's own. */
+static int failure_code(const struct pl_supervisor *supervisor)
+{
+    return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
+}
+
+/*
+ * The severity: ranks, programs and their servers rank above what ends because of them; an exit or a fault above a
+ * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between are the way Open MPI 5 ends a
+ * rank whose peer closed its socket, which may be reported before the peer's own exit, and a launcher or daemon that
+ * was killed, with which its ranks fall.
+ */
+static int severity(const struct pl_exit_report *exit_report)
+{
+    if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
+        exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
+        return exit_report->signalled ? KILLED_LAUNCHER : 0;
+    }
+    if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
+        return 1;
+    }
+    return exit_report->source == PL_EXIT_SOURCE_RANK && !exit_report->signalled &&
+                   exit_report->code == MPI_UNKNOWN_ERROR
+               ? 2
+               : ROOT_CAUSE;
+}
+
+void pl_supervise_fail_exit(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
+{
+    if (supervisor->failed) {
+        bool late = pl_clock_now_ns() - supervisor->failed_ns > ROOT_CAUSE_WINDOW_NS;
+
+        if (!supervisor->exit_report_known || late || severity(exit_report) <= severity(&supervisor->exit_report)) {
+            return;
+        }
+    } else {
+        supervisor->failed_ns = pl_clock_now_ns();
+    }
+    supervisor->failed = true;
+    supervisor->exit_report_known = true;
+    supervisor->exit_report = *exit_report;
+    supervisor->exit_code = failure_code(supervisor);
+    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM &&
+        strcmp(exit_report->host, supervisor->job->current_host) == 0) {
+        supervisor->exit_code = exit_report->signalled ? 128 + exit_report->code : exit_report->code;
+    }
+}
+
+void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...)
+{
+    va_list args;
+
+    if (supervisor->failed) {
+        return;
+    }
+    supervisor->failed = true;
+    supervisor->failed_ns = pl_clock_now_ns();
+    supervisor->exit_code = failure_code(supervisor);
+    va_start(args, format);
+    vsnprintf(supervisor->reason, sizeof(supervisor->reason), format, args);
+    va_end(args);
+}
+
+void pl_supervise_fail_as(struct pl_supervisor *supervisor, const char *text)
+{
+    if (!supervisor->failed) {
+        pl_supervise_fail(supervisor, "%s", text);
+        return;
+    }
+    supervisor->exit_report_known = false;
+    snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", text);
+}
+
+bool pl_supervise_failed_in_stop(const struct pl_supervisor *supervisor)
+{
+    return supervisor->failed && supervisor->exit_report_known && supervisor->stop_number != 0 &&
+           supervisor->stop_ns <= supervisor->failed_ns && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+}
+
+enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum pl_status status,
+                                         const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_OK || status == PL_CANCELLED) {
+        return status;
+    }
+    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so that none is told how another ends: %s",
+           supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
+    supervisor->failed = supervisor->exit_report_known = false;
+    supervisor->exit_code = 0;
+    return PL_OK;
+}
+
+void pl_supervise_fail_lost(struct pl_supervisor *supervisor, const char *whose, const char *host, const char *why)
+{
+    if (supervisor->failed && supervisor->exit_report_known && supervisor->stop_number == 0 &&
+        severity(&supervisor->exit_report) < ROOT_CAUSE) {
+        supervisor->failed = false;
+        supervisor->exit_report_known = false;
+    }
+    pl_supervise_fail(supervisor, "%s %.200s went away: %.300s", whose, host, why);
+}
+
+void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error)
+{
+    char name[16], text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    if (status == PL_CANCELLED) {
+        pl_supervise_fail(supervisor, "the job was stopped by %s before its program started",
+                          pl_signals_name(supervisor->stop_number, name));
+    } else if (status != PL_OK) {
+        pl_supervise_fail(supervisor, "%s", pl_error_text(error, text, sizeof(text)));
+    }
+}
+
+void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
+{
+    char name[16];
+
+    if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
+        pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
+    }
+    if (supervisor->exit_report_known) {
+        pl_exit_report_print(&supervisor->exit_report, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);
+    } else {
+        pl_text_append(text, supervisor->reason);
+        if (text->length > 0 && text->data[text->length - 1] != '\n') {
+            pl_text_append_char(text, '\n');
+        }
+    }
+}
+
+void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *text)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_failure_write(supervisor->failure, text, &error) != PL_OK) {
+        pl_log_error(&error, "write %s/failure", supervisor->job->paths.output);
+    }
+}
+
+/* One line for people: that it went well, and what is there to be taken away. A program that is alone has the log for
+ * itself. */
+static void log_success(const struct pl_supervisor *supervisor)
+{
+    const char *model = supervisor->job->paths.model;
+    long long seconds = (long long)((pl_clock_now_ns() - supervisor->begun_ns) / PL_NS_PER_S);
+    DIR *directory = opendir(model);
+    size_t entries = 0;
+
+    for (const struct dirent *entry = directory != NULL ? readdir(directory) : NULL; entry != NULL;
+         entry = readdir(directory)) {
+        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    pl_log(PL_LOG_INFO, "the job ended well after %lld s; %s %s", seconds, model,
+           entries > 0 ? "has the model" : "is empty");
+}
+
+int pl_supervise_finish(struct pl_supervisor *supervisor)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!supervisor->failed) {
+        if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
+            pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
+        }
+        if (supervisor->plan != NULL &&
+            (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE || supervisor->plan->hosts.count > 1)) {
+            log_success(supervisor);
+        }
+        return 0;
+    }
+    pl_supervise_failure_text(supervisor, &text);
+    if (text.length > 0) {
+        pl_log(PL_LOG_ERROR, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
+    }
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
+    return supervisor->exit_code != 0 ? supervisor->exit_code : 1;
+}
