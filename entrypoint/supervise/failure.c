@@ -184,10 +184,28 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
     return error.status;
 }
 
+/* What was written while it looked as if the job would fail: only the program's own words stay. */
+static enum pl_status take_back(struct pl_failure *failure, struct pl_error *reterr)
+{
+    size_t own_bytes = failure->own_bytes;
+
+    if (failure->written.length == 0) {
+        return PL_OK;
+    }
+    if (own_bytes > 0) {
+        return pl_file_write_atomic_at(failure->directory_fd, "failure", failure->written.data, own_bytes, 0644,
+                                       reterr);
+    }
+    return unlinkat(failure->directory_fd, "failure", 0) == 0 || errno == ENOENT
+               ? PL_OK
+               : pl_error_errno(reterr, "remove the file 'failure'");
+}
+
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr)
 {
     pl_file_close_at(&failure->reserve_fd);
     PL_TRY(choose_directory(failure, reterr));
+    PL_TRY(take_back(failure, reterr));
     PL_TRY(make_way(failure, "success", reterr));
     return pl_file_write_atomic_at(failure->directory_fd, "success", "", 0, 0644, reterr);
 }

@@ -76,11 +76,28 @@ static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type
     }
 }
 
+/* A rank that gets the signal only when the others have saved; -1 where there is none. */
+static int find_deferred(const struct pl_holding *holding)
+{
+    for (size_t i = 0; i < holding->count; i++) {
+        if (!holding->ranks[i].catches && !holding->ranks[i].ended) {
+            return holding->ranks[i].rank;
+        }
+    }
+    return -1;
+}
+
 static void hold(struct pl_supervisor *supervisor)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char name[16];
 
-    pl_supervise_failure_text(supervisor, &text);
+    if (supervisor->failed) {
+        pl_supervise_failure_text(supervisor, &text);
+    } else {
+        pl_text_printf(&text, "the job was stopped by %s; rank %d has no handler for this signal\n",
+                       pl_signals_name(supervisor->stop_number, name), find_deferred(&supervisor->holding));
+    }
     pl_supervise_write_failure(supervisor, pl_text_string(&text));
     send_to_workers(supervisor, PL_FRAME_HOLD, pl_text_string(&text));
     pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
@@ -92,17 +109,19 @@ void pl_holding_update(struct pl_supervisor *supervisor)
 {
     struct pl_holding *holding = &supervisor->holding;
     const bool has_ranks = supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
+    const bool answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
+                          pl_deadline_passed(supervisor->stop_ns + ANSWER_NS);
     size_t saving = count_saving(holding);
 
     if (supervisor->stop_number == 0 || holding->released) {
         return;
     }
     if (saving > 0 || !has_ranks) {
-        if (!holding->held && supervisor->failed && supervisor->exit_report_known) {
+        if (!holding->held && ((supervisor->failed && supervisor->exit_report_known) ||
+                               (!supervisor->failed && answered && find_deferred(holding) >= 0))) {
             hold(supervisor);
         }
-    } else if ((int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
-               pl_deadline_passed(supervisor->stop_ns + ANSWER_NS)) {
+    } else if (answered) {
         pl_supervise_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
     }

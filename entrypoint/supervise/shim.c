@@ -56,6 +56,7 @@ struct shim {
     /* of a rank: */
     int stop_number; /* 0, or the signal that the supervisor sent first */
     bool catches;    /* the program had a handler for it */
+    int deferred;    /* 0, or the signal that the program gets with the release */
     bool released;   /* once it has ended, the shim may */
 };
 
@@ -206,12 +207,17 @@ static void handle_signals(struct shim *shim)
     }
 }
 
-/* The first signal that is to stop a rank: say whether its program handles it, which later cannot be seen any more. */
-static void note_stop(struct shim *shim, int number)
+/*
+ * The first signal that is to stop a rank: say whether its program handles it, which later cannot be seen any more. One
+ * that does not would die of it, and its connections with it, of which under Open MPI 5 those die that save. It gets
+ * the signal with the release.
+ */
+static void handle_stop(struct shim *shim, int number)
 {
     char rank[16];
 
     if (shim->options->rank < 0 || shim->stop_number != 0 || shim->exited) {
+        forward_signal(shim, number);
         return;
     }
     shim->stop_number = number;
@@ -219,6 +225,20 @@ static void note_stop(struct shim *shim, int number)
     snprintf(rank, sizeof(rank), "%d", shim->options->rank);
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
+    }
+    if (shim->catches || shim->released) {
+        forward_signal(shim, number);
+    } else {
+        shim->deferred = number;
+    }
+}
+
+static void handle_release(struct shim *shim)
+{
+    shim->released = true;
+    if (shim->deferred != 0) {
+        forward_signal(shim, shim->deferred);
+        shim->deferred = 0;
     }
 }
 
@@ -232,10 +252,9 @@ static void handle_frames(struct shim *shim)
         status = pl_link_next(shim->link, &frame, NULL);
         if (status == PL_OK && frame.type == PL_FRAME_STOP &&
             pl_link_frame_number(&frame, 0, 1, 64, &number, NULL) == PL_OK) {
-            note_stop(shim, (int)number);
-            forward_signal(shim, (int)number);
+            handle_stop(shim, (int)number);
         } else if (status == PL_OK && frame.type == PL_FRAME_RELEASE) {
-            shim->released = true;
+            handle_release(shim);
         }
     }
     if (status != PL_END) {

@@ -30,8 +30,9 @@ struct pl_shim_options {
  * signal that this process gets go to the program's group; the end of the link kills it. Processes that the program
  * leaves when it ends are killed. The exit report, a failed start included, is stored in `*ret_report` too.
  *
- * The shim of a rank that got a STOP frame says whether the program has a handler for its signal (CATCHES), and returns
- * only after a RELEASE frame, SIGTERM or the end of the link: mpirun ends all ranks when one leaves.
+ * The shim of a rank that got a STOP frame says whether the program has a handler for its signal (CATCHES): one without
+ * gets the signal with the RELEASE frame. It returns only after that, SIGTERM or the end of the link: mpirun ends all
+ * ranks when one leaves.
  */
 void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals *signals, struct pl_link *link,
                  struct pl_exit_report *ret_report);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Open MPI 5: one host and two hosts, names with dots, a rank that fails, directories of an earlier life, under the same `paceline train` as with Open MPI 4.
+# Open MPI 5: one host and two hosts, names with dots, a rank that fails, one that saves, directories of an earlier life, under the same `paceline train`.
 #
 # Needs a root directory of Debian 13, which has Open MPI 5, in PACELINE_OPENMPI5_ROOT:
 #   debootstrap --variant=minbase --include=openmpi-bin,openssh-server,openssh-client trixie DIR
@@ -71,4 +71,20 @@ for host in algo-1 algo-2; do
   grep -q 'rank 3 on host algo-2 exited with code 5' "$cluster/$host/ml/output/failure" || fail "$host: $(cat "$cluster/$host/ml/output/failure")"
   [ -z "$(host_pids $host)" ] || fail "processes are left on $host"
 done
-echo "Open MPI 5: one host, two hosts, names with dots, and a rank that fails"
+# Under Open MPI 5 a rank aborts when the process that it is connected to dies: the others must not get the signal before rank 0 has saved.
+job '["algo-1", "algo-2"]' 'alone 0 3'
+mkdir -p "$cluster/algo-1/ml/model"
+for host in algo-1 algo-2; do host_start $host sh -c "$inside" sh "$root"; done
+for rank in 0 1 2 3; do
+  tries=1200
+  until grep -q "rank $rank of 4" "$cluster/algo-1.log"; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || fail "rank $rank did not start"
+    sleep 0.05
+  done
+done
+host_signal algo-2 TERM
+for host in algo-1 algo-2; do host_wait $host 60; [ "$code" = 143 ] || fail "$host ended with $code after SIGTERM"; done
+[ -e "$cluster/algo-1/ml/model/saved-0" ] || fail "rank 0 was cut off while it saved"
+grep -q 'it has no handler for this signal' "$cluster/algo-2/ml/output/failure" || fail "the failure file of a stop"
+echo "Open MPI 5: one host, two hosts, names with dots, a rank that fails, and one that saves"

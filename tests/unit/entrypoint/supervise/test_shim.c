@@ -227,12 +227,34 @@ START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
 
-    stop_rank(": >ready; exec sleep 100", &scratch, "0");
+    stop_rank("trap 'exit 3' TERM; : >ready; while :; do sleep 0.01; done", &scratch, "1");
     exit_report = await_report_of_waiting_shim();
+    ck_assert(!exit_report.signalled);
+    ck_assert_int_eq(exit_report.code, 3);
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
+    ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_rank_without_a_handler_gets_the_stop_with_the_release)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_exit_report exit_report;
+    char path[PATH_MAX];
+
+    /* it goes on to make a file after the stop, of which it would have died */
+    stop_rank(": >ready; until [ -e stopped ]; do sleep 0.01; done; : >alive; exec sleep 100", &scratch, "0");
+    close(open(scratch_path(&scratch, "stopped", path), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    scratch_path(&scratch, "alive", path);
+    while (access(path, F_OK) != 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
+    exit_report = receive_exit_report();
     ck_assert(exit_report.signalled);
     ck_assert_int_eq(exit_report.code, SIGTERM);
     ck_assert_str_eq(exit_report.note, "it has no handler for this signal");
-    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_RELEASE, NULL, ""), PL_OK);
     ck_assert_int_eq(waitpid(watch_pid, NULL, 0), watch_pid);
     scratch_done(&scratch);
 }
@@ -591,6 +613,7 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
+          a_rank_without_a_handler_gets_the_stop_with_the_release,
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
           a_line_that_comes_in_pieces_is_written_as_one,
           a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
