@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * During a stop a rank that ends must not cost those that save: mpirun and torchrun end all ranks when one has left, and
- * under Open MPI 5 a rank ends when another's connection closes. So a rank without a handler for the signal gets it last,
- * and the shims of ended ranks wait, until no rank with a handler is left; then they are released. One host decides: the
- * master for those that are linked to it, any other for itself.
+ * During a stop a rank that ends must not cost those that save: mpirun and torchrun end all ranks when one has left,
+ * and under Open MPI 5 a rank ends when another's connection closes. So a rank without a handler for the signal gets it
+ * last, and the shims of ended ranks wait, until no rank with a handler is left; then they are released. One host
+ * decides: the master for those that are linked to it, any other for itself.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_HOLDING_H
 #define PL_ENTRYPOINT_SUPERVISE_HOLDING_H

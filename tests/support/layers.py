@@ -59,6 +59,7 @@ ARROWS = {
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/supervise": {"entrypoint/ssh"},
     "entrypoint/unpack": set(),
+    "entrypoint/stacks": set(),
     "entrypoint/subcommand.c": {"entrypoint/job"},
     "entrypoint/subcommand_plan.c": {"entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
@@ -72,6 +73,7 @@ GUARDED_HEADERS = {
     r"nccl\.h": r"_nccl\.[ch]$",
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
+    r"elfutils/.*": r"^entrypoint/stacks/unwind\.c$",
     r"(?:cjson/)?cJSON.*\.h": r"^base/json/json\.c$",
 }
 

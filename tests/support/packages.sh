@@ -17,14 +17,14 @@ set -euo pipefail
 packages_of() {
   case $1 in
     build) echo "gcc libc6-dev meson ninja-build pkgconf libopenmpi-dev openmpi-bin libcurl4-openssl-dev \
-      libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev" ;;
+      libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev libdw-dev" ;;
     test) echo "check spin python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl libfaketime" ;;
     format) echo "clang-format-14" ;;
     python) echo "python3-numpy python3-mpi4py" ;;
     torch) echo "python3-torch" ;;
     peers) echo "mpich libmpich-dev python3-torch" ;;
     image) echo "openmpi-bin openssh-server openssh-client ca-certificates libcurl4 libarchive13 libcjson1 libexpat1 \
-      libzstd1 libisal2 libssl3" ;;
+      libzstd1 libisal2 libssl3 libdw1" ;;
     examples) echo "libopenblas0-pthread" ;;
     cuda) echo "g++" ;;
     containers) echo "podman buildah runc debootstrap netavark aardvark-dns iptables nftables iproute2" ;;

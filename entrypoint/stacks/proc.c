@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes and threads as /proc describes them, and which of them are training programs. */
+#include "entrypoint/stacks/proc.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PATH_BYTES = 96, STAT_BYTES = 4096, WORDS_BYTES = 4 << 20, MAPS_BYTES = 16 << 20 };
+
+enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
+{
+    const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may hold either */
+    struct pl_proc_stat stat = {.state = 0};
+    unsigned long long user, kernel, start;
+    int parent;
+
+    if (open == NULL || close == NULL || close < open ||
+        sscanf(close + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
+               &stat.state, &parent, &user, &kernel, &start) != 5) {
+        return pl_error_set(reterr, PL_CORRUPT, "expected a line as in /proc/PID/stat, found '%.100s'", line);
+    }
+    stat.parent = parent;
+    stat.cpu_ticks = user + kernel;
+    stat.start_ticks = start;
+    snprintf(stat.name, sizeof(stat.name), "%.*s", (int)(close - open - 1), open + 1);
+    pl_proc_copy_text(stat.name, stat.name, sizeof(stat.name));
+    *ret_stat = stat;
+    return PL_OK;
+}
+
+enum pl_status pl_proc_read_stat(pid_t pid, pid_t tid, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *line = NULL;
+    char path[PATH_BYTES];
+
+    if (tid == 0) {
+        snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    } else {
+        snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+    }
+    if (pl_file_read(path, STAT_BYTES, &line, NULL, NULL) != PL_OK) { /* ESRCH too, where it ends meanwhile */
+        return pl_error_set(reterr, PL_NOT_FOUND, "process %d does not run here, or has ended", (int)pid);
+    }
+    return pl_proc_parse_stat(line, ret_stat, reterr);
+}
+
+const char *pl_proc_state_text(char state)
+{
+    switch (state) {
+    case 'R':
+        return "running";
+    case 'S':
+        return "sleeping";
+    case 'D':
+        return "uninterruptible";
+    case 'T':
+        return "stopped";
+    case 't':
+        return "stopped by a tracer";
+    case 'Z':
+        return "zombie";
+    case 'I':
+        return "idle";
+    case 0:
+    case 'X':
+        return "ended";
+    default:
+        return "in an unknown state";
+    }
+}
+
+void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes)
+{
+    size_t length = strcspn(text, "\n");
+
+    if (length >= copy_bytes) {
+        length = pl_text_whole_bytes(text, copy_bytes - 1);
+    }
+    memmove(ret_copy, text, length);
+    ret_copy[length] = '\0';
+    pl_text_mask_broken(ret_copy, length);
+    for (size_t i = 0; i < length; i++) {
+        if (iscntrl((unsigned char)ret_copy[i])) {
+            ret_copy[i] = '?';
+        }
+    }
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool starts_with(const char *text, const char *start)
+{
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* The word after the one at `word`, NULL after the last. */
+static const char *next_word(const char *word, const char *end)
+{
+    word += strlen(word) + 1;
+    return word < end ? word : NULL;
+}
+
+static bool is_python_name(const char *name)
+{
+    return starts_with(name, "python") || starts_with(name, "pypy");
+}
+
+/* Of an interpreter's words the one that tells what it runs; `*ret_option` is "-m " before a module. NULL: none. */
+static const char *find_script(const char *words, const char *end, bool is_python, const char **ret_option)
+{
+    const char *word = next_word(words, end);
+
+    *ret_option = "";
+    while (is_python && word != NULL && word[0] == '-' && word[1] != '\0') {
+        if (strcmp(word, "-m") == 0) {
+            *ret_option = "-m ";
+            return next_word(word, end);
+        }
+        if (word[1] == 'c') { /* the text of a program is none of our business */
+            return NULL;
+        }
+        if (strcmp(word, "-W") == 0 || strcmp(word, "-X") == 0) {
+            word = next_word(word, end);
+        }
+        word = word != NULL ? next_word(word, end) : NULL;
+    }
+    return word != NULL && word[0] != '-' ? word : NULL;
+}
+
+void pl_proc_program_name(const char *words, size_t bytes, char *ret_name, size_t name_bytes)
+{
+    static const char *const shells[] = {"sh", "bash", "dash"};
+    PL_AUTO_TEXT struct pl_text copy = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+    const char *first, *script, *option;
+    bool is_shell = false;
+
+    pl_text_append_n(&copy, words, bytes);
+    first = pl_text_string(&copy);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(shells); i++) {
+        is_shell = is_shell || strcmp(last_name(first), shells[i]) == 0;
+    }
+    pl_text_append(&name, first);
+    if (is_shell || is_python_name(last_name(first))) {
+        script = find_script(first, first + copy.length, !is_shell, &option);
+        pl_text_printf(&name, "%s%s%s", script != NULL ? " " : "", script != NULL ? option : "",
+                       script != NULL ? script : "");
+    }
+    pl_proc_copy_text(pl_text_string(&name), ret_name, name_bytes);
+}
+
+int pl_proc_rank(const char *variables, size_t bytes)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "RANK="};
+    PL_AUTO_TEXT struct pl_text copy = PL_TEXT_NONE;
+    const char *end;
+
+    pl_text_append_n(&copy, variables, bytes);
+    end = pl_text_string(&copy) + copy.length;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        for (const char *at = pl_text_string(&copy); at != NULL && at < end; at = next_word(at, end)) {
+            if (starts_with(at, names[i]) && isdigit((unsigned char)at[strlen(names[i])])) {
+                return (int)strtol(at + strlen(names[i]), NULL, 10);
+            }
+        }
+    }
+    return -1;
+}
+
+uint64_t pl_proc_status_number(const char *status, const char *field, int base)
+{
+    size_t length = strlen(field);
+
+    for (const char *line = status; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, field, length) == 0 && line[length] == ':') {
+            return strtoull(line + length + 1, NULL, base);
+        }
+    }
+    return 0;
+}
+
+/* The path of the file that `pid` runs, "" where that cannot be read. */
+static void read_file_path(pid_t pid, char *ret_path, size_t path_bytes)
+{
+    char link[PATH_BYTES];
+    ssize_t length;
+
+    snprintf(link, sizeof(link), "/proc/%d/exe", (int)pid);
+    length = readlink(link, ret_path, path_bytes - 1);
+    ret_path[length > 0 ? length : 0] = '\0';
+}
+
+void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes)
+{
+    char path[4096];
+    char *deleted;
+
+    read_file_path(pid, path, sizeof(path));
+    deleted = strstr(path, " (deleted)"); /* the kernel's words for a file that was replaced */
+    if (deleted != NULL) {
+        *deleted = '\0';
+    }
+    pl_proc_copy_text(last_name(path), ret_name, name_bytes);
+}
+
+/* The whole file `name` of the process; NULL where it cannot be read. */
+static char *read_of(pid_t pid, const char *name, size_t most_bytes, size_t *ret_bytes)
+{
+    char path[PATH_BYTES], *text = NULL;
+
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    *ret_bytes = 0;
+    return pl_file_read(path, most_bytes, &text, ret_bytes, NULL) == PL_OK ? text : NULL;
+}
+
+static void describe_thread(pid_t pid, struct pl_stacks_thread *thread)
+{
+    PL_AUTO_FREE char *wait = NULL;
+    struct pl_proc_stat stat;
+    char name[PATH_BYTES / 2];
+    size_t bytes;
+
+    if (pl_proc_read_stat(pid, thread->tid, &stat, NULL) != PL_OK) {
+        return;
+    }
+    thread->state = stat.state;
+    memcpy(thread->name, stat.name, sizeof(thread->name));
+    snprintf(name, sizeof(name), "task/%d/wchan", (int)thread->tid);
+    wait = read_of(pid, name, STAT_BYTES, &bytes);
+    if (wait != NULL && strcmp(wait, "0") != 0) {
+        pl_proc_copy_text(wait, thread->wait, sizeof(thread->wait));
+    }
+}
+
+static void close_directory_at(DIR **directory)
+{
+    if (*directory != NULL) {
+        (void)closedir(*directory);
+    }
+}
+
+static void describe_threads(struct pl_stacks_program *program)
+{
+    __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
+    const struct dirent *entry;
+    char path[PATH_BYTES];
+
+    program->threads[0].tid = program->pid;
+    describe_thread(program->pid, &program->threads[0]);
+    program->thread_count = 1;
+    snprintf(path, sizeof(path), "/proc/%d/task", (int)program->pid);
+    directory = opendir(path);
+    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+        pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (tid <= 0 || tid == program->pid) {
+            continue;
+        }
+        if (program->thread_count == PL_STACKS_MOST_THREADS) {
+            program->threads_left_out++;
+            continue;
+        }
+        program->threads[program->thread_count].tid = tid;
+        describe_thread(program->pid, &program->threads[program->thread_count]);
+        program->thread_count += program->threads[program->thread_count].state != 0;
+    }
+}
+
+void pl_proc_describe(struct pl_stacks_program *program)
+{
+    PL_AUTO_FREE char *words = NULL;
+    PL_AUTO_FREE char *variables = NULL;
+    PL_AUTO_FREE char *status = NULL;
+    PL_AUTO_FREE char *maps = NULL;
+    size_t bytes;
+
+    program->rank = -1;
+    status = read_of(program->pid, "status", STAT_BYTES * 4, &bytes);
+    if (status != NULL) {
+        program->handles_usr1 = (pl_proc_status_number(status, "SigCgt", 16) >> (SIGUSR1 - 1)) & 1;
+    }
+    describe_threads(program);
+    pl_proc_file_name(program->pid, program->name, sizeof(program->name));
+    program->is_python = is_python_name(program->name);
+    words = read_of(program->pid, "cmdline", WORDS_BYTES, &bytes);
+    if (words != NULL && bytes > 0) {
+        pl_proc_program_name(words, bytes, program->name, sizeof(program->name));
+    }
+    if (program->name[0] == '\0') { /* a zombie, or another user's */
+        snprintf(program->name, sizeof(program->name), "%s", program->threads[0].name);
+    }
+    variables = read_of(program->pid, "environ", WORDS_BYTES, &bytes);
+    program->rank = variables != NULL ? pl_proc_rank(variables, bytes) : -1;
+    maps = read_of(program->pid, "maps", MAPS_BYTES, &bytes);
+    program->is_python = program->is_python || (maps != NULL && strstr(maps, "/libpython") != NULL);
+}
+
+/* One process, while the training programs are looked for. */
+struct candidate {
+    pid_t pid, parent;
+    bool is_paceline, is_rank_shim, is_own;
+};
+
+/* mpirun is a link to one of these, by version. */
+static bool is_launcher(const char *name)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun",
+                                        "prted",  "prte",    "sshd",    "ssh",   "sshd-session"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return starts_with(name, "mpirun.") || starts_with(name, "paceline-");
+}
+
+/* `paceline rank`, or the name under which torchrun starts it (entrypoint/rank.c). */
+static bool is_rank_shim(pid_t pid)
+{
+    size_t bytes;
+    PL_AUTO_FREE char *words = read_of(pid, "cmdline", WORDS_BYTES, &bytes);
+    const char *second = words != NULL ? next_word(words, words + bytes) : NULL;
+
+    return words != NULL &&
+           (strcmp(last_name(words), "paceline-python") == 0 || (second != NULL && strcmp(second, "rank") == 0));
+}
+
+static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *ret_candidate)
+{
+    struct pl_proc_stat stat_line;
+    char path[PATH_BYTES], name[64];
+    struct stat file;
+
+    if (pl_proc_read_stat(pid, 0, &stat_line, NULL) != PL_OK) {
+        return false;
+    }
+    *ret_candidate = (struct candidate){.pid = pid, .parent = stat_line.parent};
+    snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+    if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or another user's */
+        return true;
+    }
+    pl_proc_file_name(pid, name, sizeof(name));
+    ret_candidate->is_paceline = file.st_dev == paceline->st_dev && file.st_ino == paceline->st_ino;
+    ret_candidate->is_own = ret_candidate->is_paceline || is_launcher(name);
+    ret_candidate->is_rank_shim = ret_candidate->is_paceline && is_rank_shim(pid);
+    return true;
+}
+
+static enum pl_status list_processes(const struct stat *paceline, struct candidate **ret_list, size_t *ret_count,
+                                     struct pl_error *reterr)
+{
+    __attribute__((cleanup(close_directory_at))) DIR *directory = opendir("/proc");
+    PL_AUTO_FREE struct candidate *list = NULL;
+    size_t count = 0, capacity = 0;
+    const struct dirent *entry;
+
+    if (directory == NULL) {
+        return pl_error_errno(reterr, "list '/proc'");
+    }
+    while ((entry = readdir(directory)) != NULL) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+        if (pid > 0) {
+            PL_TRY(pl_memory_grow(&list, &capacity, count + 1, sizeof(*list), reterr));
+            count += look_at(pid, paceline, &list[count]);
+        }
+    }
+    *ret_list = PL_TAKE(list);
+    *ret_count = count;
+    return PL_OK;
+}
+
+static const struct candidate *find_process(const struct candidate *list, size_t count, pid_t pid)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (list[i].pid == pid) {
+            return &list[i];
+        }
+    }
+    return NULL;
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const pid_t *a = left, *b = right;
+
+    return (*a > *b) - (*a < *b);
+}
+
+enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pids, size_t *ret_count,
+                                     struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct candidate *list = NULL;
+    PL_AUTO_FREE pid_t *pids = NULL;
+    size_t list_count = 0, count = 0;
+
+    PL_TRY(list_processes(paceline, &list, &list_count, reterr));
+    pids = pl_memory_new(list_count + 1, sizeof(*pids), reterr);
+    PL_TRY(pids != NULL ? PL_OK : PL_MEMORY);
+    for (int below_ranks = 1; below_ranks >= 0 && count == 0; below_ranks--) {
+        for (size_t i = 0; i < list_count; i++) {
+            const struct candidate *parent = find_process(list, list_count, list[i].parent);
+
+            if (!list[i].is_own && parent != NULL && (below_ranks ? parent->is_rank_shim : parent->is_paceline)) {
+                pids[count++] = list[i].pid;
+            }
+        }
+    }
+    qsort(pids, count, sizeof(*pids), by_number);
+    *ret_pids = PL_TAKE(pids);
+    *ret_count = count;
+    return PL_OK;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What /proc says about processes and threads, and which processes are training programs.
+ *
+ * Source  proc(5), ptrace(2) on who may read what.
+ * Test    tests/unit/entrypoint/stacks/test_proc.c
+ */
+#ifndef PL_ENTRYPOINT_STACKS_PROC_H
+#define PL_ENTRYPOINT_STACKS_PROC_H
+
+#include "base/status.h"
+#include "entrypoint/stacks/stacks.h"
+
+#include <sys/stat.h>
+
+struct pl_proc_stat {
+    char name[32];
+    char state;
+    pid_t parent;
+    uint64_t cpu_ticks; /* in user and kernel mode */
+    uint64_t start_ticks;
+};
+
+/** Take apart the line of /proc/PID/stat. PL_CORRUPT where it is none. */
+enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Read it of the process `pid`; with `tid` not 0 of that thread alone. PL_NOT_FOUND where it has ended. */
+enum pl_status pl_proc_read_stat(pid_t pid, pid_t tid, struct pl_proc_stat *ret_stat,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** "sleeping" for S; "ended" for 0. */
+const char *pl_proc_state_text(char state);
+
+/**
+ * The name of a program from the `bytes` of its command line, in which NULs separate the words: the command's first
+ * word, of an interpreter the script or module too. Other arguments may hold secrets and are left out.
+ */
+void pl_proc_program_name(const char *words, size_t bytes, char *ret_name, size_t name_bytes);
+
+/** The rank that the `bytes` of an environment, in which NULs separate the variables, give to a process; or -1. */
+int pl_proc_rank(const char *variables, size_t bytes);
+
+/**
+ * The number that the line `field` ("TracerPid") of the text of /proc/PID/status has in base `base`; 0 where there is
+ * no such line.
+ */
+uint64_t pl_proc_status_number(const char *status, const char *field, int base);
+
+/** Copy `text`, up to its first newline, without control characters and broken UTF-8; what does not fit is cut. */
+void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
+
+/** The last name of the file that `pid` runs, "" where that cannot be read. */
+void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes);
+
+/**
+ * Fill in what /proc says of the program `program->pid`: all but its state, CPU time and stacks. What cannot be read
+ * stays empty.
+ */
+void pl_proc_describe(struct pl_stacks_program *program);
+
+/**
+ * The training programs of this host, from the lowest number: the children of processes that run the file `paceline`,
+ * unless they are Paceline's own, mpirun or ssh or the like. Where ranks have a shim of their own (`paceline rank`),
+ * those below such shims only: the others have started them.
+ *
+ * Ownership  the caller frees `*ret_pids`.
+ */
+enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pids, size_t *ret_count,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
