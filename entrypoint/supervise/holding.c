@@ -11,7 +11,7 @@
 /* How long a rank's shim may take to say whether its program handles a stop. */
 #define ANSWER_NS (PL_NS_PER_S)
 
-void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host)
 {
     struct pl_holding *holding = &supervisor->holding;
     int64_t rank, catches;
@@ -26,7 +26,32 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
         pl_log_error(&error, "note how rank %d handles the stop", (int)rank);
         return;
     }
-    holding->ranks[holding->count++] = (struct pl_holding_rank){.rank = (int)rank, .catches = catches == 1};
+    holding->ranks[holding->count++] =
+        (struct pl_holding_rank){.rank = (int)rank, .host = host, .catches = catches == 1};
+}
+
+void pl_holding_ask_again(struct pl_supervisor *supervisor)
+{
+    if (supervisor->stop_number != 0) {
+        supervisor->holding.asked_ns = pl_clock_now_ns();
+        supervisor->holding.released = false;
+    }
+}
+
+void pl_holding_lose_host(struct pl_supervisor *supervisor, int host)
+{
+    for (size_t i = 0; i < supervisor->holding.count; i++) {
+        supervisor->holding.ranks[i].ended =
+            supervisor->holding.ranks[i].ended || supervisor->holding.ranks[i].host == host;
+    }
+}
+
+/* Until when ranks may answer. */
+static int64_t answers_end(const struct pl_supervisor *supervisor)
+{
+    int64_t asked_ns = supervisor->holding.asked_ns;
+
+    return (asked_ns > supervisor->stop_ns ? asked_ns : supervisor->stop_ns) + ANSWER_NS;
 }
 
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
@@ -52,7 +77,7 @@ bool pl_holding_is_on(const struct pl_supervisor *supervisor)
 
 int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor)
 {
-    int64_t answers_ns = supervisor->stop_ns + ANSWER_NS;
+    int64_t answers_ns = answers_end(supervisor);
 
     return pl_holding_is_on(supervisor) && !pl_deadline_passed(answers_ns) ? answers_ns : PL_DEADLINE_NEVER;
 }
@@ -110,7 +135,7 @@ void pl_holding_update(struct pl_supervisor *supervisor)
     struct pl_holding *holding = &supervisor->holding;
     const bool has_ranks = supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
     const bool answered = (int)holding->count + holding->unasked_ended >= supervisor->plan->processes ||
-                          pl_deadline_passed(supervisor->stop_ns + ANSWER_NS);
+                          pl_deadline_passed(answers_end(supervisor));
     size_t saving = count_saving(holding);
 
     if (supervisor->stop_number == 0 || holding->released) {

@@ -16,9 +16,12 @@
 
 struct pl_supervisor;
 
+enum { PL_HOLDING_HERE = -1 };
+
 /** What a rank's shim said when it was sent the stop. */
 struct pl_holding_rank {
     int rank;
+    int host;     /* the session that it was reported over; PL_HOLDING_HERE */
     bool catches; /* its program has a handler for the signal */
     bool ended;
 };
@@ -26,14 +29,21 @@ struct pl_holding_rank {
 struct pl_holding {
     struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
+    int64_t asked_ns;  /* when the last host was asked, if not with the stop */
     int unasked_ended; /* ranks that ended before they were sent the stop */
     bool held;         /* the failure file is written, and the hosts know that others still save */
     bool released;     /* shims whose rank has ended need not wait any more */
     int64_t released_ns;
 };
 
-/** A CATCHES frame of a rank here or on another host. */
-void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame);
+/** A CATCHES frame of a rank on `host`. */
+void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host);
+
+/** A host is linked during the stop: what its ranks answer counts too. */
+void pl_holding_ask_again(struct pl_supervisor *supervisor);
+
+/** A host is lost: nobody waits for its ranks. */
+void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 
 /** A rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);

@@ -22,10 +22,12 @@
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
 /* A host that is not linked after this time is named once, while the program runs. */
 #define LATE_LINK_NS (60 * PL_NS_PER_S)
+#define OPEN_SESSION_NS (2 * PL_NS_PER_S)
 
 struct master {
     struct pl_sessions sessions;
     bool linking;                     /* sessions are opened while the program runs */
+    bool failure_told;                /* that a session could not be opened */
     bool late_told;                   /* hosts that are late were named */
     bool result_sent;                 /* a host that comes now gets it at once */
     int ranks_ended;                  /* on all hosts */
@@ -143,6 +145,7 @@ static void handle_ready(struct pl_supervisor *supervisor, struct pl_session *se
     session->ready = true;
     connection->begun = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
+    pl_holding_ask_again(supervisor);
     if (master->result_sent) {
         send_result(supervisor, connection);
     }
@@ -205,7 +208,7 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
         session->done = true;
         break;
     case PL_FRAME_CATCHES:
-        pl_holding_note_answer(supervisor, frame);
+        pl_holding_note_answer(supervisor, frame, (int)(session - master->sessions.items));
         break;
     case PL_FRAME_HELLO:
     case PL_FRAME_HEARTBEAT:
@@ -227,12 +230,18 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_connection 
     if (session != NULL) {
         handle_worker_frame(supervisor, session, connection, frame);
     } else if (connection->kind == PL_CONNECTION_SHIM && frame->type == PL_FRAME_CATCHES) {
-        pl_holding_note_answer(supervisor, frame);
+        pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
         forward_start(supervisor, connection, frame);
     } else if (connection->kind == PL_CONNECTION_MASTER) {
         connection->dropped = true; /* this host is the master */
     }
+}
+
+/* Its own program has ended well, and it has nothing to do any more. */
+static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
+{
+    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && session->program_ended && !supervisor->failed;
 }
 
 static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
@@ -244,7 +253,8 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
         return;
     }
     session->link = NULL;
-    if (session->ready && !session->done) {
+    pl_holding_lose_host(supervisor, (int)(session - master->sessions.items));
+    if (session->ready && !session->done && !has_left(supervisor, session)) {
         pl_supervise_fail_lost(supervisor, "host", session->host, why);
     } else if (!session->ready) {
         pl_sessions_failed(&master->sessions, session);
@@ -258,8 +268,8 @@ static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
     const int64_t due_ns = master->left_early_ns + supervisor->early_end_ns;
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    if (master->left_early.rank < 0 || master->left_early_told || supervisor->main_ended || supervisor->failed ||
-        supervisor->stop_number != 0) {
+    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN || master->left_early.rank < 0 ||
+        master->left_early_told || supervisor->main_ended || supervisor->failed || supervisor->stop_number != 0) {
         return;
     }
     if (!pl_deadline_passed(due_ns)) {
@@ -286,6 +296,9 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
         *next_ns = pl_holding_next_ns(supervisor);
     }
     log_early_end(supervisor, next_ns);
+    if (supervisor->stop_number != 0 && supervisor->main_started) {
+        master->linking = false; /* each host that is not linked yet saves and ends by itself */
+    }
     if (!master->linking) {
         return;
     }
@@ -305,9 +318,9 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!master->late_told && late_ns < *next_ns) {
         *next_ns = late_ns;
     }
-    if (pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK) {
-        (void)pl_supervise_without_link(supervisor, error.status, &error);
-        master->linking = false;
+    if (pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK && !master->failure_told) {
+        pl_log_error(&error, "no link to another host now, it is tried again");
+        master->failure_told = true;
     }
 }
 
@@ -322,7 +335,8 @@ static bool master_waits(const struct pl_supervisor *supervisor)
         return false;
     }
     for (size_t i = 0; i < master->sessions.count; i++) {
-        if (master->sessions.items[i].ready && !master->sessions.items[i].program_ended) {
+        if (master->sessions.items[i].link != NULL && master->sessions.items[i].ready &&
+            !master->sessions.items[i].program_ended) {
             return true;
         }
     }
@@ -484,6 +498,23 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     return check_main_result(supervisor, reterr);
 }
 
+/* A host that has taken this one for its master must hear that it leaves well: a session that is being made is given a
+ * moment. */
+static void await_open_sessions(struct pl_supervisor *supervisor)
+{
+    const struct master *master = supervisor->state;
+    int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
+
+    for (size_t i = 0; i < master->sessions.count && supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE; i++) {
+        while (master->sessions.items[i].link != NULL && !master->sessions.items[i].ready &&
+               !pl_deadline_passed(deadline_ns)) {
+            if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
+                return;
+            }
+        }
+    }
+}
+
 static bool workers_done(const struct master *master)
 {
     for (size_t i = 0; i < master->sessions.count; i++) {
@@ -502,7 +533,7 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
     struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!supervisor->failed || !master->linking) {
+    if (!supervisor->failed || !master->linking || (supervisor->stop_number != 0 && supervisor->main_started)) {
         return;
     }
     pl_supervise_failure_text(supervisor, &text);
@@ -536,6 +567,7 @@ static void finish(struct pl_supervisor *supervisor)
     pl_supervise_end_sidecar(supervisor);
     pl_supervise_kill_all(supervisor, true);
     notify_late_hosts(supervisor);
+    await_open_sessions(supervisor);
     deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
     while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {

@@ -91,6 +91,7 @@ enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_
         struct pl_session *session = &sessions->items[i];
 
         if (session->link == NULL && pl_deadline_passed(session->next_try_ns)) {
+            session->next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* should it fail */
             PL_TRY(open_session(supervisor, sessions, session, reterr));
         }
         if (session->next_try_ns < *next_ns) {
@@ -163,16 +164,6 @@ size_t pl_sessions_missing(const struct pl_sessions *sessions, struct pl_text *t
         pl_text_append(text, ", ...");
     }
     return missing;
-}
-
-void pl_sessions_send(struct pl_supervisor *supervisor, const struct pl_sessions *sessions, enum pl_frame_type type,
-                      const char *const *fields, size_t count)
-{
-    for (size_t i = 0; i < sessions->count; i++) {
-        if (sessions->items[i].link != NULL) {
-            pl_supervise_send(supervisor, sessions->items[i].link, type, fields, count);
-        }
-    }
 }
 
 void pl_sessions_close(struct pl_sessions *sessions)

@@ -47,13 +47,6 @@ void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *s
 /** How many hosts are not ready; the first of them and why are appended to `text`. */
 size_t pl_sessions_missing(const struct pl_sessions *sessions, struct pl_text *text);
 
-/** Send the same frame to every host that has a session. */
-#define PL_SESSIONS_SEND(supervisor, sessions, type, ...)                                                              \
-    pl_sessions_send((supervisor), (sessions), (type), (const char *const[]){__VA_ARGS__},                             \
-                     sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
-void pl_sessions_send(struct pl_supervisor *supervisor, const struct pl_sessions *sessions, enum pl_frame_type type,
-                      const char *const *fields, size_t count);
-
 void pl_sessions_close(struct pl_sessions *sessions);
 
 #endif

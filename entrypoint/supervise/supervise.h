@@ -78,7 +78,7 @@ struct pl_supervisor {
     bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
-    bool main_ended; /* what pl_supervise_start_main() started */
+    bool main_started, main_ended; /* the program of pl_supervise_start_main() */
     struct pl_exit_report main_report;
 
     int stop_number; /* 0, or the signal that stops the job */

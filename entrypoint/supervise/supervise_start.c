@@ -108,6 +108,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
     setup.foreground = plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE;
+    supervisor->main_started = true;
     return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
 }
 
@@ -118,7 +119,8 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     int64_t begin_ns = holding->released_ns > supervisor->failed_ns ? holding->released_ns : supervisor->failed_ns;
 
     if (!supervisor->failed || pl_supervise_failed_in_stop(supervisor) ||
-        (supervisor->exit_report_known && pl_holding_is_on(supervisor))) {
+        (pl_holding_is_on(supervisor) &&
+         (supervisor->exit_report_known || supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE))) {
         return PL_DEADLINE_NEVER;
     }
     if (!supervisor->exit_report_known) {

@@ -38,6 +38,7 @@ struct worker_state {
     struct pl_sshd sshd;
     struct pl_connection *master;
     bool joined, result_known;
+    bool leaving;                               /* without the master: one that comes now is not taken */
     bool serving;                               /* sshd runs here */
     int64_t begun_ns;                           /* when it was started */
     char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* its last lines, once it has ended */
@@ -80,7 +81,7 @@ static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
-    if (is_beside(supervisor) && !state->result_known && !pl_exit_report_ok(exit_report)) {
+    if (is_beside(supervisor) && !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
     if (!state->result_known) {
@@ -214,6 +215,9 @@ static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct
 /* What happened here before the master came. */
 static void report_earlier_ends(struct pl_supervisor *supervisor)
 {
+    const struct worker_state *state = supervisor->state;
+    char number[16];
+
     if (!is_beside(supervisor)) {
         return;
     }
@@ -223,6 +227,14 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     if (supervisor->main_ended) {
         send_exit_report(supervisor, &supervisor->main_report);
     }
+    for (size_t i = 0; i < supervisor->holding.count; i++) {
+        const struct pl_holding_rank *rank = &supervisor->holding.ranks[i];
+
+        if (!rank->ended && state->master != NULL) {
+            snprintf(number, sizeof(number), "%d", rank->rank);
+            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, number, rank->catches ? "1" : "0");
+        }
+    }
 }
 
 /* A client with the job's key says that it is the master: the first one is accepted. */
@@ -231,6 +243,10 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
 {
     struct worker_state *state = supervisor->state;
 
+    if (state->leaving) {
+        connection->dropped = true;
+        return;
+    }
     if (state->master != NULL || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
         pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
                master_host(supervisor));
@@ -258,7 +274,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
         if (frame->type == PL_FRAME_BEGUN && connection->source == PL_EXIT_SOURCE_DAEMON) {
             answer_start(supervisor, "");
         } else if (frame->type == PL_FRAME_CATCHES && frame->count >= 2) {
-            pl_holding_note_answer(supervisor, frame);
+            pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
             if (state->master != NULL) {
                 PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
             }
@@ -318,7 +334,13 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *
         return;
     }
     state->master = NULL;
-    if (!state->result_known) {
+    if (state->result_known) {
+        return;
+    }
+    if (is_beside(supervisor) && supervisor->stop_number != 0) {
+        pl_log(PL_LOG_WARNING, "the master host %s went away: %s; this host saves and ends by itself",
+               master_host(supervisor), why);
+    } else {
         pl_supervise_fail_lost(supervisor, "the master host", master_host(supervisor), why);
     }
 }
@@ -492,13 +514,15 @@ static void shut_down(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(own_program && !supervisor->failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
+    state->leaving = state->master == NULL;
     if (state->master != NULL && !state->result_known) {
         pl_supervise_failure_text(supervisor, &text);
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
     while (state->result_known &&
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
-            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM)) &&
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_AGENT)) &&
            !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;

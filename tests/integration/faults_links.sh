@@ -119,6 +119,23 @@ for saving in algo-1 algo-2; do
   case_end algo-1 algo-2
 done
 
+for lost in algo-1 algo-2; do
+  case_begin "$lost is powered off during a stop, the other saves"
+  other=algo-$((3 - ${lost#algo-}))
+  start_host $other "$saves"
+  start_host $lost 'trap "" TERM; echo runs; while :; do sleep 0.1; done'
+  await_link
+  host_signal algo-1 TERM
+  await_log algo-1 'SIGTERM: stopping' 20
+  await_log algo-2 'SIGTERM: stopping' 20
+  case_mark
+  host_off $lost
+  wait_both 30
+  [ -s "$cluster/$other/ml/model/model" ] || case_failed "no model: the loss of $lost cut the save short"
+  expect_nobody
+  case_end $other
+done
+
 for first in algo-1 algo-2; do
   case_begin "$first ends well long before the other"
   other=algo-$((3 - ${first#algo-}))
@@ -136,6 +153,24 @@ for first in algo-1 algo-2; do
   expect_nobody
   case_end algo-1 algo-2
 done
+
+# The master has come and left well: HELLO and RESULT by hand. What fails here after that is this host's own failure.
+case_begin "a program fails after the master has left well"
+start_host algo-2 'echo runs; until [ -e /opt/ml/go ]; do sleep 0.05; done; exit 3'
+await_log algo-2 '^runs$' 60
+host_run algo-2 sh -c '{
+    printf "PL\002\000\016\000\000\000master\000algo-1\000PL\002\010\003\000\000\0000\000\000"
+    until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
+  } | "$1" relay /run/paceline.* >/opt/ml/received' sh "$paceline" &
+until [ -s "$cluster/algo-2/ml/received" ]; do sleep 0.05; done # READY
+case_mark
+touch "$cluster/algo-2/ml/go"
+wait_host algo-2 30
+wait $! || true
+expect_code algo-2 3
+expect_failure algo-2 '^the program on host algo-2 exited with code 3'
+expect_nobody
+case_end algo-2
 
 case_begin "no keys on either host: as without a link"
 cluster_environment=(PACELINE_SSH_DIR=/nowhere)
