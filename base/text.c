@@ -175,6 +175,19 @@ bool pl_text_number(const char *text, double *ret_number)
     return end != text && *end == '\0';
 }
 
+uint64_t pl_text_field_number(const char *text, const char *field, int base, uint64_t fallback)
+{
+    size_t length = strlen(field);
+
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, field, length) == 0 && line[length] == ':') {
+            return strtoull(line + length + 1, NULL, base);
+        }
+    }
+    return fallback;
+}
+
 int pl_text_hex_value(char digit)
 {
     if (digit >= '0' && digit <= '9') {

@@ -10,6 +10,7 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct pl_text {
     char *data; /* NUL at `length` whenever not NULL; may hold NULs itself */
@@ -67,6 +68,12 @@ void pl_text_mask_broken(char *bytes, size_t length);
  * Read all of `text` as strtod(3) does, but always with a point; false when that is no number, or not all of it is one.
  */
 bool pl_text_number(const char *text, double *ret_number);
+
+/**
+ * The number in base `base` after `field` and a colon at the beginning of a line, as in /proc/PID/status; `fallback`
+ * where there is no such line.
+ */
+uint64_t pl_text_field_number(const char *text, const char *field, int base, uint64_t fallback);
 
 /** What a hexadecimal digit stands for; -1 when it is none. */
 int pl_text_hex_value(char digit);

@@ -175,15 +175,11 @@ static enum pl_status probe_port(int port, struct pl_error *reterr)
 /* The capabilities in effect; all where /proc does not say. */
 static uint64_t capabilities_in_effect(void)
 {
-    static const char name[] = "CapEff:";
     PL_AUTO_FREE char *status = NULL;
-    const char *at;
 
-    if (pl_file_read("/proc/self/status", STATUS_MAX_BYTES, &status, NULL, NULL) != PL_OK) {
-        return UINT64_MAX;
-    }
-    at = strstr(status, name);
-    return at != NULL ? strtoull(at + strlen(name), NULL, 16) : UINT64_MAX;
+    return pl_file_read("/proc/self/status", STATUS_MAX_BYTES, &status, NULL, NULL) == PL_OK
+               ? pl_text_field_number(status, "CapEff", 16, UINT64_MAX)
+               : UINT64_MAX;
 }
 
 /* Root's sshd locks its unprivileged part into /run/sshd, as another user. Where it may not, it hangs up on every

@@ -182,19 +182,6 @@ int pl_proc_rank(const char *variables, size_t bytes)
     return -1;
 }
 
-uint64_t pl_proc_status_number(const char *status, const char *field, int base)
-{
-    size_t length = strlen(field);
-
-    for (const char *line = status; line != NULL; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, field, length) == 0 && line[length] == ':') {
-            return strtoull(line + length + 1, NULL, base);
-        }
-    }
-    return 0;
-}
-
 /* The path of the file that `pid` runs, "" where that cannot be read. */
 static void read_file_path(pid_t pid, char *ret_path, size_t path_bytes)
 {
@@ -293,7 +280,7 @@ void pl_proc_describe(struct pl_stacks_program *program)
     program->rank = -1;
     status = read_of(program->pid, "status", STAT_BYTES * 4, &bytes);
     if (status != NULL) {
-        program->handles_usr1 = (pl_proc_status_number(status, "SigCgt", 16) >> (SIGUSR1 - 1)) & 1;
+        program->handles_usr1 = (pl_text_field_number(status, "SigCgt", 16, 0) >> (SIGUSR1 - 1)) & 1;
     }
     describe_threads(program);
     pl_proc_file_name(program->pid, program->name, sizeof(program->name));

@@ -41,12 +41,6 @@ void pl_proc_program_name(const char *words, size_t bytes, char *ret_name, size_
 /** The rank that the `bytes` of an environment, in which NULs separate the variables, give to a process; or -1. */
 int pl_proc_rank(const char *variables, size_t bytes);
 
-/**
- * The number that the line `field` ("TracerPid") of the text of /proc/PID/status has in base `base`; 0 where there is
- * no such line.
- */
-uint64_t pl_proc_status_number(const char *status, const char *field, int base);
-
 /** Copy `text`, up to its first newline, without control characters and broken UTF-8; what does not fit is cut. */
 void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/stacks/proc.h"
 
 #include <elfutils/libdwfl.h>
@@ -22,8 +23,8 @@ enum { FILE_BYTES = 65536 };
 
 void pl_unwind_explain(int code, const char *own_status, const char *yama_scope, char *ret_text, size_t text_bytes)
 {
-    bool may = (pl_proc_status_number(own_status, "CapEff", 16) >> CAP_SYS_PTRACE) & 1;
-    bool filtered = pl_proc_status_number(own_status, "Seccomp", 10) == 2;
+    bool may = (pl_text_field_number(own_status, "CapEff", 16, 0) >> CAP_SYS_PTRACE) & 1;
+    bool filtered = pl_text_field_number(own_status, "Seccomp", 10, 0) == 2;
     long scope = strtol(yama_scope, NULL, 10);
     char yama[64] = "";
 
@@ -53,7 +54,7 @@ static bool explain_error(pid_t pid, pid_t tid, int code, char *ret_text, size_t
     }
     snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)tid);
     if (pl_file_read(path, FILE_BYTES, &status, NULL, NULL) == PL_OK) {
-        tracer = pl_proc_status_number(status, "TracerPid", 10);
+        tracer = pl_text_field_number(status, "TracerPid", 10, 0);
     }
     if (tracer != 0) {
         pl_proc_file_name((pid_t)tracer, name, sizeof(name));

@@ -75,13 +75,6 @@ bool pl_holding_is_on(const struct pl_supervisor *supervisor)
            !supervisor->holding.released;
 }
 
-int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor)
-{
-    int64_t answers_ns = answers_end(supervisor);
-
-    return pl_holding_is_on(supervisor) && !pl_deadline_passed(answers_ns) ? answers_ns : PL_DEADLINE_NEVER;
-}
-
 static size_t count_saving(const struct pl_holding *holding)
 {
     size_t count = 0;
@@ -130,7 +123,7 @@ static void hold(struct pl_supervisor *supervisor)
     supervisor->holding.held = true;
 }
 
-void pl_holding_update(struct pl_supervisor *supervisor)
+void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     struct pl_holding *holding = &supervisor->holding;
     const bool has_ranks = supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE;
@@ -149,5 +142,8 @@ void pl_holding_update(struct pl_supervisor *supervisor)
     } else if (answered) {
         pl_supervise_release(supervisor);
         send_to_workers(supervisor, PL_FRAME_RELEASE, "");
+    }
+    if (pl_holding_is_on(supervisor) && !answered && answers_end(supervisor) < *next_ns) {
+        *next_ns = answers_end(supervisor);
     }
 }

@@ -51,14 +51,12 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 /** True while shims of ended ranks wait. */
 bool pl_holding_is_on(const struct pl_supervisor *supervisor);
 
-/** When pl_holding_update() is due although nothing has happened. */
-int64_t pl_holding_next_ns(const struct pl_supervisor *supervisor);
-
 /**
- * Call after each event of a host that decides. Once a program has ended badly during the stop, or has no handler,
- * while others may still save, the failure file is written and the other hosts are notified (HOLD), as the platform may
- * kill all before they have ended; when nobody saves, the shims are released, here and on the other hosts (RELEASE).
+ * Call after each event of a host that decides, and at `*next_ns`, which is made earlier where answers are waited for.
+ * Once a program has ended badly during the stop, or has no handler, while others may still save, the failure file is
+ * written and the other hosts are notified (HOLD), as the platform may kill all before they have ended; when nobody
+ * saves, the shims are released, here and on the other hosts (RELEASE).
  */
-void pl_holding_update(struct pl_supervisor *supervisor);
+void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns);
 
 #endif

@@ -291,10 +291,7 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
-    pl_holding_update(supervisor);
-    if (pl_holding_next_ns(supervisor) < *next_ns) {
-        *next_ns = pl_holding_next_ns(supervisor);
-    }
+    pl_holding_update(supervisor, next_ns);
     log_early_end(supervisor, next_ns);
     if (supervisor->stop_number != 0 && supervisor->main_started) {
         master->linking = false; /* each host that is not linked yet saves and ends by itself */
@@ -540,9 +537,7 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
     pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
     pl_log(PL_LOG_INFO, "the job has failed; waiting for the other hosts, to tell them");
     while (master->linking) {
-        int64_t join_ns = pl_supervise_join_deadline(supervisor, master->sessions.begun_ns);
-        int64_t late_ns = master->sessions.begun_ns + LATE_LINK_NS;
-        int64_t next_ns = join_ns < late_ns ? join_ns : late_ns;
+        int64_t next_ns = pl_supervise_notify_deadline(supervisor, master->sessions.begun_ns);
         bool late = pl_deadline_passed(next_ns);
 
         master_tick(supervisor, &next_ns);

@@ -296,6 +296,14 @@ int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64
     return begun_ns + (supervisor->failed ? NOTIFY_FAILURE_NS : supervisor->join_timeout_ns);
 }
 
+int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns)
+{
+    int64_t join_ns = pl_supervise_join_deadline(supervisor, begun_ns);
+    int64_t late_ns = begun_ns + NOTIFY_FAILURE_NS;
+
+    return join_ns < late_ns ? join_ns : late_ns;
+}
+
 static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {

@@ -252,6 +252,12 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
 int64_t pl_supervise_join_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
 
 /**
+ * The deadline of a host that has failed by itself for hosts that it began to link at `begun_ns` and that may be late:
+ * it tells those that come.
+ */
+int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int64_t begun_ns);
+
+/**
  * The two roles: execute the plan; the result is the exit code, and the failure or success file is written. Where
  * the job has failed already, or is stopped before its program starts, they only connect to the other hosts and
  * notify them.

@@ -30,8 +30,7 @@
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
-/* A host that has failed by itself waits for the master: since the start, for its session; and then for its words. */
-#define LATE_LINK_NS (60 * PL_NS_PER_S)
+/* A host that has failed by itself waits so long for what the master says of it. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
 struct worker_state {
@@ -443,8 +442,7 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     const struct worker_state *state = supervisor->state;
 
     if (state->master == NULL) { /* else the master decides */
-        pl_holding_update(supervisor);
-        *next_ns = pl_holding_next_ns(supervisor) < *next_ns ? pl_holding_next_ns(supervisor) : *next_ns;
+        pl_holding_update(supervisor, next_ns);
     }
 }
 
@@ -464,16 +462,6 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
     return pl_supervise_wait_main(supervisor, reterr);
 }
 
-/* Until when a host that has failed waits for the master's session. */
-static int64_t late_link_deadline(const struct pl_supervisor *supervisor)
-{
-    const struct worker_state *state = supervisor->state;
-    int64_t join_ns = pl_supervise_join_deadline(supervisor, state->begun_ns);
-    int64_t late_ns = state->begun_ns + LATE_LINK_NS;
-
-    return join_ns < late_ns ? join_ns : late_ns;
-}
-
 /* The host's own program has failed: end what runs here, write the failure file, and wait for the master's words, which
  * name the first cause; and for the master itself, where it may only be late. */
 static void report_own_failure(struct pl_supervisor *supervisor)
@@ -491,8 +479,9 @@ static void report_own_failure(struct pl_supervisor *supervisor)
     if (state->serving && !state->joined) {
         pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to tell it", master_host(supervisor));
     }
-    while (state->serving && !state->joined && !pl_deadline_passed(late_link_deadline(supervisor))) {
-        if (pl_supervise_poll(supervisor, late_link_deadline(supervisor), NULL) != PL_OK) {
+    while (state->serving && !state->joined &&
+           !pl_deadline_passed(pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
+        if (pl_supervise_poll(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns), NULL) != PL_OK) {
             break;
         }
     }

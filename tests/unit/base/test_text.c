@@ -137,7 +137,19 @@ START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
 }
 END_TEST
 
+START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
+{
+    static const char status[] = "Name:\tx\nShdPnd:\t01\nSigCgt:\t0000000000000200\nTracerPid:\t42\n";
+
+    ck_assert_uint_eq(pl_text_field_number(status, "SigCgt", 16, 0), 0x200);
+    ck_assert_uint_eq(pl_text_field_number(status, "TracerPid", 10, 0), 42);
+    ck_assert_uint_eq(pl_text_field_number(status, "Tracer", 10, 0), 0);
+    ck_assert_uint_eq(pl_text_field_number("", "TracerPid", 10, 0), 0);
+    ck_assert_uint_eq(pl_text_field_number(status, "CapEff", 16, UINT64_MAX), UINT64_MAX);
+}
+END_TEST
+
 UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
           printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
-          hexadecimal_digits_have_a_value_and_nothing_else_has,
+          hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
           a_text_that_was_cut_is_whole_without_the_character_it_ends_in)

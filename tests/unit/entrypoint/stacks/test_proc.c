@@ -112,17 +112,6 @@ START_TEST(a_rank_is_what_its_launcher_says)
 }
 END_TEST
 
-START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
-{
-    static const char status[] = "Name:\tx\nShdPnd:\t01\nSigCgt:\t0000000000000200\nTracerPid:\t42\n";
-
-    ck_assert_uint_eq(pl_proc_status_number(status, "SigCgt", 16), 0x200);
-    ck_assert_uint_eq(pl_proc_status_number(status, "TracerPid", 10), 42);
-    ck_assert_uint_eq(pl_proc_status_number(status, "Tracer", 10), 0);
-    ck_assert_uint_eq(pl_proc_status_number("", "TracerPid", 10), 0);
-}
-END_TEST
-
 /* A process for as long as this one lives. */
 static pid_t start_child(void)
 {
@@ -167,5 +156,4 @@ END_TEST
 
 UNIT_MAIN("entrypoint/stacks/proc", a_line_of_stat_is_taken_apart_whatever_the_name, what_is_no_line_of_stat_is_refused,
           a_program_is_named_without_its_arguments, a_rank_is_what_its_launcher_says,
-          numbers_of_a_status_are_found_by_their_whole_name, a_process_that_has_ended_is_not_found,
-          programs_below_nobody_of_ours_are_none)
+          a_process_that_has_ended_is_not_found, programs_below_nobody_of_ours_are_none)
