@@ -104,18 +104,20 @@ static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request
             memcpy(header->descriptor.in.data, send_buffer(collective), bytes);
         }
     } else {
-        struct pl_shm_buffers buffers = {.send_span = 0};
+        uint64_t longest = collective->kind == PL_ALLTOALL ? fill_alltoall(shm, header) : 0;
 
+        /* Fields are stored where they belong: a copy on the stack would be loaded only when the stores before it, to
+         * the eager data that other cores have read, had reached the cache. */
         if (bytes > shm->eager_bytes) {
-            buffers = find_buffers(shm, collective, bytes);
-        } else if (sends) {
-            pl_kernel_copy(shm->kernel, pl_shm_eager_data(shm, header), send_buffer(collective), bytes,
-                           PL_KERNEL_STORE_MIGRATE);
+            header->descriptor.in.at = find_buffers(shm, collective, bytes);
+        } else {
+            if (sends) {
+                pl_kernel_copy(shm->kernel, pl_shm_eager_data(shm, header), send_buffer(collective), bytes,
+                               PL_KERNEL_STORE_MIGRATE);
+            }
+            header->descriptor.in.at = (struct pl_shm_buffers){.send_span = 0};
         }
-        if (collective->kind == PL_ALLTOALL) {
-            buffers.longest = fill_alltoall(shm, header);
-        }
-        header->descriptor.in.at = buffers;
+        header->descriptor.in.at.longest = longest;
     }
     header->descriptor.hash = hash;
     header->descriptor.bytes = bytes;
