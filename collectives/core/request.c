@@ -3,6 +3,7 @@
  * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order posted; those of a
  * streamed backend (backend.h) are handed over together and end in order.
  */
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/core/revoke.h"
@@ -87,6 +88,7 @@ static void notify_ended(struct pl_world *world, const struct pl_request *reques
     char name[sizeof(request->signature.name) + 1];
     struct pl_event event;
 
+    pl_activity_note();
     if (world->observer.ended) {
         pl_request_describe(request, name, &event);
         world->observer.ended(world->observer.context, &event);

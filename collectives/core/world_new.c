@@ -2,6 +2,7 @@
 /* Making a world: settings of rank 0, topology, backends, sub-worlds; taking it down and describing it. */
 /* Making and freeing worlds: settings, topology and backends in turn. */
 #include "base/clock.h"
+#include "base/activity.h"
 #include "base/environment.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
@@ -121,6 +122,7 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
+    pl_activity_start();
     if (options->knobs) {
         *ret_knobs = *options->knobs;
         return PL_OK;

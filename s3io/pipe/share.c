@@ -2,6 +2,7 @@
 /* A rank's side of a shared Pipe Mode channel. */
 #include "s3io/share.h"
 
+#include "base/activity.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -77,6 +78,7 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
     struct pl_share *share;
     enum pl_status status = PL_OK;
 
+    pl_activity_start();
     if (full.local_rank >= full.local_size || full.deal.rank >= full.deal.size) {
         return pl_error_set(reterr, PL_INVALID,
                             "local rank %u of %u and rank %u of %u: expected ranks below the number of ranks",
@@ -314,6 +316,7 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
         }
         status = take_frame(share, frame, ret_record, &again, reterr);
         if (!again) {
+            pl_activity_note();
             return status;
         }
     }

@@ -2,6 +2,7 @@
 /* The record reader: records one after the other, each found by its format. */
 #include "s3io/record.h"
 
+#include "base/activity.h"
 #include "base/number.h"
 #include "s3io/record/record_formats.h"
 
@@ -69,6 +70,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     ret_record->offset_bytes = reader->window.offset_bytes;
     reader->discard_bytes = framed_bytes;
     reader->counts.records++;
+    pl_activity_note();
     reader->counts.record_bytes += ret_record->bytes;
     return PL_OK;
 }

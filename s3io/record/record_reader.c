@@ -2,6 +2,7 @@
 /* What stands under every record format: the reader with its window and its counts, and what is wrong with a record. */
 #include "s3io/record.h"
 
+#include "base/activity.h"
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
 
@@ -48,6 +49,7 @@ enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_r
     struct pl_record_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
     enum pl_status status;
 
+    pl_activity_start();
     if (!reader) {
         return PL_MEMORY;
     }
