@@ -3,9 +3,10 @@
 #include "base/activity.h"
 
 #include "base/environment.h"
+#include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
