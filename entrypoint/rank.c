@@ -17,7 +17,9 @@
 #include "entrypoint/job/devices.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
+#include "entrypoint/stacks/python.h"
 #include "entrypoint/supervise/shim.h"
+#include "entrypoint/supervise/watch.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -209,6 +211,9 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(run_dir != NULL ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
+    }
+    if (pl_environment_get(environment, PL_PYTHON_VARIABLE) != NULL) {
+        PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
     if (run_dir != NULL) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));

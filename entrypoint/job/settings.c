@@ -11,13 +11,13 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and the last two are set by Paceline itself. A number has a default; a text is
+ * do. LIBRARY is for examples/python, and the last four are set by Paceline itself. A number has a default; a text is
  * checked by the code that reads it.
  */
 static const struct setting {
     const char *name;
-    enum { TEXT, BOOL, WHOLE, REAL } type;
-    const char *unit;
+    enum { TEXT, WORD, BOOL, WHOLE, REAL } type;
+    const char *unit; /* the words that it may be, of a WORD */
     double least, most, fallback;
 } settings[] = {
     {.name = "PYTHON"},
@@ -32,9 +32,13 @@ static const struct setting {
     {.name = "SSH_SECRET"},
     {.name = "LINK", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
+    {"HANG_S", REAL, "seconds", 0, 864000, 0},
+    {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
     {.name = "HOST_NAME"},
+    {.name = "ACTIVITY"},
+    {.name = "PYTHON_STACKS"},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
@@ -151,6 +155,19 @@ double pl_settings_number(const struct pl_environment *environment, const struct
     return value;
 }
 
+static enum pl_status check_word(const struct setting *setting, const char *text, const char *what,
+                                 struct pl_error *reterr)
+{
+    size_t length = strlen(text);
+
+    for (const char *at = setting->unit; *at != '\0'; at += strcspn(at, " "), at += *at == ' ') {
+        if (strcspn(at, " ") == length && strncmp(at, text, length) == 0) {
+            return PL_OK;
+        }
+    }
+    return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected one of: %s", what, text, setting->unit);
+}
+
 /* Check the value of the setting `name`; other names may have any value. */
 static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
 {
@@ -161,6 +178,7 @@ static enum pl_status check_value(const char *name, const char *text, const char
 
     if (setting != NULL) {
         return setting->type == TEXT   ? PL_OK
+               : setting->type == WORD ? check_word(setting, text, what, reterr)
                : setting->type == BOOL ? pl_knob_read_bool(text, what, &yes, reterr)
                                        : read_number(setting, text, what, &number, reterr);
     }

@@ -29,7 +29,12 @@
     X(DONE, "nothing: nobody of the job is left on this host")                                                         \
     X(CATCHES, "rank, 0 or 1: a shim was sent STOP, and whether its program has a handler for the signal")             \
     X(HOLD, "text: a rank has ended badly during a stop, and others still save; the failure file so far")              \
-    X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")
+    X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")                           \
+    X(QUIET, "0 or 1: whether nothing has happened on this host for the time that PACELINE_HANG_S says")               \
+    X(LOOK, "nothing: find out where the programs stand")                                                              \
+    X(LOOKING, "host, hosts, note: this host, the others that will answer, one a line, and why there are no more")     \
+    X(STANDS, "host, rank, pid, key, report, place: where one program stands, see stacks/hosts.h")                     \
+    X(LOOKED, "host, text: that was all of this host, and what stood in the way; of an asker what it found")
 
 enum pl_frame_type {
 #define PL_FRAME_ENUM(name, fields) PL_FRAME_##name,
@@ -39,7 +44,7 @@ enum pl_frame_type {
 };
 
 enum {
-    PL_FRAME_VERSION = 2,
+    PL_FRAME_VERSION = 3,
     PL_FRAME_HEAD_BYTES = 8,
     PL_FRAME_MAX_FIELDS = 12,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* payload; an mpirun command for many hosts is long */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "entrypoint/stacks/proc.h"
+#include "entrypoint/stacks/python.h"
 #include "entrypoint/stacks/unwind.h"
 
 #include <errno.h>
@@ -25,6 +26,7 @@
 void pl_collect_describe(struct pl_stacks_program *program, int64_t deadline_ns)
 {
     pl_proc_describe(program);
+    pl_python_collect(program, deadline_ns);
     pl_unwind_program(program, deadline_ns);
 }
 

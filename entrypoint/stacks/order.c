@@ -3,18 +3,16 @@
 #include "entrypoint/stacks/order.h"
 
 #include "base/memory.h"
+#include "entrypoint/stacks/python.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* the kind of state, the functions, the end of the stack with the wait */
-enum { MOST_ITEMS = 1 + PL_STACKS_MOST_FRAMES + 1 };
-
 /* A program and its row. */
 struct place {
-    const struct pl_stacks_program *program;
-    size_t item_count;
-    uint32_t shared_with[MOST_ITEMS]; /* programs whose row begins alike, up to this item, itself among them */
+    struct pl_order_program program;
+    size_t line_count;
+    uint32_t *shared_with; /* programs whose key begins alike, up to this line, itself among them */
 };
 
 /* Running and sleeping are one kind: what polls is seen in both. So is a wait that only one of two looks found
@@ -23,80 +21,112 @@ static char kind_of(const struct pl_stacks_program *program)
 {
     bool is_short = program->state == 'D' && program->threads[0].state != 'D';
 
-    return program->state == 'S' || program->state == 'I' || is_short ? 'R' : program->state;
+    if (program->state == 't') {
+        return 'T';
+    }
+    return program->state == 'S' || program->state == 'I' || is_short ? 'R'
+           : program->state == 0                                      ? 'X'
+                                                                      : program->state;
 }
 
-static bool is_stopped(const struct pl_stacks_program *program)
+void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key)
 {
-    return program->state == 'T' || program->state == 't';
+    const struct pl_stacks_thread *main_thread = &program->threads[0];
+
+    pl_text_printf(key, "%c\n", kind_of(program));
+    pl_python_append_key(program->python, key);
+    for (size_t i = main_thread->frame_count; i > 0; i--) {
+        const struct pl_stacks_frame *frame = &main_thread->frames[i - 1];
+
+        if (frame->function[0] != '\0') {
+            pl_text_printf(key, "%s (%s)\n", frame->function, frame->module);
+        } else { /* without a name the address in its file is it */
+            pl_text_printf(key, "+0x%llx (%s)\n", (unsigned long long)frame->offset, frame->module);
+        }
+    }
+    pl_text_printf(key, "%c %s", main_thread->state != 0 ? main_thread->state : 'X', main_thread->wait);
 }
 
-/* Is the function at `depth`, counted from the outermost, the same? Without a name the address in its file is. */
-static bool is_same_frame(const struct pl_stacks_thread *left, const struct pl_stacks_thread *right, size_t depth)
+static size_t count_lines(const char *key)
 {
-    const struct pl_stacks_frame *a = &left->frames[left->frame_count - 1 - depth];
-    const struct pl_stacks_frame *b = &right->frames[right->frame_count - 1 - depth];
+    size_t lines = 1;
 
-    return strcmp(a->function, b->function) == 0 && strcmp(a->module, b->module) == 0 &&
-           (a->function[0] != '\0' || a->offset == b->offset);
+    for (const char *at = strchr(key, '\n'); at != NULL; at = strchr(at + 1, '\n')) {
+        lines++;
+    }
+    return lines;
 }
 
-/* How many items of their rows are alike. */
-static size_t count_alike(const struct pl_stacks_program *left, const struct pl_stacks_program *right)
+/* How many lines are alike before the first that is not. */
+static size_t count_alike(const char *left, const char *right)
 {
-    const struct pl_stacks_thread *a = &left->threads[0], *b = &right->threads[0];
-    size_t least = a->frame_count < b->frame_count ? a->frame_count : b->frame_count, depth = 0;
+    size_t lines = 0;
 
-    if (kind_of(left) != kind_of(right)) {
-        return 0;
+    for (; *left == *right && *left != '\0'; left++, right++) {
+        lines += *left == '\n';
     }
-    while (depth < least && is_same_frame(a, b, depth)) {
-        depth++;
-    }
-    if (depth == a->frame_count && depth == b->frame_count && a->state == b->state && strcmp(a->wait, b->wait) == 0) {
-        depth++;
-    }
-    return 1 + depth;
+    return lines + (*left == *right);
+}
+
+static bool is_stopped(const struct place *place)
+{
+    return place->program.key[0] == 'T';
 }
 
 static int by_place(const void *left, const void *right)
 {
     const struct place *a = left, *b = right;
-    size_t least = a->item_count < b->item_count ? a->item_count : b->item_count;
+    size_t least = a->line_count < b->line_count ? a->line_count : b->line_count;
+    int hosts = strcmp(a->program.host, b->program.host);
 
-    if (is_stopped(a->program) != is_stopped(b->program)) {
-        return is_stopped(a->program) ? -1 : 1;
+    if (is_stopped(a) != is_stopped(b)) {
+        return is_stopped(a) ? -1 : 1;
     }
     for (size_t i = 0; i < least; i++) {
         if (a->shared_with[i] != b->shared_with[i]) {
             return a->shared_with[i] < b->shared_with[i] ? -1 : 1;
         }
     }
-    if (a->program->rank != b->program->rank) {
-        return a->program->rank < b->program->rank ? -1 : 1;
+    if (a->program.rank != b->program.rank) {
+        return a->program.rank < b->program.rank ? -1 : 1;
     }
-    return (a->program->pid > b->program->pid) - (a->program->pid < b->program->pid);
+    return hosts != 0 ? hosts : (a->program.pid > b->program.pid) - (a->program.pid < b->program.pid);
 }
 
-enum pl_status pl_order_programs(const struct pl_stacks_program **programs, size_t count, struct pl_error *reterr)
+static enum pl_status fill_places(const struct pl_order_program *programs, size_t count, struct place *places,
+                                  struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct place *places = pl_memory_new(count + 1, sizeof(*places), reterr);
-
-    PL_TRY(places != NULL ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < count; i++) {
         places[i].program = programs[i];
-        places[i].item_count = 2 + programs[i]->threads[0].frame_count;
+        places[i].line_count = count_lines(programs[i].key);
+        places[i].shared_with = pl_memory_new(places[i].line_count, sizeof(*places[i].shared_with), reterr);
+        PL_TRY(places[i].shared_with != NULL ? PL_OK : PL_MEMORY);
         for (size_t j = 0; j < count; j++) {
-            size_t alike = i == j ? places[i].item_count : count_alike(programs[i], programs[j]);
+            size_t alike = i == j ? places[i].line_count : count_alike(programs[i].key, programs[j].key);
 
-            for (size_t item = 0; item < alike; item++) {
-                places[i].shared_with[item]++;
+            for (size_t line = 0; line < alike; line++) {
+                places[i].shared_with[line]++;
             }
         }
     }
-    qsort(places, count, sizeof(*places), by_place);
-    for (size_t i = 0; i < count; i++) {
-        programs[i] = places[i].program;
-    }
     return PL_OK;
+}
+
+enum pl_status pl_order_programs(struct pl_order_program *programs, size_t count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct place *places = pl_memory_new(count + 1, sizeof(*places), reterr);
+    enum pl_status status;
+
+    PL_TRY(places != NULL ? PL_OK : PL_MEMORY);
+    status = fill_places(programs, count, places, reterr);
+    if (status == PL_OK) {
+        qsort(places, count, sizeof(*places), by_place);
+        for (size_t i = 0; i < count; i++) {
+            programs[i] = places[i].program;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(places[i].shared_with);
+    }
+    return status;
 }

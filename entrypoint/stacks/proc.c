@@ -15,7 +15,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 96, STAT_BYTES = 4096, WORDS_BYTES = 4 << 20, MAPS_BYTES = 16 << 20 };
+enum {
+    PATH_BYTES = 96,
+    STAT_BYTES = 4096,
+    STATUS_BYTES = 16384,
+    NETSTAT_BYTES = 65536,
+    WORDS_BYTES = 4 << 20,
+    MAPS_BYTES = 16 << 20
+};
 
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
 {
@@ -216,6 +223,27 @@ static char *read_of(pid_t pid, const char *name, size_t most_bytes, size_t *ret
     return pl_file_read(path, most_bytes, &text, ret_bytes, NULL) == PL_OK ? text : NULL;
 }
 
+char *pl_proc_variable(pid_t pid, const char *name)
+{
+    size_t bytes, length = strlen(name);
+    PL_AUTO_FREE char *variables = read_of(pid, "environ", WORDS_BYTES, &bytes);
+
+    for (const char *at = variables; at != NULL && bytes > 0; at = next_word(at, variables + bytes)) {
+        if (strncmp(at, name, length) == 0 && at[length] == '=') {
+            return pl_memory_string(at + length + 1, NULL);
+        }
+    }
+    return NULL;
+}
+
+bool pl_proc_catches(pid_t pid, int number)
+{
+    size_t bytes;
+    PL_AUTO_FREE char *status = read_of(pid, "status", STATUS_BYTES, &bytes);
+
+    return status != NULL && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
+}
+
 static void describe_thread(pid_t pid, struct pl_stacks_thread *thread)
 {
     PL_AUTO_FREE char *wait = NULL;
@@ -273,15 +301,11 @@ void pl_proc_describe(struct pl_stacks_program *program)
 {
     PL_AUTO_FREE char *words = NULL;
     PL_AUTO_FREE char *variables = NULL;
-    PL_AUTO_FREE char *status = NULL;
     PL_AUTO_FREE char *maps = NULL;
     size_t bytes;
 
     program->rank = -1;
-    status = read_of(program->pid, "status", STAT_BYTES * 4, &bytes);
-    if (status != NULL) {
-        program->handles_usr1 = (pl_text_field_number(status, "SigCgt", 16, 0) >> (SIGUSR1 - 1)) & 1;
-    }
+    program->handles_usr1 = pl_proc_catches(program->pid, SIGUSR1);
     describe_threads(program);
     pl_proc_file_name(program->pid, program->name, sizeof(program->name));
     program->is_python = is_python_name(program->name);
@@ -414,4 +438,69 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
     *ret_pids = PL_TAKE(pids);
     *ret_count = count;
     return PL_OK;
+}
+
+static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
+{
+    for (size_t depth = 0; process != NULL && depth < count; depth++) {
+        if (process->parent == ancestor) {
+            return true;
+        }
+        process = find_process(list, count, process->parent);
+    }
+    return false;
+}
+
+static uint64_t io_bytes(pid_t pid)
+{
+    size_t bytes;
+    PL_AUTO_FREE char *text = read_of(pid, "io", STAT_BYTES, &bytes);
+
+    return text == NULL ? 0 : pl_text_field_number(text, "rchar", 10, 0) + pl_text_field_number(text, "wchar", 10, 0);
+}
+
+enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct candidate *list = NULL;
+    size_t count = 0;
+
+    PL_TRY(list_processes(paceline, &list, &count, reterr));
+    *ret_number = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!list[i].is_own && is_below(list, count, &list[i], getpid())) {
+            *ret_number += io_bytes(list[i].pid) + ((uint64_t)list[i].pid << 44);
+        }
+    }
+    return PL_OK;
+}
+
+uint64_t pl_proc_network_bytes(void)
+{
+    PL_AUTO_FREE char *text = NULL;
+    const char *names, *values;
+    uint64_t sum = 0;
+
+    if (pl_file_read("/proc/self/net/netstat", NETSTAT_BYTES, &text, NULL, NULL) != PL_OK) {
+        return 0;
+    }
+    names = strstr(text, "\nIpExt: ");
+    values = names != NULL ? strstr(names + 1, "\nIpExt: ") : NULL;
+    if (values == NULL) {
+        return 0;
+    }
+    names++; /* two lines with as many words: names, and numbers */
+    values++;
+    while (*names != '\n' && *names != '\0' && *values != '\0') {
+        size_t length = strcspn(names, " \n");
+
+        if ((length == 8 && strncmp(names, "InOctets", length) == 0) ||
+            (length == 9 && strncmp(names, "OutOctets", length) == 0)) {
+            sum += strtoull(values, NULL, 10);
+        }
+        names += length;
+        names += *names == ' ';
+        values += strcspn(values, " \n");
+        values += *values == ' ';
+    }
+    return sum;
 }

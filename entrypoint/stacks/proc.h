@@ -41,6 +41,12 @@ void pl_proc_program_name(const char *words, size_t bytes, char *ret_name, size_
 /** The rank that the `bytes` of an environment, in which NULs separate the variables, give to a process; or -1. */
 int pl_proc_rank(const char *variables, size_t bytes);
 
+/** The value of the variable `name` at the start of `pid`, or NULL. Ownership: the caller frees it. */
+char *pl_proc_variable(pid_t pid, const char *name);
+
+/** Does the process `pid` have a handler for the signal `number`? */
+bool pl_proc_catches(pid_t pid, int number);
+
 /** Copy `text`, up to its first newline, without control characters and broken UTF-8; what does not fit is cut. */
 void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 
@@ -62,5 +68,16 @@ void pl_proc_describe(struct pl_stacks_program *program);
  */
 enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pids, size_t *ret_count,
                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * A number that changes when the programs of this host do something: the bytes that they and all that they have started
+ * have read and written so far, to files, pipes and by read(2) and write(2) to sockets, and which processes these are.
+ * Counted are the processes below this one, but for Paceline's own, mpirun and ssh and the like.
+ */
+enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Bytes that all processes of this network namespace have sent and received by IP so far; 0 where that is not said. */
+uint64_t pl_proc_network_bytes(void);
 
 #endif

@@ -3,11 +3,15 @@
 #include "entrypoint/stacks/report.h"
 
 #include "entrypoint/stacks/proc.h"
+#include "entrypoint/stacks/python.h"
 
 #include <string.h>
 
-static void append_head(const struct pl_stacks_program *program, struct pl_text *text)
+static void append_head(const struct pl_stacks_program *program, const char *host, struct pl_text *text)
 {
+    if (host[0] != '\0') {
+        pl_text_printf(text, "host %s, ", host);
+    }
     if (program->rank >= 0) {
         pl_text_printf(text, "rank %d, ", program->rank);
     }
@@ -25,11 +29,13 @@ static void append_head(const struct pl_stacks_program *program, struct pl_text 
 
 static void append_python(const struct pl_stacks_program *program, struct pl_text *text)
 {
-    pl_text_printf(text,
-                   "  Python's own stack is not shown: a program that called `faulthandler.register(signal.SIGUSR1)` "
-                   "prints it at\n"
-                   "  `docker kill --signal USR1 CONTAINER`; this program %s\n",
-                   program->handles_usr1 ? "handles SIGUSR1" : "has no handler for SIGUSR1 and would die of it");
+    pl_text_printf(
+        text,
+        "  Python's own stack is not shown: it is where the job has PACELINE_HANG_S, and a program that "
+        "called\n"
+        "  `faulthandler.register(signal.SIGUSR1)` prints it at `docker kill --signal USR1 CONTAINER`; this\n"
+        "  program %s\n",
+        program->handles_usr1 ? "handles SIGUSR1" : "has no handler for SIGUSR1 and would die of it");
 }
 
 static bool is_same_place(const struct pl_stacks_thread *left, const struct pl_stacks_thread *right)
@@ -89,17 +95,18 @@ static size_t append_thread(const struct pl_stacks_program *program, size_t inde
     return 1 + has_problem + frames + is_cut;
 }
 
-void pl_report_program(const struct pl_stacks_program *program, struct pl_text *text)
+void pl_report_program(const struct pl_stacks_program *program, const char *host, struct pl_text *text)
 {
     bool listed[PL_STACKS_MOST_THREADS] = {false};
-    size_t lines = 4, left_out = program->threads_left_out; /* the head and the lines about the whole program */
+    size_t lines = 5, left_out = program->threads_left_out; /* the head and the lines about the whole program */
 
-    append_head(program, text);
+    append_head(program, host, text);
     if (program->problem[0] != '\0') {
         pl_text_printf(text, "  %s: %s\n", program->threads[0].frame_count > 0 ? "incomplete" : "no native stacks",
                        program->problem);
     }
-    if (program->is_python && program->state != 0 && program->state != 'Z') {
+    lines += pl_python_append_report(program->python, PL_REPORT_MOST_PYTHON_LINES, text);
+    if (program->is_python && program->python[0] == '\0' && program->state != 0 && program->state != 'Z') {
         append_python(program, text);
     }
     for (size_t i = 0; i < program->thread_count; i++) {
@@ -122,5 +129,31 @@ void pl_report_program(const struct pl_stacks_program *program, struct pl_text *
     }
     if (left_out > 0) {
         pl_text_printf(text, "  ... %zu more thread%s\n", left_out, left_out == 1 ? "" : "s");
+    }
+}
+
+/* The innermost functions of threads that wait say how they wait; what they wait for stands further out. */
+enum { PLACE_FRAMES = 3 };
+
+void pl_report_place(const struct pl_stacks_program *program, struct pl_text *text)
+{
+    const struct pl_stacks_thread *main_thread = &program->threads[0];
+    size_t shown = 0;
+
+    if (program->state == 'T' || program->state == 't') {
+        pl_text_append(text, "stopped");
+        return;
+    }
+    if (pl_python_append_place(program->python, text)) {
+        return;
+    }
+    for (size_t i = 0; i < main_thread->frame_count && shown < PLACE_FRAMES; i++) {
+        if (main_thread->frames[i].function[0] != '\0') {
+            pl_text_printf(text, "%s%s", shown > 0 ? " in " : "", main_thread->frames[i].function);
+            shown++;
+        }
+    }
+    if (shown == 0) {
+        pl_text_append(text, main_thread->wait[0] != '\0' ? main_thread->wait : pl_proc_state_text(program->state));
     }
 }

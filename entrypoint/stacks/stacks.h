@@ -16,6 +16,7 @@
 enum {
     PL_STACKS_MOST_THREADS = 512, /* of one program; more are counted */
     PL_STACKS_MOST_FRAMES = 128,  /* of one thread; its report shows fewer */
+    PL_STACKS_PYTHON_BYTES = 32 * 1024,
 };
 
 struct pl_stacks_frame {
@@ -45,7 +46,8 @@ struct pl_stacks_program {
     double cpu_percent; /* of one core, during the sample */
     bool is_python;
     bool handles_usr1;
-    char problem[512]; /* why there are no native stacks; "" where there are */
+    char python[PL_STACKS_PYTHON_BYTES]; /* Python's stacks, as its faulthandler writes them; "" where not asked for */
+    char problem[512];                   /* why there are no native stacks; "" where there are */
     size_t thread_count, threads_left_out;
     struct pl_stacks_thread threads[PL_STACKS_MOST_THREADS]; /* the main thread first */
 };

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `paceline stacks`: where the training programs of this host stand.
+ * `paceline stacks`: where the training programs of the job stand.
  *
- * First the CPU time of all is sampled, then one after the other is looked at, then what was found is ordered and
- * printed.
+ * First the CPU time of this host's is sampled, then one after the other is looked at, then what was found here and
+ * came from other hosts is ordered and printed. Process 1 uses two options: --send HOST answers for this host, and
+ * --log is for its watch for hangs.
  */
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/ssh/rundir.h"
 #include "entrypoint/stacks/collect.h"
+#include "entrypoint/stacks/hosts.h"
 #include "entrypoint/stacks/order.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/stacks/report.h"
@@ -24,16 +28,19 @@
 
 #define SAMPLE_NS (200 * PL_NS_PER_MS)
 #define WHOLE_NS (30 * PL_NS_PER_S)
+#define SEND_NS (25 * PL_NS_PER_S)       /* the same on a host that was asked */
+#define ANSWER_NS (30 * PL_NS_PER_S)     /* for what comes from other hosts after this one's programs were looked at */
+#define ASK_NS (5 * PL_NS_PER_S)         /* process 1 is never busy for longer */
 #define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* of the time for one program, where there is that much */
 
 static const char usage[] =
     "usage: paceline stacks [PID...]\n"
-    "Print where each training program of this host stands, or each process PID: its state, its CPU time, and of each\n"
-    "thread the state, the kernel function that it waits in, and its native stack. Of a job's ranks the one that "
-    "stands\n"
-    "elsewhere than the others comes first. Each thread is stopped for some milliseconds; a system call that the "
-    "kernel\n"
-    "does not restart, such as epoll_wait, returns EINTR to it then. It takes at most 30 s.\n"
+    "Print where each training program of the job stands, on all hosts when asked on the master's, or each process "
+    "PID\n"
+    "of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, and of each thread\n"
+    "the state, the kernel function that it waits in, and its native stack. Of a job's ranks the one that stands\n"
+    "elsewhere than the others comes first. Each thread is stopped for some milliseconds; a system call that the\n"
+    "kernel does not restart, such as epoll_wait, returns EINTR to it then. It takes at most 60 s.\n"
     "\n"
     "The exit status is 0 when something was printed, and 1 when there is nothing to print.\n"
     "Names of C++ functions are as the linker has them: paceline stacks | c++filt\n";
@@ -198,50 +205,146 @@ static enum pl_status collect(struct samples *samples, int64_t deadline_ns, stru
     return PL_OK;
 }
 
-static enum pl_status print(const struct samples *samples, struct pl_error *reterr)
+/* Look at the programs that were found, and add them to what the other hosts send. */
+static enum pl_status look(struct samples *samples, const char *host, int64_t deadline_ns, struct pl_hosts *hosts,
+                           struct pl_error *reterr)
 {
-    PL_AUTO_FREE const struct pl_stacks_program **programs =
-        pl_memory_new(samples->count, sizeof(const struct pl_stacks_program *), reterr);
-    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-    PL_TRY(programs != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(collect(samples, deadline_ns, reterr));
     for (size_t i = 0; i < samples->count; i++) {
-        programs[i] = samples->items[i].program;
+        PL_TRY(pl_hosts_add(hosts, host, samples->items[i].program, reterr));
     }
-    PL_TRY(pl_order_programs(programs, samples->count, reterr));
-    for (size_t i = 0; i < samples->count; i++) {
-        pl_text_append(&text, i > 0 ? "\n" : "");
-        pl_report_program(programs[i], &text);
-    }
-    PL_TRY(pl_text_check(&text, reterr));
-    return pl_file_write_fd(STDOUT_FILENO, pl_text_string(&text), text.length, "standard output", reterr);
+    return PL_OK;
 }
 
-static enum pl_status run(struct samples *samples, char **words, size_t count, struct pl_error *reterr)
+static enum pl_status print(struct pl_hosts *hosts, int fd, struct pl_error *reterr)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(WHOLE_NS);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(count > 0 ? take_words(samples, words, count, reterr) : find_programs(samples, reterr));
-    PL_TRY(collect(samples, deadline_ns, reterr));
-    return print(samples, reterr);
+    PL_TRY(pl_order_programs(hosts->programs, hosts->count, reterr));
+    for (size_t i = 0; i < hosts->count; i++) {
+        pl_text_append(&text, i > 0 ? "\n" : "");
+        pl_text_append(&text, hosts->programs[i].report);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
+}
+
+/* The run directory of this host's process 1: a child of it has it in its environment, and so do its programs. */
+static char *find_run_dir(const struct samples *samples, const struct pl_environment *environment)
+{
+    const char *own = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
+
+    if (own != NULL || samples->count == 0) {
+        return own != NULL ? pl_memory_string(own, NULL) : NULL;
+    }
+    return pl_proc_variable(samples->items[0].pid, PL_RUNDIR_VARIABLE);
+}
+
+/* For the process 1 of this host, which was asked by the master's. */
+static enum pl_status send_to_asker(const char *host, const struct pl_environment *environment, struct samples *samples,
+                                    struct pl_hosts *hosts, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
+    enum pl_status status = find_programs(samples, &error);
+
+    if (run_dir == NULL) {
+        return pl_error_set(reterr, PL_INVALID, "%s is not set: --send is for process 1", PL_RUNDIR_VARIABLE);
+    }
+    PL_TRY(pl_hosts_open(hosts, run_dir, reterr));
+    if (status == PL_OK) {
+        status = look(samples, host, pl_deadline_after_ns(SEND_NS), hosts, &error);
+    }
+    return pl_hosts_send(hosts, host, status == PL_OK ? "" : error.cause, pl_deadline_after_ns(SEND_NS), reterr);
+}
+
+/* Ask the other hosts, look at this one's programs meanwhile, print all; with `log` for process 1, to the log. */
+static enum pl_status print_all_hosts(bool log, const struct pl_environment *environment, struct samples *samples,
+                                      struct pl_hosts *hosts, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status found = find_programs(samples, &error);
+    PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    bool asked = false;
+
+    if (run_dir != NULL) {
+        enum pl_status status = pl_hosts_open(hosts, run_dir, reterr);
+
+        status = status == PL_OK ? pl_hosts_ask(hosts, pl_deadline_after_ns(ASK_NS), reterr) : status;
+        asked = status == PL_OK;
+        if (status != PL_OK && reterr != NULL) { /* it may just end: what is here is still printed */
+            pl_log_error(reterr, "asking the other hosts");
+        }
+    }
+    if (found != PL_OK && hosts->host_count == 0) {
+        return pl_error_set(reterr, found, "%s", error.cause);
+    }
+    if (found == PL_OK) {
+        PL_TRY(look(samples, hosts->host_count > 0 ? hosts->host_name : "", pl_deadline_after_ns(WHOLE_NS), hosts,
+                    reterr));
+    }
+    if (asked) {
+        PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
+    }
+    PL_TRY(print(hosts, log ? STDERR_FILENO : STDOUT_FILENO, reterr));
+    if (log && asked) {
+        pl_hosts_describe(hosts, &text);
+        return pl_hosts_end(hosts, hosts->host_name, pl_text_string(&text), pl_deadline_after_ns(ASK_NS), reterr);
+    }
+    return hosts->count > 0 ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
+}
+
+/* What the options say. */
+struct task {
+    const char *send_host; /* NULL: print */
+    bool log;
+};
+
+static enum pl_status run(const struct task *task, char **words, size_t count, struct pl_error *reterr)
+{
+    __attribute__((cleanup(samples_done))) struct samples samples = {.items = NULL};
+    __attribute__((cleanup(pl_hosts_close))) struct pl_hosts hosts = PL_HOSTS_NONE;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    if (count > 0) {
+        PL_TRY(take_words(&samples, words, count, reterr));
+        PL_TRY(look(&samples, "", pl_deadline_after_ns(WHOLE_NS), &hosts, reterr));
+        return print(&hosts, STDOUT_FILENO, reterr);
+    }
+    return task->send_host != NULL ? send_to_asker(task->send_host, environment, &samples, &hosts, reterr)
+                                   : print_all_hosts(task->log, environment, &samples, &hosts, reterr);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    __attribute__((cleanup(samples_done))) struct samples samples = {.items = NULL};
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"send", required_argument, NULL, 's'},
+                                          {"log", no_argument, NULL, 'l'},
+                                          {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
+    struct task task = {.log = false};
     enum pl_status status;
     char text[1200];
     int option;
 
     pl_log_set_prefix("paceline stacks");
     while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
-        (void)fputs(usage, stdout); /* the only option */
-        return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        switch (option) {
+        case 's':
+            task.send_host = optarg;
+            break;
+        case 'l':
+            task.log = true;
+            break;
+        default:
+            (void)fputs(usage, stdout);
+            return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        }
     }
     if (status == PL_END) {
-        status = run(&samples, argv + optind, (size_t)(argc - optind), &error);
+        status = run(&task, argv + optind, (size_t)(argc - optind), &error);
     }
     if (status != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));

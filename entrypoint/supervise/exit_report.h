@@ -17,7 +17,8 @@
     X(SIDECAR, "the parameter server")                                                                                 \
     X(SYNC, "the upload of intermediate output")                                                                       \
     X(STEP, "the command")                                                                                             \
-    X(AGENT, "torchrun")
+    X(AGENT, "torchrun")                                                                                               \
+    X(STACKS, "the report of where programs stand")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,

@@ -6,6 +6,7 @@
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/log.h"
+#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
 
@@ -75,6 +76,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
+    case PL_EXIT_SOURCE_STACKS:
         break;
     }
 }
@@ -210,12 +212,21 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
     case PL_FRAME_CATCHES:
         pl_holding_note_answer(supervisor, frame, (int)(session - master->sessions.items));
         break;
+    case PL_FRAME_QUIET:
+        session->quiet = frame->count >= 1 && strcmp(frame->fields[0], "1") == 0;
+        break;
+    case PL_FRAME_STANDS:
+    case PL_FRAME_LOOKED:
+        pl_looking_pass(supervisor, frame);
+        break;
     case PL_FRAME_HELLO:
     case PL_FRAME_HEARTBEAT:
     case PL_FRAME_START:
     case PL_FRAME_BEGUN:
     case PL_FRAME_HOLD:
     case PL_FRAME_RELEASE:
+    case PL_FRAME_LOOK:
+    case PL_FRAME_LOOKING:
     case PL_FRAME_TYPES:
         break;
     }
@@ -233,6 +244,8 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_connection 
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
         forward_start(supervisor, connection, frame);
+    } else if (connection->kind == PL_CONNECTION_STACKS) {
+        pl_looking_ask(supervisor, connection, frame, &master->sessions);
     } else if (connection->kind == PL_CONNECTION_MASTER) {
         connection->dropped = true; /* this host is the master */
     }
@@ -283,6 +296,21 @@ static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
     master->left_early_told = true;
 }
 
+/* Whether no other host does anything: of one that is not linked that is not known. */
+static bool others_are_quiet(const struct pl_supervisor *supervisor)
+{
+    const struct master *master = supervisor->state;
+
+    for (size_t i = 0; i < master->sessions.count; i++) {
+        const struct pl_session *session = &master->sessions.items[i];
+
+        if (!session->ready || (!session->quiet && !session->program_ended)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* While the program runs: open sessions, and name the hosts that are late, once. */
 static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
@@ -293,6 +321,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 
     pl_holding_update(supervisor, next_ns);
     log_early_end(supervisor, next_ns);
+    pl_watch_look(supervisor, next_ns);
+    pl_watch_judge(supervisor, others_are_quiet(supervisor));
     if (supervisor->stop_number != 0 && supervisor->main_started) {
         master->linking = false; /* each host that is not linked yet saves and ends by itself */
     }

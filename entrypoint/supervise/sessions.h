@@ -12,6 +12,7 @@ struct pl_session {
     int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or being made */
     bool ready;                 /* the host has said that it is the one that was meant */
     bool program_ended;         /* the program that it runs itself */
+    bool quiet;                 /* nothing happens on it, see watch.h */
     bool done;                  /* nobody of the job is left on it */
     char reason[200];           /* why the last session failed */
     bool reached;               /* the reason is of a session that got further than to connect */

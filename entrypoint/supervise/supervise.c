@@ -56,6 +56,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     supervisor->begun_ns = pl_clock_now_ns();
     supervisor->early_end_ns = EARLY_END_NS;
+    pl_watch_init(&supervisor->watch, job);
     supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_process_adopt_orphans();
 }
@@ -73,6 +74,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     }
     free(supervisor->connections);
     free(supervisor->holding.ranks);
+    pl_watch_done(&supervisor->watch);
     supervisor->connections = NULL;
     supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
@@ -119,10 +121,15 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 
     supervisor->plan = plan;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
+        supervisor->watch.hang_ns == 0) {
         return PL_OK;
     }
     status = open_rundir(supervisor, plan, &error);
+    if (status == PL_OK) {
+        status = pl_watch_prepare(&supervisor->watch, supervisor->job, &supervisor->rundir,
+                                  plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE, supervisor->environment, &error);
+    }
     if (status != PL_OK) {
         pl_rundir_close(&supervisor->rundir);
         if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
@@ -131,9 +138,11 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
             }
             return status;
         }
-        pl_log_error(&error, "the job runs without a link between its hosts and without reports of its ranks");
+        pl_log_error(&error,
+                     "the job runs without a link between its hosts, reports of its ranks and a watch for hangs");
         plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+        supervisor->watch.hang_ns = 0;
         return PL_OK;
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN &&
@@ -365,7 +374,9 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         return;
     }
     connection->ended = true;
-    if (connection->source != PL_EXIT_SOURCE_SYNC) {
+    if (connection->source == PL_EXIT_SOURCE_STACKS) {
+        pl_watch_note_end(supervisor);
+    } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
         notify_ended(supervisor, connection, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) {
         pl_exit_report_sentence(exit_report, &text);
@@ -425,6 +436,8 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         }
     } else if (strcmp(kind, "agent") == 0) {
         connection->kind = PL_CONNECTION_AGENT;
+    } else if (strcmp(kind, "stacks") == 0) {
+        connection->kind = PL_CONNECTION_STACKS;
     } else if (strcmp(kind, "master") == 0) {
         connection->kind = PL_CONNECTION_MASTER;
         notify_frame(supervisor, connection, frame);

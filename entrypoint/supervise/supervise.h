@@ -18,6 +18,7 @@
 #include "entrypoint/supervise/holding.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
+#include "entrypoint/supervise/watch.h"
 
 enum pl_connection_kind {
     PL_CONNECTION_NEW,      /* connected, has not sent HELLO */
@@ -26,6 +27,7 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER, /* looks names up */
     PL_CONNECTION_WORKER,   /* the master's link to a worker */
     PL_CONNECTION_MASTER,   /* a worker's link to the master */
+    PL_CONNECTION_STACKS,   /* `paceline stacks`, which asks or answers */
 };
 
 /** A connection: what is at the other end of a link. */
@@ -36,7 +38,7 @@ struct pl_connection {
     int rank;                   /* of a shim; -1 */
     int index;                  /* of an agent: the worker that is to start a daemon; -1 */
     pid_t pid;                  /* the process at the other end when it is our child, else 0 */
-    bool begun;                 /* a shim: its program runs; a link: the other host sent READY */
+    bool begun;                 /* a shim: its program runs; a link: the other host sent READY; stacks: it has asked */
     bool ended;                 /* a shim: its exit report was handled */
     bool dropped;               /* to be freed */
 };
@@ -87,6 +89,7 @@ struct pl_supervisor {
     int64_t memory_kills; /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
+    struct pl_watch watch;
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;

@@ -42,6 +42,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_SIDECAR:
     case PL_EXIT_SOURCE_SYNC:
+    case PL_EXIT_SOURCE_STACKS:
         break;
     }
     return 1;

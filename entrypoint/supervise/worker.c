@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/command.h"
+#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
@@ -139,6 +140,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_LAUNCHER:
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
+    case PL_EXIT_SOURCE_STACKS:
         break;
     }
 }
@@ -280,6 +282,10 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
         }
         return;
     }
+    if (connection->kind == PL_CONNECTION_STACKS) {
+        pl_looking_answer(supervisor, connection, frame, state->master);
+        return;
+    }
     if (connection->kind != PL_CONNECTION_MASTER) {
         connection->dropped = true;
         return;
@@ -307,6 +313,9 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_RELEASE:
         pl_supervise_release(supervisor);
         break;
+    case PL_FRAME_LOOK:
+        pl_looking_start(supervisor, connection);
+        break;
     case PL_FRAME_RESULT:
         state->result_known = true;
         if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
@@ -320,6 +329,10 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_ENDED:
     case PL_FRAME_DONE:
     case PL_FRAME_CATCHES:
+    case PL_FRAME_QUIET:
+    case PL_FRAME_LOOKING:
+    case PL_FRAME_STANDS:
+    case PL_FRAME_LOOKED:
     case PL_FRAME_TYPES:
         break;
     }
@@ -413,14 +426,28 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
     return supervisor->failed || supervisor->stop_number == 0 ? PL_OK : PL_CANCELLED;
 }
 
+/* The master is told when nothing happens here any more, and when something does again. */
+static void watch(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    const struct worker_state *state = supervisor->state;
+
+    pl_watch_look(supervisor, next_ns);
+    if (supervisor->watch.quiet != supervisor->watch.told && state->master != NULL) {
+        supervisor->watch.told = supervisor->watch.quiet;
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0");
+    }
+}
+
 static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct worker_state *state = supervisor->state;
 
     while (!state->result_known && !supervisor->failed) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS / 2);
+        int64_t next_ns = deadline_ns;
 
-        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
+        watch(supervisor, &next_ns);
+        PL_TRY(pl_supervise_poll(supervisor, next_ns, reterr));
         if (pl_deadline_passed(deadline_ns)) {
             pl_supervise_fail(supervisor, "the job did not end within %lld s after it was asked to stop",
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
@@ -441,6 +468,7 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     const struct worker_state *state = supervisor->state;
 
+    watch(supervisor, next_ns);
     if (state->master == NULL) { /* else the master decides */
         pl_holding_update(supervisor, next_ns);
     }

@@ -12,7 +12,7 @@ enum { MOST_PROGRAMS = 5 };
 
 /* Zeroed memory that is touched only where it is written. */
 static struct pl_stacks_program *programs[MOST_PROGRAMS];
-static const struct pl_stacks_program *order[MOST_PROGRAMS];
+static struct pl_order_program order[MOST_PROGRAMS];
 
 /* A program whose main thread's functions are the words of `stack`, from the outermost. */
 static void set(size_t index, char state, const char *stack)
@@ -36,22 +36,28 @@ static void set(size_t index, char state, const char *stack)
 
         snprintf(frame->function, sizeof(frame->function), "%s", word);
     }
-    order[index] = programs[index];
 }
 
 /* The ranks in the order that comes out. */
 static const char *ranks(size_t count)
 {
     struct pl_error error = PL_ERROR_NONE;
-    static char text[MOST_PROGRAMS * 4];
+    static char text[MOST_PROGRAMS * 4], here[] = "";
+    struct pl_text keys[MOST_PROGRAMS] = {PL_TEXT_NONE};
 
+    for (size_t i = 0; i < count; i++) {
+        pl_order_key(programs[i], &keys[i]);
+        order[i] = (struct pl_order_program){
+            .host = here, .rank = programs[i]->rank, .pid = programs[i]->pid, .key = keys[i].data};
+    }
     ck_assert_ok(pl_order_programs(order, count, &error), &error);
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
-        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d ", order[i]->rank);
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d ", order[i].rank);
     }
     for (size_t i = 0; i < count; i++) {
         free(programs[i]);
+        pl_text_done(&keys[i]);
     }
     return text;
 }
@@ -135,9 +141,26 @@ START_TEST(equals_are_in_the_order_of_ranks_and_processes)
     set(0, 'S', "main wait");
     set(1, 'S', "main wait");
     programs[0]->rank = programs[1]->rank = -1;
-    ck_assert_ptr_eq(order[0], programs[0]);
     ck_assert_str_eq(ranks(2), "-1 -1 ");
-    ck_assert_ptr_eq(order[0], programs[1]); /* 999 before 1000 */
+    ck_assert_int_eq(order[0].pid, 999); /* before 1000 */
+}
+END_TEST
+
+START_TEST(python_s_own_functions_count_before_native_ones)
+{
+    static const char at_work[] = "Current thread 0x1 (most recent call first):\n  File \"t.py\", line 9 in step\n"
+                                  "  File \"t.py\", line 20 in <module>\n";
+    static const char stuck[] = "Current thread 0x1 (most recent call first):\n  File \"queue.py\", line 171 in get\n"
+                                "  File \"t.py\", line 20 in <module>\n";
+
+    set(0, 'S', "main eval poll");
+    set(1, 'S', "main eval recv"); /* which native functions differ says less */
+    set(2, 'S', "main eval wait");
+    set(3, 'S', "main eval wait");
+    for (int i = 0; i < 4; i++) {
+        strcpy(programs[i]->python, i == 2 ? stuck : at_work);
+    }
+    ck_assert_str_eq(ranks(4), "2 0 1 3 ");
 }
 END_TEST
 
@@ -153,4 +176,4 @@ UNIT_MAIN("entrypoint/stacks/order", the_rank_that_departs_first_with_the_fewest
           a_rank_that_waits_for_the_others_is_found_as_well, a_stopped_rank_is_before_all_others,
           a_state_that_few_share_counts_before_stacks, without_stacks_states_and_waits_tell,
           functions_without_names_are_told_apart_by_their_places, equals_are_in_the_order_of_ranks_and_processes,
-          one_and_none_are_orders_too)
+          python_s_own_functions_count_before_native_ones, one_and_none_are_orders_too)

@@ -38,7 +38,7 @@ static void add_frame(size_t thread, const char *function, const char *module)
 static const char *report(void)
 {
     pl_text_clear(&text);
-    pl_report_program(program, &text);
+    pl_report_program(program, "", &text);
     return pl_text_string(&text);
 }
 
