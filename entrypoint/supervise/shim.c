@@ -210,13 +210,14 @@ static void handle_signals(struct shim *shim)
 /*
  * The first signal that is to stop a rank: say whether its program handles it, which later cannot be seen any more. One
  * that does not would die of it, and its connections with it, of which under Open MPI 5 those die that save. It gets
- * the signal with the release.
+ * the signal with the release. Other signals stop nothing and are passed on.
  */
 static void handle_stop(struct shim *shim, int number)
 {
+    const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (shim->options->rank < 0 || shim->stop_number != 0 || shim->exited) {
+    if (!is_stop || shim->options->rank < 0 || shim->stop_number != 0 || shim->exited) {
         forward_signal(shim, number);
         return;
     }

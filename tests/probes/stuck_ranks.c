@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks of which one hangs: rank 2 turns in stuck_here() until it gets SIGUSR2, the others wait for it in
- * MPI_Allreduce().
+ * Ranks of which one hangs: the rank that the first argument names, else rank 2, turns in stuck_here() until it gets
+ * SIGUSR2; the others wait for it in MPI_Allreduce().
  */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static volatile sig_atomic_t is_released;
 
@@ -23,12 +24,13 @@ __attribute__((noinline)) static void stuck_here(void)
 
 int main(int argc, char **argv)
 {
+    int stuck = argc > 1 && argv[1][0] >= '0' && argv[1][0] <= '9' ? atoi(argv[1]) : 2;
     int rank, one = 1, sum = 0;
 
     signal(SIGUSR2, release);
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    if (rank == 2) {
+    if (rank == stuck) {
         stuck_here();
     }
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

@@ -290,6 +290,23 @@ START_TEST(a_rank_that_ends_without_a_stop_is_not_held)
 }
 END_TEST
 
+START_TEST(a_signal_that_stops_nothing_holds_nobody)
+{
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX];
+    const char *const argv[] = {"sh", "-c", "trap 'exit 4' USR2; : >ready; while :; do sleep 0.01; done", NULL};
+
+    start_rank(0, argv, scratch.path);
+    scratch_path(&scratch, "ready", path);
+    while (access(path, F_OK) != 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    ck_assert_int_eq(PL_LINK_SEND(&link_to_watch, PL_FRAME_STOP, NULL, "12"), PL_OK);
+    ck_assert_int_eq(await_exit_report().code, 4); /* which waits for the end of the shim, too */
+    scratch_done(&scratch);
+}
+END_TEST
+
 /* stderr is a socket that keeps the shim's writes apart; returns its other end. */
 static int take_writes(void)
 {
@@ -615,7 +632,7 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           a_stop_reaches_the_whole_group, the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
           a_rank_without_a_handler_gets_the_stop_with_the_release,
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
-          a_line_that_comes_in_pieces_is_written_as_one,
+          a_signal_that_stops_nothing_holds_nobody, a_line_that_comes_in_pieces_is_written_as_one,
           a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
           nothing_of_long_lines_and_of_the_last_is_lost, what_mpiruns_daemon_prints_is_no_output_of_the_job,
           a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
