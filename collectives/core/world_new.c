@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making a world: settings of rank 0, topology, backends, sub-worlds; taking it down and describing it. */
 /* Making and freeing worlds: settings, topology and backends in turn. */
-#include "base/clock.h"
 #include "base/activity.h"
+#include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"

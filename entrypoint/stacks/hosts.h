@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * `paceline stacks` on all hosts of a job. Process 1 of the master passes the question on over its links; on each
+ * `paceline stacks` on all hosts of a job. Process 1 of the master passes the request on over its links; on each
  * worker process 1 starts `paceline stacks --send`, whose frames it passes back:
  *
  *     asker ── LOOK ──► process 1 ── LOOK ──► process 1 of a worker

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/supervise/sessions.h"
-#include "entrypoint/supervise/watch.h"
 
 /* An answer is left out where so much waits already: the job's own frames come first. */
 enum { MOST_WAITING_BYTES = PL_LINK_MAX_WAITING_BYTES / 4 };
@@ -27,7 +26,7 @@ void pl_looking_ask(struct pl_supervisor *supervisor, struct pl_connection *tool
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     if (frame->type == PL_FRAME_LOOKED && frame->count >= 2) {
-        pl_watch_note_place(supervisor, frame->fields[1]);
+        pl_hang_note_place(supervisor, frame->fields[1]);
         return;
     }
     if (frame->type != PL_FRAME_LOOK) {
@@ -69,7 +68,7 @@ void pl_looking_start(struct pl_supervisor *supervisor, struct pl_connection *ma
                           "somebody else has just asked, and what came before is missing here: ask again");
         return;
     }
-    if (pl_watch_start_stacks(supervisor, (const char *const[]){"--send", supervisor->job->current_host}, 2, &error) !=
+    if (pl_hang_start_stacks(supervisor, (const char *const[]){"--send", supervisor->job->current_host}, 2, &error) !=
         PL_OK) {
         PL_SUPERVISE_SEND(supervisor, master, PL_FRAME_LOOKED, supervisor->job->current_host, error.cause);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What process 1 does for `paceline stacks` (stacks/hosts.h): passes questions to other hosts and answers back. */
+/** What process 1 does for `paceline stacks` (stacks/hosts.h): passes requests to other hosts and answers back. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_LOOKING_H
 #define PL_ENTRYPOINT_SUPERVISE_LOOKING_H
 
@@ -7,7 +7,7 @@
 
 struct pl_sessions;
 
-/** A frame of a tool on the master: a question goes to every host of `sessions` that is ready. */
+/** A frame of a tool on the master: a request goes to every host of `sessions` that is ready. */
 void pl_looking_ask(struct pl_supervisor *supervisor, struct pl_connection *tool, const struct pl_frame *frame,
                     const struct pl_sessions *sessions);
 

@@ -76,7 +76,9 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
+        break;
     case PL_EXIT_SOURCE_STACKS:
+        pl_hang_note_end(supervisor);
         break;
     }
 }
@@ -321,8 +323,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 
     pl_holding_update(supervisor, next_ns);
     log_early_end(supervisor, next_ns);
-    pl_watch_look(supervisor, next_ns);
-    pl_watch_judge(supervisor, others_are_quiet(supervisor));
+    pl_hang_look(supervisor, next_ns);
+    pl_hang_decide(supervisor, others_are_quiet(supervisor));
     if (supervisor->stop_number != 0 && supervisor->main_started) {
         master->linking = false; /* each host that is not linked yet saves and ends by itself */
     }

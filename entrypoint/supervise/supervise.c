@@ -57,6 +57,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->begun_ns = pl_clock_now_ns();
     supervisor->early_end_ns = EARLY_END_NS;
     pl_watch_init(&supervisor->watch, job);
+    supervisor->hang.ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0;
     supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_process_adopt_orphans();
 }
@@ -374,9 +375,7 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         return;
     }
     connection->ended = true;
-    if (connection->source == PL_EXIT_SOURCE_STACKS) {
-        pl_watch_note_end(supervisor);
-    } else if (connection->source != PL_EXIT_SOURCE_SYNC) {
+    if (connection->source != PL_EXIT_SOURCE_SYNC) {
         notify_ended(supervisor, connection, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) {
         pl_exit_report_sentence(exit_report, &text);

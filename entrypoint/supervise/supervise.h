@@ -15,6 +15,7 @@
 #include "entrypoint/ssh/sshd.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/hang.h"
 #include "entrypoint/supervise/holding.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
@@ -90,6 +91,7 @@ struct pl_supervisor {
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
     struct pl_watch watch;
+    struct pl_hang hang;
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;

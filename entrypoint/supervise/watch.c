@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out that nothing happens any more on a host, and on the master that the whole job hangs. */
+/* Finds out that nothing happens any more on a host. */
 #include "entrypoint/supervise/watch.h"
 
-#include "base/log.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/ssh/rundir.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/stacks/python.h"
-#include "entrypoint/supervise/process.h"
-#include "entrypoint/supervise/supervise.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,6 @@ void pl_watch_init(struct pl_watch *watch, const struct pl_job *job)
 {
     *watch = (struct pl_watch){
         .hang_ns = (int64_t)(pl_job_number(job, "PACELINE_HANG_S") * (double)PL_NS_PER_S),
-        .ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0,
     };
 }
 
@@ -67,16 +66,9 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
     return python ? pl_watch_hook_python(environment, job->self_path, reterr) : PL_OK;
 }
 
-static bool is_on(const struct pl_supervisor *supervisor)
-{
-    return supervisor->watch.hang_ns > 0 && !supervisor->failed && supervisor->stop_number == 0 &&
-           !supervisor->main_ended;
-}
-
 /* Has anything happened since the last time that something had? */
-static bool is_active(struct pl_supervisor *supervisor)
+static bool is_active(struct pl_watch *watch)
 {
-    struct pl_watch *watch = &supervisor->watch;
     uint64_t seen = 0, network_bytes = pl_proc_network_bytes();
     struct stat paceline;
     bool active;
@@ -97,19 +89,15 @@ static bool is_active(struct pl_supervisor *supervisor)
     return active;
 }
 
-void pl_watch_look(struct pl_supervisor *supervisor, int64_t *next_ns)
+void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns)
 {
-    struct pl_watch *watch = &supervisor->watch;
     int64_t period_ns = watch->hang_ns / LOOKS;
 
-    if (!is_on(supervisor)) {
-        return;
-    }
     if (!watch->begun) {
         watch->begun = true;
         watch->active_ns = pl_clock_now_ns();
     }
-    if (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_STACKS)) {
+    if (paused) {
         watch->rebase = true;
         return;
     }
@@ -117,9 +105,8 @@ void pl_watch_look(struct pl_supervisor *supervisor, int64_t *next_ns)
         period_ns = period_ns < SHORTEST_LOOK_NS ? SHORTEST_LOOK_NS : period_ns;
         period_ns = period_ns > LONGEST_LOOK_NS ? LONGEST_LOOK_NS : period_ns;
         watch->next_look_ns = pl_deadline_after_ns(period_ns);
-        if (is_active(supervisor)) {
+        if (is_active(watch)) {
             watch->active_ns = pl_clock_now_ns();
-            watch->reported = false;
         }
     }
     watch->quiet = pl_clock_now_ns() - watch->active_ns >= watch->hang_ns;
@@ -127,69 +114,6 @@ void pl_watch_look(struct pl_supervisor *supervisor, int64_t *next_ns)
         *next_ns = watch->active_ns + watch->hang_ns;
     }
     *next_ns = watch->next_look_ns < *next_ns ? watch->next_look_ns : *next_ns;
-}
-
-enum pl_status pl_watch_start_stacks(struct pl_supervisor *supervisor, const char *const *options, size_t count,
-                                     struct pl_error *reterr)
-{
-    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_FREE char *path = NULL;
-    const char *argv[4] = {NULL};
-
-    PL_BUG_IF(count + 2 > PL_ARRAY_ITEMS(argv));
-    PL_TRY(pl_companion_find(supervisor->job->self_path, "paceline-stacks", &path, reterr));
-    argv[0] = path;
-    for (size_t i = 0; i < count; i++) {
-        argv[1 + i] = options[i];
-    }
-    setup.argv = argv;
-    setup.environment = pl_environment_strings(supervisor->environment);
-    setup.cwd = "/";
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
-}
-
-static void end_job(struct pl_supervisor *supervisor)
-{
-    const struct pl_watch *watch = &supervisor->watch;
-
-    if (!watch->ends || !is_on(supervisor)) {
-        pl_log(PL_LOG_WARNING, "the job waits on (PACELINE_HANG_ACTION=report)");
-        return;
-    }
-    pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%s",
-                      (double)watch->hang_ns / (double)PL_NS_PER_S, watch->place[0] != '\0' ? "; " : "", watch->place);
-}
-
-void pl_watch_judge(struct pl_supervisor *supervisor, bool others_quiet)
-{
-    struct pl_watch *watch = &supervisor->watch;
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (!is_on(supervisor) || !watch->quiet || !others_quiet || watch->reported) {
-        return;
-    }
-    watch->reported = true;
-    watch->place[0] = '\0';
-    pl_log(PL_LOG_WARNING,
-           "the job hangs: on no rank has anything happened for %.0f s (PACELINE_HANG_S): no output, no other input "
-           "or output, no collective, no record; where each rank stands, the odd one out first:",
-           (double)watch->hang_ns / (double)PL_NS_PER_S);
-    if (pl_watch_start_stacks(supervisor, (const char *const[]){"--log"}, 1, &error) != PL_OK) {
-        pl_log_error(&error, "where the ranks stand is not shown");
-        end_job(supervisor);
-    }
-}
-
-void pl_watch_note_end(struct pl_supervisor *supervisor)
-{
-    if (supervisor->watch.reported) { /* else it was the answer to another host */
-        end_job(supervisor);
-    }
-}
-
-void pl_watch_note_place(struct pl_supervisor *supervisor, const char *text)
-{
-    snprintf(supervisor->watch.place, sizeof(supervisor->watch.place), "%s", text);
 }
 
 void pl_watch_done(struct pl_watch *watch)

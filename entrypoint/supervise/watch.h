@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The watch for hangs. Every host looks every now and then whether its programs have done anything: written or read a
- * byte, finished a collective, read a record, or moved a MiB over the network. Where none of the job's hosts has seen
- * anything for PACELINE_HANG_S, the master has `paceline stacks` print to the log where each rank stands, and then
- * waits on, or with PACELINE_HANG_ACTION=end ends the job. Use of CPU or GPU does not count: who waits in MPI or NCCL
- * spins.
- *
- * Hosts without a link each watch for themselves.
+ * The watch for hangs: every host looks every now and then whether its programs have done anything, which is to write
+ * or read a byte, to finish a collective, to read a record, or to move a MiB over the network. Use of CPU or GPU does
+ * not count: who waits in MPI or NCCL spins. What follows from it is in hang.h.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_WATCH_H
 #define PL_ENTRYPOINT_SUPERVISE_WATCH_H
@@ -20,20 +16,14 @@
 
 struct pl_job;
 struct pl_rundir;
-struct pl_supervisor;
-
-enum { PL_WATCH_PLACE_BYTES = 400 };
 
 struct pl_watch {
     int64_t hang_ns; /* 0: no watch */
-    bool ends;       /* the job, when it hangs */
     struct pl_activity activity;
     uint64_t seen, network_bytes; /* when something happened last */
     int64_t active_ns, next_look_ns;
-    bool begun, quiet, told; /* told: the master was told that this host is quiet */
-    bool rebase;             /* what stacks have cost the programs in bytes is nothing that they did */
-    bool reported;
-    char place[PL_WATCH_PLACE_BYTES]; /* where the first program stands, as the report says */
+    bool begun, quiet;
+    bool rebase; /* what stacks have cost the programs in bytes is nothing that they did */
 };
 
 /** Read the settings. */
@@ -50,21 +40,11 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
 enum pl_status pl_watch_hook_python(struct pl_environment *environment, const char *self_path,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Look when it is time, and note it; `*next_ns` becomes the time of the next look where that is earlier. */
-void pl_watch_look(struct pl_supervisor *supervisor, int64_t *next_ns);
-
-/** The job hangs: `others_quiet` says that of all other hosts. Reports it once, and ends the job where it is to. */
-void pl_watch_judge(struct pl_supervisor *supervisor, bool others_quiet);
-
-/** The report, which runs as a program of its own, has ended. */
-void pl_watch_note_end(struct pl_supervisor *supervisor);
-
-/** What the report found. */
-void pl_watch_note_place(struct pl_supervisor *supervisor, const char *text);
-
-/** Start `paceline stacks` with `count` options. Errors: PL_NOT_FOUND: it is not installed. */
-enum pl_status pl_watch_start_stacks(struct pl_supervisor *supervisor, const char *const *options, size_t count,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Look when it is time, and note it; `*next_ns` becomes the time of the next look where that is earlier. With `paused`
+ * the programs are being looked at by somebody else, which is nothing that they do.
+ */
+void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns);
 
 void pl_watch_done(struct pl_watch *watch);
 

@@ -431,9 +431,9 @@ static void watch(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     const struct worker_state *state = supervisor->state;
 
-    pl_watch_look(supervisor, next_ns);
-    if (supervisor->watch.quiet != supervisor->watch.told && state->master != NULL) {
-        supervisor->watch.told = supervisor->watch.quiet;
+    pl_hang_look(supervisor, next_ns);
+    if (supervisor->watch.quiet != supervisor->hang.told && state->master != NULL) {
+        supervisor->hang.told = supervisor->watch.quiet;
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0");
     }
 }

@@ -62,7 +62,7 @@ START_TEST(the_answers_of_all_hosts_are_taken)
     ck_assert_str_eq(hosts.host_name, "algo-1");
     ck_assert_uint_eq(hosts.host_count, 2);
     SAY(STANDS, "algo-3", "4", "77", "R\nmain (t)\nS ", "rank 4\n", "main");
-    SAY(STANDS, "algo-3", "4", "77", "R\nmain (t)\nS ", "rank 4\n", "main"); /* for somebody else's question */
+    SAY(STANDS, "algo-3", "4", "77", "R\nmain (t)\nS ", "rank 4\n", "main"); /* for another request */
     SAY(LOOKED, "algo-3", "");
     SAY(STANDS, "algo-2", "-1", "77", "R\nS ", "a program\n", "sleeping");
     SAY(LOOKED, "algo-2", "");

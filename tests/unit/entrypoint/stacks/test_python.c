@@ -71,7 +71,7 @@ static void write_stacks(int number)
     (void)!write(output_fd, stacks, sizeof(stacks) - 1);
 }
 
-/* A process with the hook's signal and file, or without: started anew, since /proc shows the variables of its start. */
+/* A process with the hook's signal and file, or without; by exec, since /proc shows the variables of its start. */
 static pid_t start(const char *folder, bool with_hook, int ready_fd)
 {
     pid_t pid = fork();

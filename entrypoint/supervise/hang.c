@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Decides that the job hangs, has it reported, and ends the job where it is to. */
+#include "entrypoint/supervise/hang.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/supervise/process.h"
+#include "entrypoint/supervise/supervise.h"
+
+#include <stdio.h>
+
+static bool is_on(const struct pl_supervisor *supervisor)
+{
+    return supervisor->watch.hang_ns > 0 && !supervisor->failed && supervisor->stop_number == 0 &&
+           !supervisor->main_ended;
+}
+
+static double hang_s(const struct pl_supervisor *supervisor)
+{
+    return (double)supervisor->watch.hang_ns / (double)PL_NS_PER_S;
+}
+
+void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    if (is_on(supervisor)) {
+        pl_watch_look(&supervisor->watch, pl_supervise_runs(supervisor, PL_EXIT_SOURCE_STACKS), next_ns);
+    }
+}
+
+enum pl_status pl_hang_start_stacks(struct pl_supervisor *supervisor, const char *const *options, size_t count,
+                                    struct pl_error *reterr)
+{
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_FREE char *path = NULL;
+    const char *argv[4] = {NULL};
+
+    PL_BUG_IF(count + 2 > PL_ARRAY_ITEMS(argv));
+    PL_TRY(pl_companion_find(supervisor->job->self_path, "paceline-stacks", &path, reterr));
+    argv[0] = path;
+    for (size_t i = 0; i < count; i++) {
+        argv[1 + i] = options[i];
+    }
+    setup.argv = argv;
+    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.cwd = "/";
+    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
+}
+
+static void end_job(struct pl_supervisor *supervisor)
+{
+    const struct pl_hang *hang = &supervisor->hang;
+
+    if (!is_on(supervisor)) {
+        return;
+    }
+    if (!hang->ends) {
+        pl_log(PL_LOG_WARNING, "the job waits on (PACELINE_HANG_ACTION=report)");
+        return;
+    }
+    pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%s", hang_s(supervisor),
+                      hang->place[0] != '\0' ? "; " : "", hang->place);
+}
+
+void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
+{
+    struct pl_hang *hang = &supervisor->hang;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (hang->ended) { /* what it found came over another connection, maybe after its end */
+        hang->ended = false;
+        end_job(supervisor);
+        return;
+    }
+    if (!is_on(supervisor) || !supervisor->watch.quiet || !others_quiet) {
+        hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_EXIT_SOURCE_STACKS);
+        return;
+    }
+    if (hang->reported) {
+        return;
+    }
+    hang->reported = true;
+    hang->place[0] = '\0';
+    pl_log(PL_LOG_WARNING,
+           "the job hangs: on no rank has anything happened for %.0f s (PACELINE_HANG_S): no output, no other input "
+           "or output, no collective, no record; where each rank stands, the odd one out first:",
+           hang_s(supervisor));
+    if (pl_hang_start_stacks(supervisor, (const char *const[]){"--log"}, 1, &error) != PL_OK) {
+        pl_log_error(&error, "where the ranks stand is not shown");
+        end_job(supervisor);
+    }
+}
+
+void pl_hang_note_end(struct pl_supervisor *supervisor)
+{
+    supervisor->hang.ended = true;
+}
+
+void pl_hang_note_place(struct pl_supervisor *supervisor, const char *text)
+{
+    snprintf(supervisor->hang.place, sizeof(supervisor->hang.place), "%s", text);
+}
