@@ -123,6 +123,22 @@ start_ranks() { # NAME=VALUE...
 }
 wait_both() { for host in algo-1 algo-2; do host_wait $host "$1" || case_failed "no end"; done; }
 
+case_begin "one rank of 4 in Python on two hosts"
+for host in algo-2 algo-1; do
+  job_config $host "algo-1 algo-2" 2
+  hyperparameters $host paceline_hang_s=4 paceline_hang_action=end
+  mkfifo "$cluster/$host/ml/fifo"
+  cluster_environment=(CAUSE=stuck_in_a_queue OMPI_MCA_rmaps_base_oversubscribe=1)
+  host_start $host "$paceline" -- "$python" "$cluster/ranks.py"
+done
+wait_both 120
+for host in algo-1 algo-2; do
+  expect_code $host 1
+  expect_failure $host 'rank 2 on host algo-2 stands elsewhere than the others: .*get \(queue.py line [0-9]+\) in stuck_in_a_queue'
+done
+expect_nobody
+case_end algo-1 algo-2
+
 case_begin "one rank of 8 on two hosts, ended"
 start_ranks paceline_hang_s=4 paceline_hang_action=end
 wait_both 120
