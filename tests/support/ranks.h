@@ -96,11 +96,18 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
         ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                       \
     } while (0)
 
+/* At once: what the function leaves undone may abort the process (fake_cuda.c counts memory) before Check is told. */
+static inline void ranks_say(const char *failure)
+{
+    fprintf(stderr, "a rank fails: %s\n", failure);
+}
+
 /** In a rank's function: fail unless `condition`. */
 #define RANKS_NEED(condition, ...)                                                                                     \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
             snprintf(failure, RANKS_TEXT_BYTES, __VA_ARGS__);                                                          \
+            ranks_say(failure);                                                                                        \
             return;                                                                                                    \
         }                                                                                                              \
     } while (0)
@@ -111,6 +118,7 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
         struct pl_error error = PL_ERROR_NONE;                                                                         \
         if ((expression) != PL_OK) {                                                                                   \
             snprintf(failure, RANKS_TEXT_BYTES, "%s: %s (%s)", #expression, error.cause, error.context);               \
+            ranks_say(failure);                                                                                        \
             return;                                                                                                    \
         }                                                                                                              \
     } while (0)
