@@ -58,6 +58,7 @@ ARROWS = {
     "entrypoint/launch": {"entrypoint/job"},
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/supervise": {"entrypoint/ssh"},
+    "entrypoint/shell": {"entrypoint/ssh"},
     "entrypoint/unpack": set(),
     "entrypoint/stacks": set(),
     "entrypoint/subcommand.c": {"entrypoint/job"},
