@@ -33,6 +33,7 @@ static const char usage[] =
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
     "  paceline stacks        where the programs of this host stand (built with libdw)\n"
+    "  paceline shell HOST    a shell on another host of the job that runs here; shell HOST CMD... one command\n"
     "  paceline bench         measure the collectives\n"
     "  paceline trace         traces that ranks left, for chrome://tracing\n"
     "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
@@ -45,7 +46,7 @@ static const char usage[] =
 
 static int run_relay(const struct pl_invocation *call)
 {
-    return pl_relay_run(&call->words, call->environment);
+    return pl_relay_run(&call->words, call->environment, call->self_path);
 }
 
 static const struct {

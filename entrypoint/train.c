@@ -76,6 +76,13 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     }
 }
 
+/* A worker without a link runs its own program. */
+static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan)
+{
+    return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link != PL_LAUNCH_PLAN_LINK_NONE ? pl_worker_run(supervisor)
+                                                                                         : pl_master_run(supervisor);
+}
+
 /* `*ret_plan`, where one is made, is the caller's whatever happens: the supervisor uses it to the end. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
                                    struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
@@ -103,10 +110,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
         pl_supervise_fail_status(supervisor, status, reterr);
         PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
     }
-    /* A worker without a link runs its own program. */
-    *ret_exit_code = plan->role == PL_LAUNCH_PLAN_WORKER && plan->link != PL_LAUNCH_PLAN_LINK_NONE
-                         ? pl_worker_run(supervisor)
-                         : pl_master_run(supervisor);
+    *ret_exit_code = run_role(supervisor, plan);
     return PL_OK;
 }
 
@@ -129,6 +133,28 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     return exit_code;
 }
 
+/* The job cannot be read, but its hosts are known: the others would wait for this one, so it still connects to them, to
+ * report the failure. The words name this host, whose configuration may differ from theirs. */
+static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan *plan, const struct pl_error *error,
+                                 struct pl_signals *signals, struct pl_failure *failure)
+{
+    struct pl_supervisor supervisor;
+    struct pl_error plan_error = PL_ERROR_NONE;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    int exit_code;
+
+    pl_supervise_open(&supervisor, job, signals, failure);
+    pl_supervise_fail(&supervisor, "host %.200s: %s", job->current_host, pl_error_text(error, text, sizeof(text)));
+    if (pl_supervise_set_plan(&supervisor, plan, &plan_error) == PL_OK) {
+        exit_code = run_role(&supervisor, plan);
+    } else {
+        pl_log_error(&plan_error, "the other hosts are not told");
+        exit_code = pl_supervise_finish(&supervisor);
+    }
+    pl_supervise_close(&supervisor);
+    return exit_code;
+}
+
 /* The job cannot be read: the failure file is all that people will see. */
 static int report_unreadable_job(const struct pl_error *error, struct pl_failure *failure)
 {
@@ -142,6 +168,19 @@ static int report_unreadable_job(const struct pl_error *error, struct pl_failure
         pl_log_error(&write_error, "write the failure file");
     }
     return 1;
+}
+
+static int run_unreadable_job(const struct pl_invocation *call, const struct pl_error *error,
+                              struct pl_signals *signals, struct pl_failure *failure)
+{
+    PL_AUTO_JOB struct pl_job *job = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+
+    if (pl_job_new_partial(call->environment, call->self_path, &job, NULL) == PL_OK &&
+        pl_launch_plan_new_notify(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
+        return notify_unreadable_job(job, plan, error, signals, failure);
+    }
+    return report_unreadable_job(error, failure);
 }
 
 static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_failure *failure,
@@ -169,8 +208,10 @@ int pl_train_main(const struct pl_invocation *call)
         /* The job itself may still be worth running. */
         pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
     }
-    if (!listening || pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
+    if (!listening) {
         exit_code = report_unreadable_job(&error, &failure);
+    } else if (pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
+        exit_code = run_unreadable_job(call, &error, &signals, &failure);
     } else {
         exit_code = run_job(job, &signals, &failure);
     }

@@ -391,8 +391,30 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     return pl_settings_check_values(job->process, &job->setting_values, reterr);
 }
 
-enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
-                          struct pl_job **ret_job, struct pl_error *reterr)
+/* The settings are those of the environment alone where a hyperparameter among them is wrong; the hosts are all of the
+ * job's where it is not known which of them a distribution has. */
+static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_TRY(make_paths(job, reterr));
+    PL_TRY(read_resource(job, reterr));
+    (void)read_hyperparameters(job, NULL);
+    if (job->framework != NULL) {
+        (void)derive(job, NULL);
+    }
+    job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
+    if (pl_settings_check_values(job->process, &job->setting_values, NULL) != PL_OK) {
+        pl_strv_done(&job->setting_values);
+        PL_TRY(pl_settings_check_values(job->process, &job->setting_values, reterr));
+    }
+    if (job->distribution_hosts.count == 0) {
+        PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
+        job->distribution_index = pl_strv_find(&job->hosts, job->current_host);
+    }
+    return PL_OK;
+}
+
+static enum pl_status make(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
+                           bool partial, struct pl_job **ret_job, struct pl_error *reterr)
 {
     struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
     enum pl_status status;
@@ -402,13 +424,25 @@ enum pl_status pl_job_new(const struct pl_environment *process, const char *self
     }
     job->process = process;
     job->self_path = self_path;
-    status = fill(job, command, reterr);
+    status = partial ? fill_partial(job, reterr) : fill(job, command, reterr);
     if (status != PL_OK) {
         pl_job_free(job);
         return status;
     }
     *ret_job = job;
     return PL_OK;
+}
+
+enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
+                          struct pl_job **ret_job, struct pl_error *reterr)
+{
+    return make(process, self_path, command, false, ret_job, reterr);
+}
+
+enum pl_status pl_job_new_partial(const struct pl_environment *process, const char *self_path, struct pl_job **ret_job,
+                                  struct pl_error *reterr)
+{
+    return make(process, self_path, NULL, true, ret_job, reterr);
 }
 
 void pl_job_free(struct pl_job *job)

@@ -116,6 +116,16 @@ struct pl_job {
 enum pl_status pl_job_new(const struct pl_environment *process, const char *self_path, const struct pl_strv *command,
                           struct pl_job **ret_job, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * What is known of a job that pl_job_new() has refused: this host and the job's hosts, and of the rest what could be
+ * read. Good for notifying the other hosts and for nothing else: distribution_hosts and distribution_index are those
+ * that are linked, the settings have values that they can have, and what is derived from other values may be absent.
+ *
+ * Errors  as pl_job_new(), where resourceconfig.json or a variable PACELINE_* is wrong.
+ */
+enum pl_status pl_job_new_partial(const struct pl_environment *process, const char *self_path, struct pl_job **ret_job,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
 void pl_job_free(struct pl_job *job);
 void pl_job_free_at(struct pl_job **job_at);
 

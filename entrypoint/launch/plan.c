@@ -7,6 +7,7 @@
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/launcher.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,6 +142,33 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
     }
     *ret_plan = plan;
     return status;
+}
+
+static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    const bool needed = job->switches.mpi || job->switches.parameter_server;
+
+    plan->launcher = "none";
+    plan->cwd = pl_memory_string(job->paths.base, reterr);
+    PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
+    PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
+    if (job->distribution_index < 0) {
+        return PL_OK; /* this host is outside the distribution, or under a name of its own */
+    }
+    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index,
+                                 needed ? PL_LAUNCH_PLAN_LINK_NEEDED : PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
+}
+
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                         struct pl_error *reterr)
+{
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
+
+    PL_TRY(plan != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(fill_notify(job, plan, reterr));
+    *ret_plan = PL_TAKE(plan);
+    return PL_OK;
 }
 
 void pl_launch_plan_free(struct pl_launch_plan *plan)

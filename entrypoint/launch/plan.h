@@ -101,6 +101,13 @@ struct pl_launcher {
 enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_launcher *launcher,
                                   struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * A plan that runs nothing, of a job from pl_job_new_partial(): with it the other hosts can be notified. It has no link
+ * where the job's hosts have none, as far as that is known.
+ */
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
 void pl_launch_plan_free(struct pl_launch_plan *plan);
 void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
- *                                           the worker's process 1
+ *                                           the worker's process 1, or hands one that asks for a shell over to
+ *                                           paceline-shell
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
@@ -10,8 +11,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 
@@ -61,6 +64,20 @@ static int join(const char *run_dir)
     }
     pl_link_close(&link);
     return 0;
+}
+
+/* Returns only when it fails. */
+static int become_shell(const char *self_path, const char *run_dir)
+{
+    PL_AUTO_FREE char *path = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_companion_find(self_path, PL_RELAY_SHELL_COMPANION, &path, &error) == PL_OK) {
+        (void)execl(path, path, PL_RELAY_SHELL_OPTION, run_dir, (char *)NULL);
+        (void)pl_error_errno(&error, "run '%s'", path);
+    }
+    pl_log_error(&error, "paceline relay");
+    return 1;
 }
 
 static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr)
@@ -121,10 +138,14 @@ static enum pl_status request_daemon(const struct pl_strv *words, const struct p
     return status;
 }
 
-int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment)
+int pl_relay_run(const struct pl_strv *words, const struct pl_environment *environment, const char *self_path)
 {
+    const char *request = pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, "");
     struct pl_error error = PL_ERROR_NONE;
 
+    if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
+        return become_shell(self_path, words->items[0]);
+    }
     if (words->count == 1) {
         return join(words->items[0]);
     }

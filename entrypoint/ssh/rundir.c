@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,113 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     if (status == PL_OK) {
         fd = -1; /* the link's now */
     }
+    return status;
+}
+
+enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const struct pl_environment *additions,
+                                        struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    for (char *const *at = pl_environment_strings(additions); *at != NULL; at++) {
+        pl_text_append_n(&text, *at, strlen(*at) + 1);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_rundir_write(rundir, "additions", text.data != NULL ? text.data : "", text.length, reterr);
+}
+
+/* The NAME=value of a file, each followed by a NUL; what has another form is no variable. */
+static enum pl_status add_variables(const char *file, struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *data = NULL;
+    size_t bytes;
+
+    PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
+    for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
+        if (*at != '=' && strchr(at, '=') != NULL) {
+            PL_TRY(pl_environment_put(environment, at, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
+                                         struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_link link = PL_LINK_NONE;
+    struct ucred first = {.pid = 0};
+    socklen_t bytes = sizeof(first);
+    char file[PL_RUNDIR_PATH_BYTES + 64];
+
+    PL_TRY(pl_environment_new_empty(&environment, reterr));
+    PL_TRY(pl_rundir_connect(path, &link, reterr));
+    if (getsockopt(link.fd, SOL_SOCKET, SO_PEERCRED, &first, &bytes) != 0) { /* of whoever listens */
+        pl_link_close(&link);
+        return pl_error_errno(reterr, "find this host's process 1");
+    }
+    pl_link_close(&link);
+    snprintf(file, sizeof(file), "/proc/%d/environ", (int)first.pid);
+    PL_TRY(add_variables(file, environment, reterr));
+    snprintf(file, sizeof(file), "%s/additions", path);
+    PL_TRY(add_variables(file, environment, reterr));
+    PL_TRY(pl_environment_set(environment, PL_RUNDIR_VARIABLE, path, reterr));
+    *ret_environment = PL_TAKE(environment);
+    return PL_OK;
+}
+
+static enum pl_status copy_path(const char *path, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
+{
+    if (snprintf(ret_path, PL_RUNDIR_PATH_BYTES, "%s", path) >= PL_RUNDIR_PATH_BYTES) {
+        return pl_error_set(reterr, PL_LIMIT, PL_RUNDIR_VARIABLE ": '%.200s' is too long for a run directory", path);
+    }
+    return PL_OK;
+}
+
+/* Those in whose process 1 listens, of the `found`: others are left of containers that were killed. */
+static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    size_t live = 0;
+
+    for (size_t i = 0; i < found->gl_pathc; i++) {
+        struct pl_link link = PL_LINK_NONE;
+
+        if (pl_rundir_connect(found->gl_pathv[i], &link, &error) == PL_OK) {
+            PL_TRY(copy_path(found->gl_pathv[i], ret_path, reterr));
+            live++;
+        }
+        pl_link_close(&link);
+    }
+    if (live > 1) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "%zu jobs run here: expected one, or one of %s and the like in " PL_RUNDIR_VARIABLE, live,
+                            ret_path);
+    }
+    if (live == 0 && error.domain == PL_DOMAIN_ERRNO && error.code == EACCES) {
+        return pl_error_set(reterr, PL_SYSTEM, "the job here is another user's: %s", error.cause);
+    }
+    return live == 1
+               ? PL_OK
+               : pl_error_set(
+                     reterr, PL_NOT_FOUND,
+                     "no job with ranks or with a link between its hosts runs here: expected the container of one");
+}
+
+enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
+                              struct pl_error *reterr)
+{
+    const char *named = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
+    glob_t found = {.gl_pathc = 0};
+    enum pl_status status;
+
+    if (named != NULL) {
+        return copy_path(named, ret_path, reterr);
+    }
+    (void)glob("/run/paceline.*", 0, NULL, &found); /* none is no error here */
+    (void)glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
+    status = choose_live(&found, ret_path, reterr);
+    globfree(&found);
     return status;
 }
 

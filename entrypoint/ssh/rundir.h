@@ -47,6 +47,23 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
 enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Keep for shells on this host what Paceline adds to the container's environment. */
+enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const struct pl_environment *additions,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The environment that a program of this host has: that of its process 1, with what was saved as additions. */
+enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The run directory of the job that runs on this host: the one that `environment` names, as below process 1, else the
+ * only one in whose process 1 listens.
+ *
+ * Errors  PL_NOT_FOUND: none; PL_INVALID: several; PL_SYSTEM: another user's.
+ */
+enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Connect to process 1 of this host. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -18,7 +18,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024 };
+enum { KEY_MAX_BYTES = 16 * 1024, STATUS_MAX_BYTES = 64 * 1024, HOSTS_MAX_BYTES = 4 * 1024 * 1024 };
+
+static const char hosts_file[] = "hosts";
 
 /* The name under which every host's key is known: one host key serves all hosts of an image, their names change. */
 #define HOST_KEY_ALIAS "paceline"
@@ -301,7 +303,7 @@ enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct p
     return copy_key(rundir, sshd->user_key, "user_key", reterr);
 }
 
-enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, const char *host, const char *command,
                               struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char *const options[] = {"BatchMode=yes",
@@ -326,14 +328,54 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir
         PL_TRY(pl_strv_add(argv, options[i], reterr));
     }
     PL_TRY(pl_strv_add(argv, "-o", reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", rundir->path));
+    PL_TRY(pl_strv_printf(argv, reterr, "UserKnownHostsFile=%s/known_hosts", run_dir));
     PL_TRY(pl_strv_add(argv, "-i", reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%s/user_key", rundir->path));
+    PL_TRY(pl_strv_printf(argv, reterr, "%s/user_key", run_dir));
     PL_TRY(pl_strv_add(argv, "-p", reterr));
     PL_TRY(pl_strv_printf(argv, reterr, "%d", sshd->port));
     PL_TRY(pl_strv_add(argv, "-l", reterr));
     PL_TRY(pl_strv_add(argv, sshd->user_name, reterr));
     PL_TRY(pl_strv_add(argv, "--", reterr));
     PL_TRY(pl_strv_add(argv, host, reterr));
-    return pl_strv_add(argv, "relay", reterr);
+    return pl_strv_add(argv, command, reterr);
+}
+
+enum pl_status pl_sshd_save_hosts(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *current_host,
+                                  const struct pl_strv *hosts, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_text_printf(&text, "%d%c%s%c%s%c", sshd->port, '\0', sshd->user_name, '\0', current_host, '\0');
+    for (size_t i = 0; i < hosts->count; i++) {
+        pl_text_append_n(&text, hosts->items[i], strlen(hosts->items[i]) + 1);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_rundir_write(rundir, hosts_file, text.data, text.length, reterr);
+}
+
+enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, char **ret_current_host,
+                                  struct pl_strv *hosts, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_STRV struct pl_strv fields = PL_STRV_NONE;
+    PL_AUTO_FREE char *data = NULL;
+    size_t bytes;
+
+    pl_text_printf(&path, "%s/%s", run_dir, hosts_file);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_read(pl_text_string(&path), HOSTS_MAX_BYTES, &data, &bytes, reterr));
+    for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
+        PL_TRY(pl_strv_add(&fields, at, reterr));
+    }
+    if (fields.count < 4) {
+        return pl_error_set(reterr, PL_CORRUPT, "'%.200s': expected port, user, host and hosts", pl_text_string(&path));
+    }
+    sshd->port = (int)strtol(fields.items[0], NULL, 10);
+    sshd->user_name = pl_memory_string(fields.items[1], reterr);
+    PL_TRY(sshd->user_name != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 3; i < fields.count; i++) {
+        PL_TRY(pl_strv_add(hosts, fields.items[i], reterr));
+    }
+    *ret_current_host = pl_memory_string(fields.items[2], reterr);
+    return *ret_current_host != NULL ? PL_OK : PL_MEMORY;
 }

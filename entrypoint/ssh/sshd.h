@@ -48,8 +48,23 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
 enum pl_status pl_sshd_prepare_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The client's argument vector for `host`. */
-enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *host,
+/** What a session asks for to become the control link. */
+#define PL_SSHD_LINK_COMMAND "relay"
+
+/** The client's argument vector for `host`; the worker's `paceline relay` finds `command` in SSH_ORIGINAL_COMMAND. */
+enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, const char *host, const char *command,
                               struct pl_strv *argv, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Keep in the run directory what other programs of this host need for pl_sshd_client(); the first host is the master.
+ */
+enum pl_status pl_sshd_save_hosts(const struct pl_sshd *sshd, const struct pl_rundir *rundir, const char *current_host,
+                                  const struct pl_strv *hosts, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Read it again: the port and the user into `sshd`, the names of this host and of all hosts. PL_NOT_FOUND where the job
+ * has no link. The caller frees `*ret_current_host`.
+ */
+enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, char **ret_current_host,
+                                  struct pl_strv *hosts, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

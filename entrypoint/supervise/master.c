@@ -174,6 +174,20 @@ static void handle_end(struct pl_supervisor *supervisor, struct pl_session *sess
     }
 }
 
+/* A worker itself cannot go on; its words name it already where they are of its configuration. */
+static void handle_worker_failure(struct pl_supervisor *supervisor, const char *host, const char *words)
+{
+    const size_t length = strlen(host);
+    const bool named = strncmp(words, "host ", 5) == 0 && strncmp(words + 5, host, length) == 0 &&
+                       strncmp(words + 5 + length, ": ", 2) == 0;
+
+    if (named) {
+        pl_supervise_fail(supervisor, "%s", words);
+    } else {
+        pl_supervise_fail(supervisor, "host %.200s: %.700s", host, words);
+    }
+}
+
 static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_session *session,
                                 struct pl_connection *connection, const struct pl_frame *frame)
 {
@@ -204,9 +218,8 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
             pl_supervise_stop(supervisor, (int)number, true);
         }
         break;
-    case PL_FRAME_RESULT: /* the worker itself cannot go on */
-        pl_supervise_fail(supervisor, "host %.200s: %.700s", session->host,
-                          frame->count >= 2 ? frame->fields[1] : "failed");
+    case PL_FRAME_RESULT:
+        handle_worker_failure(supervisor, session->host, frame->count >= 2 ? frame->fields[1] : "failed");
         break;
     case PL_FRAME_DONE:
         session->done = true;

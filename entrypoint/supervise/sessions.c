@@ -45,6 +45,8 @@ enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_s
 {
     PL_TRY(pl_supervise_open_ssh(supervisor, &sessions->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&sessions->sshd, &supervisor->rundir, reterr));
+    PL_TRY(pl_sshd_save_hosts(&sessions->sshd, &supervisor->rundir, supervisor->job->current_host,
+                              &supervisor->plan->hosts, reterr));
     sessions->begun_ns = pl_clock_now_ns();
     return PL_OK;
 }
@@ -60,7 +62,8 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     int pair[2];
     pid_t pid;
 
-    PL_TRY(pl_sshd_client(&sessions->sshd, &supervisor->rundir, session->host, &argv, reterr));
+    PL_TRY(
+        pl_sshd_client(&sessions->sshd, supervisor->rundir.path, session->host, PL_SSHD_LINK_COMMAND, &argv, reterr));
     pl_file_close_at(&session->ssh_stderr_fd);
     session->ssh_stderr_fd = memfd_create("ssh", MFD_CLOEXEC);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {

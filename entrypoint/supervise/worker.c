@@ -365,6 +365,8 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
 
     state->begun_ns = pl_clock_now_ns();
     PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
+    PL_TRY(pl_sshd_save_hosts(&state->sshd, &supervisor->rundir, supervisor->job->current_host,
+                              &supervisor->plan->hosts, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);

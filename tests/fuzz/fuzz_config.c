@@ -48,6 +48,21 @@ static void remove_tree(const char *base)
     }
 }
 
+/* Of a job that is refused the hosts may be known all the same. */
+static void read_refused_job(const struct pl_environment *environment)
+{
+    PL_AUTO_JOB struct pl_job *job = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_job_new_partial(environment, "/nowhere/bin/paceline", &job, &error) != PL_OK) {
+        PL_BUG_IF(error.cause[0] == '\0');
+        return;
+    }
+    PL_BUG_IF(pl_launch_plan_new_notify(job, &plan, &error) != PL_OK);
+    PL_BUG_IF(plan->link != PL_LAUNCH_PLAN_LINK_NONE && plan->hosts.count < 2);
+}
+
 static void read_job(const char *base)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -64,6 +79,7 @@ static void read_job(const char *base)
         pl_secrets_mask(job, &error) != PL_OK ||
         pl_launch_plan_new(job, pl_launchers_choose(job), &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
+        read_refused_job(environment);
         return;
     }
     PL_BUG_IF(pl_launch_plan_print(job, plan, &none, &text, &error) != PL_OK);

@@ -57,6 +57,7 @@ WRONG = {
     "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
     "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
     "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x')",
+    "shell --nonsense algo-2": "paceline shell: error: expected HOST, and a command where one is to be run, found '--nonsense'; --help tells more",
     "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 arguments; --help tells more",
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is no directory",
@@ -147,7 +148,7 @@ def main():
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))
-    for verb in ("s3", "feed", "sync", "bench", "info", "trace"):
+    for verb in ("s3", "feed", "sync", "bench", "info", "trace", "shell"):
         for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb == "info" else ("FILE",)), "--help")):
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
@@ -157,7 +158,7 @@ def main():
             done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
             if done.returncode != 0 or f"  paceline {verb}" not in done.stdout or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
-    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("trace",), ("trace", "--")):
+    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("trace",), ("trace", "--"), ("shell",)):
         done = run(*words)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")

@@ -237,6 +237,24 @@ for broken in algo-2 algo-1 "algo-1 algo-2"; do
   case_end algo-1 algo-2
 done
 
+for broken in algo-2 algo-1 "algo-1 algo-2"; do
+  case_begin "the configuration of $broken cannot be read"
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 2
+    [[ "$broken" != *$host* ]] || sed -i 's/: "2"/: "two"/' "$cluster/$host/ml/input/config/hyperparameters.json"
+    host_start $host "$paceline" -- "$probe"
+  done
+  wait_host algo-1 100
+  wait_host algo-2 100
+  for host in algo-1 algo-2; do
+    expect_code $host 1
+    expect_failure $host "^host algo-[12]: hyperparameter sagemaker_mpi_num_of_processes_per_host: expected a whole number from 1 to 65536, found \"two\"$"
+  done
+  [ "$broken" = "algo-1 algo-2" ] || cmp -s "$cluster/algo-1/ml/output/failure" "$cluster/algo-2/ml/output/failure" || case_failed "the words of the hosts differ"
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
 for stopped in algo-2 algo-1; do
   case_begin "SIGTERM to $stopped alone while it prepares"
   cluster_environment=("PACELINE_PYTHON=/opt/ml/bin/python3" "PACELINE_STOP_S=360")

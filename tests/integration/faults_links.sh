@@ -245,6 +245,24 @@ for host in algo-1 algo-2; do
   case_end algo-1 algo-2
 done
 
+# Each host would read these files by itself. PACELINE_PEER_WAIT_S is left at its 900 s.
+for host in algo-1 algo-2; do
+  case_begin "the configuration of $host alone cannot be read"
+  other=algo-$((3 - ${host#algo-}))
+  start_host $other "$sleeps"
+  job_config $host "algo-1 algo-2" 0
+  echo '{"epochs": ' >"$cluster/$host/ml/input/config/hyperparameters.json"
+  host_start $host "$paceline" -- sh -c "$sleeps"
+  wait_both 70
+  for each in algo-1 algo-2; do
+    expect_code $each 1
+    expect_failure $each "^host $host: /opt/ml/input/config/hyperparameters.json:2:1: expected"
+  done
+  cmp -s "$cluster/algo-1/ml/output/failure" "$cluster/algo-2/ml/output/failure" || case_failed "the words of the hosts differ"
+  expect_nobody
+  case_end algo-1 algo-2
+done
+
 for host in algo-1 algo-2; do
   case_begin "$host fails before the other host is there"
   other=algo-$((3 - ${host#algo-}))

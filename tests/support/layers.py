@@ -58,6 +58,7 @@ ARROWS = {
     "entrypoint/launch": {"entrypoint/job"},
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/supervise": {"entrypoint/stacks"},
+    "entrypoint/shell": {"entrypoint/ssh"},
     "entrypoint/unpack": set(),
     "entrypoint/stacks": {"entrypoint/ssh"},
     "entrypoint/subcommand.c": {"entrypoint/job"},

@@ -286,10 +286,58 @@ START_TEST(deep_and_damaged_values_stay_text)
 }
 END_TEST
 
+/* The hosts of a job that is refused, and how many of them are linked; -1 where not even the hosts are known. */
+static int partial_hosts(struct tree *tree)
+{
+    ck_assert_int_ne(tree_job(tree), PL_OK);
+    if (pl_job_new_partial(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job, &tree->error) !=
+        PL_OK) {
+        return -1;
+    }
+    ck_assert_str_eq(tree->job->current_host, "algo-2");
+    return (int)tree->job->distribution_hosts.count;
+}
+
+START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_two_hosts(&tree, "algo-2");
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": ");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert_int_eq(tree.job->distribution_index, 1);
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"many\"}");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert(tree.job->switches.mpi && tree.job->distribution_index == 1);
+    write_hps(&tree, "{\"paceline_ssh_port\": \"2222\", \"paceline_stop_s\": \"1e9\"}");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 22);
+    write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
+    tree_write(&tree, "input/config/inputdataconfig.json", "{\"\": {}}");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 2222);
+    write_resource(&tree, "{\"current_host\": \"algo-2\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\"], "
+                          "\"current_group_name\": \"b\", \"instance_groups\": ["
+                          "{\"instance_group_name\": \"a\", \"hosts\": [\"algo-1\"]}, "
+                          "{\"instance_group_name\": \"b\", \"hosts\": [\"algo-2\", \"algo-3\"]}]}");
+    ck_assert_int_eq(partial_hosts(&tree), 3);
+    write_hps(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert_str_eq(tree.job->master_host, "algo-2");
+    tree_env(&tree, "PACELINE_STOP_S", "soon");
+    ck_assert_int_eq(partial_hosts(&tree), -1);
+    write_resource(&tree, "{\"hosts\": [");
+    ck_assert_int_eq(partial_hosts(&tree), -1);
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything,
           faults_in_files_name_file_line_column_and_what_was_expected, only_resourceconfig_must_exist,
           values_are_decoded_once_and_names_sorted_by_owner,
           distribution_hosts_keep_the_groups_order_and_the_first_is_master,
           every_host_is_named_once_and_groups_name_only_hosts, products_of_hosts_and_processes_are_bounded,
           process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
-          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text)
+          the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text,
+          of_a_job_that_is_refused_the_hosts_are_known)

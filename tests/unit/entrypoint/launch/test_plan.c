@@ -700,6 +700,43 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
 }
 END_TEST
 
+/* The plan of a job that cannot be read. */
+static const struct pl_launch_plan *notify_plan(struct tree *tree)
+{
+    ck_assert_int_ne(tree_job(tree), PL_OK);
+    ck_assert_ok(pl_job_new_partial(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job, &tree->error),
+                 &tree->error);
+    pl_launch_plan_free(tree->plan);
+    ck_assert_ok(pl_launch_plan_new_notify(tree->job, &tree->plan, &tree->error), &tree->error);
+    ck_assert_uint_eq(tree->plan->argv.count, 0);
+    return tree->plan;
+}
+
+START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
+{
+    static const char no_number[] =
+        "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"many\"}";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_hyperparameters(&tree, "{");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NONE);
+    tree_two_hosts(&tree, "algo-1");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_BESIDE);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_MASTER);
+    tree_two_hosts(&tree, "algo-2");
+    tree_hyperparameters(&tree, no_number);
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
+    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
+    ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
+    tree_env(&tree, "PACELINE_LINK", "0");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
+    tree_hyperparameters(&tree, "{");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NONE);
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
           the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
@@ -715,4 +752,5 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
           a_parameter_server_runs_beside_every_kind_of_program, words_after_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name)
+          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name,
+          a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)

@@ -40,8 +40,10 @@ static void rig_setup(struct rig *rig, const char *hosts)
     ck_assert_ok(pl_failure_open(&rig->failure, scratch_path(&rig->tree.scratch, "output", path), &rig->tree.error),
                  &rig->tree.error);
     pl_supervise_open(&rig->supervisor, rig->tree.job, &rig->signals, &rig->failure);
-    rig->plan = (struct pl_launch_plan){
-        .role = PL_LAUNCH_PLAN_SINGLE, .cwd = (char *)(uintptr_t)rig->tree.base, .environment = rig->tree.environment};
+    rig->plan = (struct pl_launch_plan){.role = PL_LAUNCH_PLAN_SINGLE,
+                                        .cwd = (char *)(uintptr_t)rig->tree.base,
+                                        .environment = rig->tree.environment,
+                                        .additions = rig->tree.environment};
 }
 
 static void take_plan(struct rig *rig)

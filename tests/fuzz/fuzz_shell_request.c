@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a session asks for: whatever it is, one that is accepted is printed as it was. */
+#include "entrypoint/shell/request.h"
+#include "tests/support/fuzz.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    char *text = malloc(bytes + 1);
+    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
+    PL_AUTO_TEXT struct pl_text again = PL_TEXT_NONE;
+
+    if (text == NULL) {
+        return 0;
+    }
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    if (pl_shell_request_parse(text, &request, NULL) == PL_OK) {
+        PL_BUG_IF(request.rows > 65535 || request.columns > 65535);
+        PL_BUG_IF(request.has_terminal && strlen(request.term) == 0);
+        PL_BUG_IF(pl_shell_request_print(&request, &again, NULL) != PL_OK || strcmp(pl_text_string(&again), text) != 0);
+    }
+    free(text);
+    return 0;
+}
