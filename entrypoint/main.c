@@ -32,6 +32,7 @@ static const char usage[] =
     "  paceline env           print as JSON the variables that train adds\n"
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
+    "  paceline horovod       put Paceline under an installed Horovod's Python\n"
     "  paceline stacks        where the programs of this host stand (built with libdw)\n"
     "  paceline bench         measure the collectives\n"
     "  paceline trace         traces that ranks left, for chrome://tracing\n"

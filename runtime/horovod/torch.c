@@ -84,6 +84,27 @@ static bool shape_of(PyObject *tensor, struct pl_named_op *op)
     return !PyErr_Occurred();
 }
 
+/* The type of `tensor`'s elements. */
+static bool dtype_of(PyObject *tensor, enum pl_dtype *ret_dtype)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, torch.dtype), *text = dtype ? PyObject_Str(dtype) : NULL;
+    PyObject *bytes = text ? PyUnicode_AsASCIIString(text) : NULL;
+    const char *name = bytes ? PyBytes_AsString(bytes) : NULL, *dot = name ? strchr(name, '.') : NULL;
+    bool known = false;
+
+    for (int i = 0; dot && i < PL_DTYPE_COUNT && !known; i++) {
+        known = strcmp(dot + 1, pl_dtype_text((enum pl_dtype)i)) == 0;
+        *ret_dtype = known ? (enum pl_dtype)i : *ret_dtype;
+    }
+    if (!known && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "tensors of %s are not taken", name);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(text);
+    Py_XDECREF(dtype);
+    return known;
+}
+
 /* Horovod's name of the operation, with what it does before it; NULL: none was given. A long one keeps its end. */
 static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED_MAX_NAME_BYTES])
 {
@@ -163,7 +184,7 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
-/* Submit one operation, or as many as the sequence `tensors` has, that differ in their tensors only. */
+/* Submit one operation, or as many as the sequence `tensors` has; those may differ in shape and type. */
 static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
                         PyObject *outputs, PyObject *received, bool grouped)
 {
@@ -196,7 +217,7 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
         ops[i] = op;
         if (tensor && output && pointer_of(tensor, &send) && shape_of(tensor, &ops[i])) {
             ops[i].send = send;
-            (void)pointer_of(output, &ops[i].recv);
+            (void)(pointer_of(output, &ops[i].recv) && grouped && dtype_of(tensor, &ops[i].dtype));
         }
         if (grouped) {
             Py_XDECREF(tensor);
@@ -327,22 +348,16 @@ static PyObject *broadcast(PyObject *arguments, enum pl_dtype dtype, bool groupe
 /* Bytes of an integer of the tensor `splits`; 0, with an exception: they are none. */
 static size_t split_bytes(PyObject *splits)
 {
-    PyObject *dtype = PyObject_GetAttr(splits, torch.dtype), *text = dtype ? PyObject_Str(dtype) : NULL;
-    PyObject *bytes = text ? PyUnicode_AsASCIIString(text) : NULL;
-    size_t result = 0;
+    enum pl_dtype dtype;
 
-    if (bytes) {
-        result = strcmp(PyBytes_AsString(bytes), "torch.int32") == 0   ? sizeof(int32_t)
-                 : strcmp(PyBytes_AsString(bytes), "torch.int64") == 0 ? sizeof(int64_t)
-                                                                       : 0;
-        if (result == 0) {
-            PyErr_Format(PyExc_ValueError, "splits are int32 or int64, not %s", PyBytes_AsString(bytes));
-        }
+    if (!dtype_of(splits, &dtype)) {
+        return 0;
     }
-    Py_XDECREF(bytes);
-    Py_XDECREF(text);
-    Py_XDECREF(dtype);
-    return result;
+    if (dtype != PL_INT32 && dtype != PL_INT64) {
+        PyErr_Format(PyExc_ValueError, "splits are int32 or int64, not %s", pl_dtype_text(dtype));
+        return 0;
+    }
+    return dtype == PL_INT32 ? sizeof(int32_t) : sizeof(int64_t);
 }
 
 /* The numbers in `splits`, one a rank of the set; `*ret_splits` NULL: there are none, the rows are equal parts. */
