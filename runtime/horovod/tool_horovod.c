@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define VERSION "0.28.1"
-#define MODULE "paceline-horovod-torch.so"
+#define MODULE "libpaceline-horovod-torch.so"
 #define LIBRARY "libpaceline-horovod.so"
 
 enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, LINES = 4 };

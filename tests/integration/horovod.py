@@ -164,7 +164,7 @@ def main():
     base = python_with("torch", "venv")
     if not base:
         skip("no Python here has torch and venv")
-    if not os.path.exists(f"{BUILD}/libexec/paceline/paceline-horovod-torch.so"):
+    if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-torch.so"):
         skip("built without Python.h")
     with tempfile.TemporaryDirectory() as folder:
         python = f"{folder}/venv/bin/python"
