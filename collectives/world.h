@@ -90,6 +90,9 @@ int pl_world_cross_size(const struct pl_world *world);
 /** True when every host has the same number of ranks. */
 bool pl_world_is_homogeneous(const struct pl_world *world);
 
+/** True when several threads of the program may use its ranks' way to each other at once (MPI_THREAD_MULTIPLE). */
+bool pl_world_any_thread(const struct pl_world *world);
+
 /** The host number of `rank`. */
 int pl_world_host_of(const struct pl_world *world, int rank);
 

@@ -32,6 +32,7 @@ static const char usage[] =
     "  paceline env           print as JSON the variables that train adds\n"
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
+    "  paceline horovod       put Paceline under an installed Horovod's Python\n"
     "  paceline stacks        where the programs of this host stand (built with libdw)\n"
     "  paceline shell HOST    a shell on another host of the job that runs here; shell HOST CMD... one command\n"
     "  paceline bench         measure the collectives\n"

@@ -16,7 +16,8 @@
  * has been given when ranks agree on them, small sums in one fusion buffer between a kernel that packs and one that
  * unpacks, and are done when every stream may use the data.
  *
- * Threads  one thread at a time per engine; the engine uses its world alone while a round or an operation is under way.
+ * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
+ *          service.h is for more threads.
  * Cost     in the steady state one round (an allgather of 64 bytes a rank) for all operations submitted before a wait.
  * Source   Sergeev and Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow" (2018), for the
  *          programming model.
@@ -93,7 +94,13 @@ enum pl_named_divisor {
 struct pl_named_options {
     uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
     enum pl_named_divisor join_divisor;
-    void *stream; /* the CUDA stream that fills and uses buffers in device memory */
+    void *stream;     /* the CUDA stream that fills and uses buffers in device memory */
+    bool strict_join; /* ALLGATHER and BROADCAST fail while a rank has joined, as in Horovod */
+    /*
+     * A rank that waits may still submit, from another thread: that all ranks wait for different names is no mistake
+     * then. They go on until a name is complete, or until the deadline; pl_service_new() sets it.
+     */
+    bool concurrent;
 };
 
 /**
@@ -164,6 +171,7 @@ enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op
  *
  * Collective  every rank joins once, whenever it is ready. `*ret_last_rank` is the last one to join, equal on all
  *             ranks.
+ * Errors      with strict_join also ALLGATHER and every BROADCAST fail so.
  */
 enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -59,6 +59,10 @@ bool pl_process_set_included(const struct pl_process_sets *sets, int set);
 enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, int *ret_size,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The set's ranks, in its order, in `ret_ranks` [the size]; PL_INVALID when there is no such set. Any rank may ask. */
+enum pl_status pl_process_set_ranks(const struct pl_process_sets *sets, int set, int *ret_ranks,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * The set's world and named tensors. Rank numbers, roots too, are those of the set. PL_INVALID: unknown set, or this
  * rank is no member.

@@ -140,6 +140,7 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
  * */
 static void warn_without_effect(const struct pl_runtime *runtime)
 {
+    static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS="; /* process sets always are */
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
@@ -147,7 +148,8 @@ static void warn_without_effect(const struct pl_runtime *runtime)
 
         if (strlen(*at) > length + 1 &&
             (pl_knob_is_gone(*at, length) ||
-             (strncmp(*at, "HOROVOD_", 8) == 0 && !counts(pl_world_knobs(runtime->world), *at, length)))) {
+             (strncmp(*at, "HOROVOD_", 8) == 0 && strncmp(*at, dynamic, sizeof(dynamic) - 1) != 0 &&
+              !counts(pl_world_knobs(runtime->world), *at, length)))) {
             pl_text_append(&names, names.length > 0 ? ", " : "");
             pl_text_append_n(&names, *at, length);
         }
@@ -157,29 +159,40 @@ static void warn_without_effect(const struct pl_runtime *runtime)
     }
 }
 
-static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, bool on_device,
-                            const char *device, struct pl_error *reterr)
+/* How a program starts. */
+struct manner {
+    bool on_device;
+    const char *device; /* NULL: as the knob says */
+    bool unlimited;     /* no deadline where none was set */
+};
+
+static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, const struct manner *manner,
+                            struct pl_error *reterr)
 {
     struct pl_world_options options = {0};
     struct pl_knobs knobs;
 
     PL_TRY(pl_environment_new(&runtime->environment, reterr));
     PL_TRY(pl_knobs_resolve(runtime->environment, &knobs, reterr));
+    if (manner->unlimited && knobs.values[PL_KNOB_TIMEOUT_S].source == PL_KNOB_FROM_DEFAULT) {
+        PL_TRY(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0", "timeout_s", reterr));
+    }
     options.knobs = &knobs;
     if (!bootstrap) {
         PL_TRY(pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &runtime->bootstrap, reterr)
                                         : pl_bootstrap_new_self(&runtime->bootstrap, reterr));
         bootstrap = runtime->bootstrap;
     }
-    PL_TRY(on_device ? pl_world_new_on_device(bootstrap, &options, device, &runtime->device, &runtime->world, reterr)
-                     : pl_world_new(bootstrap, &options, &runtime->world, reterr));
+    PL_TRY(manner->on_device
+               ? pl_world_new_on_device(bootstrap, &options, manner->device, &runtime->device, &runtime->world, reterr)
+               : pl_world_new(bootstrap, &options, &runtime->world, reterr));
     if (pl_world_rank(runtime->world) == 0) {
         warn_without_effect(runtime);
     }
     return observe(runtime, reterr);
 }
 
-static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, const char *device,
+static enum pl_status start_new(struct pl_bootstrap *bootstrap, const struct manner *manner,
                                 struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
     struct pl_runtime *runtime = pl_memory_new(1, sizeof(*runtime), reterr);
@@ -188,7 +201,7 @@ static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, 
     if (!runtime) {
         return PL_MEMORY;
     }
-    status = start(runtime, bootstrap, on_device, device, reterr);
+    status = start(runtime, bootstrap, manner, reterr);
     if (status != PL_OK) {
         free_runtime(runtime);
         return status;
@@ -199,13 +212,19 @@ static enum pl_status start_new(struct pl_bootstrap *bootstrap, bool on_device, 
 
 enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    return start_new(NULL, false, NULL, ret_runtime, reterr);
+    return start_new(NULL, &(struct manner){0}, ret_runtime, reterr);
 }
 
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr)
 {
-    return start_new(bootstrap, true, device, ret_runtime, reterr);
+    return start_new(bootstrap, &(struct manner){.on_device = true, .device = device}, ret_runtime, reterr);
+}
+
+enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
+                                          struct pl_error *reterr)
+{
+    return start_new(bootstrap, &(struct manner){.unlimited = true}, ret_runtime, reterr);
 }
 
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime)

@@ -37,6 +37,13 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and without a
+ * deadline for collectives where the setting timeout_s was not set: as in Horovod, a rank may be late by any time.
+ */
+enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
+
 /** This rank's GPU, NULL where none is used. It belongs to the runtime. */
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime);
 

@@ -64,6 +64,11 @@ int pl_world_cross_size(const struct pl_world *world)
     return world->topology.hosts;
 }
 
+bool pl_world_any_thread(const struct pl_world *world)
+{
+    return world->bootstrap->any_thread;
+}
+
 bool pl_world_is_homogeneous(const struct pl_world *world)
 {
     return world->topology.homogeneous;

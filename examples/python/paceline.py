@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paceline from Python: one file over ctypes, nothing to build. Names and parameters are those of horovod.torch.
 
-Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations are matched by name, in any order on any rank
-(runtime/named.h).
+Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations match by name, in any order (runtime/named.h).
 The library is libpaceline.so next to this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
 One thread uses this module. It stays one file, longer than others, because it is copied next to programs.
 """
@@ -56,7 +55,8 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
               prescale=ctypes.c_double, postscale=ctypes.c_double, root=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
               memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p)
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
-_Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p)
+_Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
+                   concurrent=ctypes.c_bool)
 
 
 def _load():

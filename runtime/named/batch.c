@@ -120,6 +120,10 @@ void pl_named_end_local(struct pl_named *named, struct named_local *local, enum 
             slot->failure = failure ? strdup(failure) : NULL;
         }
     }
+    if (slot->undone == 0 && slot->owner) {
+        slot->next_ended = named->first_ended;
+        named->first_ended = local->slot + 1;
+    }
     entry->local = NULL;
     pl_named_local_free(local);
     pl_named_table_drop_idle(&named->table, entry);

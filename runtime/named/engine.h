@@ -29,8 +29,10 @@ struct named_slot {
     bool used;
     uint32_t generation;
     size_t members;
-    size_t undone;   /* members that have not ended */
-    size_t unagreed; /* members that still need a round */
+    size_t undone;     /* members that have not ended */
+    size_t unagreed;   /* members that still need a round */
+    size_t next_ended; /* in the list of those that have ended, as index + 1 */
+    void *owner;       /* the service's; NULL: no service */
     enum pl_status status;
     char *failure;
     struct pl_named_result *results; /* [members] */
@@ -93,6 +95,8 @@ struct named_round {
     int64_t oldest_since_ns, oldest_reported_ns;
     /* while rounds agree on nothing although names are waited for: the deadline of that; else 0 */
     int64_t deadline_ns;
+    /* with several threads: since when rounds have carried nothing, and before when no other such round begins */
+    int64_t quiet_since_ns, quiet_until_ns;
 };
 
 /** What operations in device memory need. */
@@ -124,6 +128,9 @@ struct pl_named {
     bool leaving, left;
     int left_rank;
     struct pl_error failure;  /* of the world; sticky */
+    bool held;                /* a fence has ended: no round begins */
+    uint64_t moves;           /* counts what has ended, so that a service sees whether anything moved */
+    size_t first_ended;       /* slots with an owner that have ended, as index + 1 */
     struct pl_named *sibling; /* sibling: next in the circular list of engines that go on while this one waits */
 };
 

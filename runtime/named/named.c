@@ -43,6 +43,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
         pl_named_free(named);
         return PL_MEMORY;
     }
+    named->table.strict_join = named->options.strict_join;
     *ret_named = named;
     return PL_OK;
 }
@@ -79,7 +80,7 @@ void pl_named_free(struct pl_named *named)
     free(named);
 }
 
-static enum pl_status refuse_ended(const struct pl_named *named, struct pl_error *reterr)
+enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr)
 {
     if (named->failure.status != PL_OK) {
         if (reterr) {
@@ -148,7 +149,9 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     uint64_t elems;
 
     if (op->kind == PL_BARRIER) {
-        return PL_OK;
+        return op->flags & NAMED_FENCE && !named->options.concurrent
+                   ? pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name)
+                   : PL_OK;
     }
     if ((unsigned)op->kind >= PL_KIND_COUNT || op->kind == PL_REDUCE) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s is not a named operation", name, pl_kind_text(op->kind));
@@ -177,6 +180,16 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     return op->kind == PL_ALLTOALL ? check_splits(named, op, name, reterr) : PL_OK;
 }
 
+enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                              struct pl_error *reterr)
+{
+    if (!*name || strlen(name) >= PL_NAMED_MAX_NAME_BYTES) {
+        return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name,
+                            PL_NAMED_MAX_NAME_BYTES - 1);
+    }
+    return check_op(named, op, name, reterr);
+}
+
 /* What other ranks have to match. */
 static void define(const struct pl_named_op *op, struct named_definition *definition)
 {
@@ -185,6 +198,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
     memset(definition, 0, sizeof(*definition));
     definition->kind = (uint8_t)op->kind;
     if (op->kind == PL_BARRIER) {
+        definition->flags = op->flags & NAMED_FENCE;
         return;
     }
     definition->dtype = (uint8_t)op->dtype;
@@ -235,11 +249,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     struct named_entry *entry;
     struct named_local *local;
 
-    if (!*name || strlen(name) >= PL_NAMED_MAX_NAME_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "'%.40s...': a name has 1 to %d bytes", name,
-                            PL_NAMED_MAX_NAME_BYTES - 1);
-    }
-    PL_TRY(check_op(named, op, name, reterr));
+    PL_TRY(pl_named_check(named, op, name, reterr));
     entry = pl_named_table_find(&named->table, name, reterr);
     if (!entry) {
         return PL_MEMORY;
@@ -287,7 +297,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
     if (!locals) {
         return PL_MEMORY;
     }
-    PL_TRY(refuse_ended(named, reterr));
+    PL_TRY(pl_named_refuse_ended(named, reterr));
     PL_TRY(pl_named_queue_open(named, count, &slot, reterr));
     for (made = 0; made < count && status == PL_OK; made++) {
         snprintf(member, sizeof(member), grouped ? "%.*s.%zuof%zu" : "%.*s", PL_NAMED_MAX_NAME_BYTES, name, made,
@@ -348,7 +358,7 @@ enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, c
 
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)
 {
-    PL_TRY(refuse_ended(named, reterr));
+    PL_TRY(pl_named_refuse_ended(named, reterr));
     if (!named->first_unannounced) {
         return PL_OK;
     }
@@ -386,7 +396,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
     slot = &named->slots[index];
     status = slot->status;
     if (slot->undone > 0) {
-        status = refuse_ended(named, reterr);
+        status = pl_named_refuse_ended(named, reterr);
         slot->used = false; /* its operations still point at it; after this failure the engine can only be freed */
         return status;
     }
@@ -411,7 +421,7 @@ enum pl_status pl_named_run(struct pl_named *named, const struct pl_named_op *op
 
 enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct pl_error *reterr)
 {
-    PL_TRY(refuse_ended(named, reterr));
+    PL_TRY(pl_named_refuse_ended(named, reterr));
     for (size_t i = 0; i < named->slot_count; i++) {
         if (named->slots[i].used && named->slots[i].undone > 0) {
             return pl_error_set(reterr, PL_INVALID,
@@ -424,7 +434,7 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
         (void)pl_named_progress(named, true, true, NULL);
     }
     named->joining = false;
-    PL_TRY(refuse_ended(named, reterr));
+    PL_TRY(pl_named_refuse_ended(named, reterr));
     *ret_last_rank = named->join_last_rank;
     return PL_OK;
 }
@@ -435,5 +445,5 @@ enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr
     while (!named->left && named->failure.status == PL_OK) {
         (void)pl_named_progress(named, true, true, NULL);
     }
-    return named->left ? PL_OK : refuse_ended(named, reterr);
+    return named->left ? PL_OK : pl_named_refuse_ended(named, reterr);
 }

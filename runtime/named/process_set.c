@@ -259,6 +259,16 @@ enum pl_status pl_process_set_size(const struct pl_process_sets *sets, int set, 
     return PL_OK;
 }
 
+enum pl_status pl_process_set_ranks(const struct pl_process_sets *sets, int set, int *ret_ranks,
+                                    struct pl_error *reterr)
+{
+    if (!find(sets, set)) {
+        return unknown(set, reterr);
+    }
+    memcpy(ret_ranks, find(sets, set)->ranks, (size_t)find(sets, set)->count * sizeof(int));
+    return PL_OK;
+}
+
 static enum pl_status member_of(const struct pl_process_sets *sets, int set, const struct process_set **ret_set,
                                 struct pl_error *reterr)
 {

@@ -55,6 +55,7 @@ enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_
     slot->members = members;
     slot->undone = slot->unagreed = members;
     slot->status = PL_OK;
+    slot->owner = NULL;
     named->free_slot_hint = index + 1;
     *ret_slot = index;
     return PL_OK;
@@ -85,6 +86,20 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
     }
     *ret_index = index;
     return PL_OK;
+}
+
+void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner)
+{
+    size_t index = 0;
+    struct named_slot *slot;
+
+    PL_BUG_IF(pl_named_queue_find(named, handle, &index, NULL) != PL_OK);
+    slot = &named->slots[index];
+    slot->owner = owner;
+    if (slot->undone == 0) { /* ended within the submission */
+        slot->next_ended = named->first_ended;
+        named->first_ended = index + 1;
+    }
 }
 
 size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)

@@ -5,6 +5,13 @@
 
 #include "runtime/named/engine.h"
 
+/** PL_OK where pl_named_submit() would take `op`, called `name`, as long as no operation of that name is under way. */
+enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
+enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
+
 void pl_named_local_free(struct named_local *local);
 
 /** A handle of `members` operations, all of them under way. */
@@ -18,6 +25,9 @@ void pl_named_queue_close(struct pl_named *named, size_t slot);
 pl_named_handle pl_named_queue_handle(const struct pl_named *named, size_t slot);
 enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle handle, size_t *ret_slot,
                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** From now on `handle` is among the engine's ended slots when it has ended; the caller empties that list. */
+void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner);
 
 /** How many operations were submitted with `handle`; 0 where pl_named_wait() would not know it. */
 size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);

@@ -68,7 +68,7 @@ static bool announce_short(struct named_head *head, unsigned *ranges, uint32_t i
  * each round): what this rank waits for. That is one tensor, with the ranks that have not submitted it as far as
  * earlier rounds showed, or that all join or leave.
  */
-static void append_awaited(const void *subject, struct pl_text *text)
+void pl_named_append_awaited(const void *subject, struct pl_text *text)
 {
     const struct pl_named *named = subject;
     const struct named_entry *entry = named->table.first_pending;
@@ -96,7 +96,7 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
                                   .count = sizeof(struct named_head),
                                   .send = &round->own,
                                   .recv = round->heads,
-                                  .about = {.name = "agreement", .append = append_awaited, .subject = named}};
+                                  .about = {.name = "agreement", .append = pl_named_append_awaited, .subject = named}};
     unsigned ranges = 0;
 
     memset(&round->own, 0, sizeof(round->own));
@@ -288,7 +288,8 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
         named->round.deadline_ns = 0;
         return PL_OK;
     }
-    if (all & NAMED_HEAD_WAITING && !(any & NAMED_HEAD_UPDATES)) { /* nothing can ever come */
+    if (!named->options.concurrent && all & NAMED_HEAD_WAITING &&
+        !(any & NAMED_HEAD_UPDATES)) { /* nothing can ever come */
         PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
     } else if (any & NAMED_HEAD_EXPIRED) { /* some ranks poll or wait in another process set, maybe for ever */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
@@ -300,6 +301,33 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
         named->round.deadline_ns = pl_world_deadline_ns(named->world);
     }
     return PL_OK;
+}
+
+/* Ranks that wait for what other threads may still submit do not agree on nothing all the time. */
+static void pace(struct pl_named *named, uint32_t any)
+{
+    struct named_round *round = &named->round;
+    int64_t now_ns;
+
+    if (!named->options.concurrent || any & NAMED_HEAD_UPDATES) {
+        round->quiet_since_ns = round->quiet_until_ns = 0;
+        named->moves++;
+        return;
+    }
+    now_ns = pl_clock_now_ns();
+    round->quiet_since_ns = round->quiet_since_ns ? round->quiet_since_ns : now_ns;
+    round->quiet_until_ns =
+        now_ns + pl_clock_backoff_ns(now_ns - round->quiet_since_ns, NAP_SHORTEST_NS, NAP_LONGEST_NS);
+}
+
+/* Whether a round that is needed may begin. */
+static bool may_begin(const struct pl_named *named)
+{
+    if (named->held) {
+        return false;
+    }
+    return !named->round.quiet_until_ns || named->first_unannounced || (named->joining && !named->join_announced) ||
+           named->leaving || pl_deadline_passed(named->round.quiet_until_ns);
 }
 
 static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *reterr)
@@ -347,6 +375,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
     }
     PL_TRY(pl_named_table_collect(&named->table, reterr));
     PL_TRY(check_waiting(named, any, all, reterr));
+    pace(named, any);
     warn_of_oldest(named);
     PL_TRY(pl_named_run_ready(named, reterr));
     if (named->table.joined_count == named->ranks) {
@@ -364,10 +393,11 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
 static enum pl_status process_heads(struct pl_named *named, struct pl_error *reterr)
 {
     struct named_round *round = &named->round;
-    struct pl_collective payloads = {.kind = PL_ALLGATHER,
-                                     .dtype = PL_UINT8,
-                                     .counts = round->payload_bytes,
-                                     .about = {.name = "agreement", .append = append_awaited, .subject = named}};
+    struct pl_collective payloads = {
+        .kind = PL_ALLGATHER,
+        .dtype = PL_UINT8,
+        .counts = round->payload_bytes,
+        .about = {.name = "agreement", .append = pl_named_append_awaited, .subject = named}};
     size_t total = 0;
 
     for (int rank = 0; rank < named->ranks; rank++) {
@@ -395,7 +425,7 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
     if (status != PL_OK) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-        append_awaited(named, &text);
+        pl_named_append_awaited(named, &text);
         pl_error_context(reterr, "%s", pl_text_string(&text));
         return status;
     }
@@ -413,6 +443,7 @@ static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
         named->last_batch = NULL;
     }
     batch->request = NULL;
+    named->moves++;
     status = pl_request_wait(request, reterr);
     if (status == PL_OK && batch->fusion) {
         status = pl_named_device_finish(named, batch, reterr);
@@ -444,8 +475,7 @@ void pl_named_rounds_unlink(struct pl_named *named)
     named->sibling = named;
 }
 
-/* Whether operations of this rank are under way in `named`, and whether they need a round. */
-static bool has_work(const struct pl_named *named, bool *ret_need_round)
+bool pl_named_has_work(const struct pl_named *named, bool *ret_need_round)
 {
     bool works = false;
 
@@ -462,7 +492,7 @@ bool pl_named_progress_siblings(struct pl_named *named)
     bool works = false, need_round;
 
     for (struct pl_named *other = named->sibling; other != named; other = other->sibling) {
-        if (has_work(other, &need_round)) {
+        if (pl_named_has_work(other, &need_round)) {
             works = true;
             (void)pl_named_progress(other, need_round, false, NULL);
         }
@@ -514,11 +544,11 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
         return PL_OK; /* what the caller waits for may have come */
     }
     /* After progress the caller may no longer need a round, and an unneeded one would block other uses of the world. */
-    if (!named->round.request && !named->left &&
+    if (!named->round.request && !named->left && may_begin(named) &&
         ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));
     }
-    if (!block || (named->left && !named->first_batch)) {
+    if (!block || (!named->first_batch && (named->left || !named->round.request))) {
         return PL_OK;
     }
     if (named->sibling != named) {
@@ -528,7 +558,6 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
     if (named->first_batch) {
         return end_batch(named, reterr);
     }
-    PL_BUG_IF(!named->round.request);
     return end_request(named, reterr);
 }
 

@@ -190,6 +190,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     } else if (conflict) {
         pl_named_end_local(named, local, PL_MISMATCH, conflict);
     } else {
+        named->held = named->held || entry->definition.flags & NAMED_FENCE;
         named->slots[local->slot].unagreed--;
         pl_named_end_local(named, local, PL_OK, NULL);
     }

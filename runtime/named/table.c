@@ -263,14 +263,18 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
                      (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
         break;
     case PL_BROADCAST:
-        impossible = !bit_get(entry->announced_by, definition->root);
+        impossible = table->strict_join || !bit_get(entry->announced_by, definition->root);
         break;
     case PL_ALLTOALL:
     case PL_REDUCE_SCATTER:
         impossible = true;
         break;
     case PL_ALLGATHER:
+        impossible = table->strict_join;
+        break;
     case PL_BARRIER:
+        impossible = definition->flags & NAMED_FENCE;
+        break;
     case PL_REDUCE:
         break;
     }

@@ -67,10 +67,16 @@ struct named_table {
     struct named_group *groups;
     uint64_t *joined; /* a bit a rank */
     int joined_count;
-    int last_joined; /* of the latest join flags */
+    bool strict_join; /* see struct pl_named_options */
+    int last_joined;  /* of the latest join flags */
     /* What the announcements so far have made ready, in the order in which every rank runs it. */
     struct named_entry **ready;
     size_t ready_count, ready_capacity;
+};
+
+/* A flag of a definition besides PL_REPRODUCIBLE and its like. */
+enum {
+    NAMED_FENCE = 1 << 15, /* a barrier after which no round begins until the caller lets it: pl_named_submit_fence() */
 };
 
 enum {

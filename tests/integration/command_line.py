@@ -46,6 +46,8 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is no directory, as --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is no directory, as --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is no directory, as --recursive needs one",
+    "horovod --nonsense": "paceline horovod: error: there is no option --nonsense, or it is short for several; --help lists them",
+    "horovod word": "paceline horovod: error: no word is expected: word",
     "feed FOLDER": "paceline feed: error: expected FROM and PATH, found 1 arguments; --help tells more",
     "feed --epochs x FOLDER FILE": "paceline feed: error: --epochs is 'x', expected a whole number from 0 to 4294967295",
     "feed --first -1 FOLDER FILE": "paceline feed: error: --first is '-1', expected a whole number from 0 to 4294967295",

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The C functions that Horovod's own Python calls, by ctypes, in the module of a framework. Names, parameters and
+ * values are Horovod's; -1 stands for "not initialised" throughout, unless a function says otherwise. They are exported
+ * by libpaceline-horovod.so, which has the one state of a process (state.h).
+ *
+ * Threads  any.
+ * Source   horovod/common/basics.py of Horovod 0.28.1.
+ * Test     tests/integration/horovod.py
+ */
+#ifndef PL_RUNTIME_HOROVOD_HOROVOD_H
+#define PL_RUNTIME_HOROVOD_HOROVOD_H
+
+#include <stdbool.h>
+
+/** What the functions about process sets return besides numbers. */
+enum {
+    HOROVOD_ERROR_INIT = -1,
+    HOROVOD_ERROR_DYNAMIC = -2, /* HOROVOD_DYNAMIC_PROCESS_SETS is not set */
+    HOROVOD_ERROR_UNKNOWN_SET = -3,
+    HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is no member */
+    HOROVOD_ERROR_SHUTDOWN = -5,
+    HOROVOD_ERROR_EXISTING_SET = -6,
+};
+
+/** Horovod's numbers of the operations. */
+enum {
+    HOROVOD_AVERAGE = 0,
+    HOROVOD_SUM = 1,
+    HOROVOD_ADASUM = 2,
+    HOROVOD_MIN = 3,
+    HOROVOD_MAX = 4,
+    HOROVOD_PRODUCT = 5,
+};
+
+/**
+ * Join the job and add `set_count` process sets, whose ranks, set_sizes[0], set_sizes[1] and so on, lie in `set_ranks`
+ * one after the other; a set that is there already is left out. `ranks` [rank_count] are empty or all ranks in order:
+ * other subsets are not there. False after an error, which is logged. A second call does nothing. Collective.
+ */
+bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
+
+/** The same over an MPI communicator: `communicators` [count] are MPI_Comms, and `count` is 1. */
+bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
+                             int set_count);
+
+/** Leave: what others wait for ends there with an error. Without effect where there is nothing to leave. */
+void horovod_shutdown(void);
+
+int horovod_is_initialized(void);
+int horovod_rank(void);
+int horovod_size(void);
+int horovod_local_rank(void);
+int horovod_local_size(void);
+int horovod_cross_rank(void);
+int horovod_cross_size(void);
+int horovod_is_homogeneous(void);
+
+/** Not there: -2, once initialised, and a sentence in the log. */
+int horovod_start_timeline(const char *path, bool mark_cycles);
+int horovod_stop_timeline(void);
+
+int horovod_mpi_threads_supported(void);
+bool horovod_mpi_enabled(void);
+bool horovod_mpi_built(void);
+bool horovod_gloo_enabled(void);
+bool horovod_gloo_built(void);
+int horovod_nccl_built(void);
+bool horovod_ddl_built(void);
+bool horovod_ccl_built(void);
+bool horovod_cuda_built(void);
+bool horovod_rocm_built(void);
+
+int horovod_reduce_op_average(void);
+int horovod_reduce_op_sum(void);
+int horovod_reduce_op_adasum(void);
+int horovod_reduce_op_min(void);
+int horovod_reduce_op_max(void);
+int horovod_reduce_op_product(void);
+
+/** Add a set, or remove one: its number, or one of the errors. Collective, over all ranks. */
+int horovod_add_process_set(const int *ranks, int count);
+int horovod_remove_process_set(int set);
+
+int horovod_process_set_rank(int set);
+int horovod_process_set_size(int set);
+/** 1 or 0, or an error. */
+int horovod_process_set_included(int set);
+/** How many sets there are, and their numbers in `ret_sets`. */
+int horovod_number_of_process_sets(void);
+void horovod_process_set_ids(int *ret_sets);
+/** The set's ranks; 0, or an error. */
+int horovod_process_set_ranks(int set, int *ret_ranks);
+/** Sets are not known by communicators here: HOROVOD_ERROR_UNKNOWN_SET. `communicator` is an MPI_Comm. */
+int horovod_comm_process_set(const void *communicator);
+
+#endif

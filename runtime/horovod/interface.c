@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Horovod's C interface: who am I, process sets, and what is built in. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "runtime/horovod/horovod.h"
+#include "runtime/horovod/state.h"
+
+#include <string.h>
+
+/* The number of the set of these ranks in this order, or -1. Between hold and release. */
+static int find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
+{
+    int sets = pl_service_list_sets(service, NULL, 0), size, found = -1;
+    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)sets, sizeof(int), reterr);
+    PL_AUTO_FREE int *known = pl_memory_new((size_t)count + 1, sizeof(int), reterr);
+
+    if (!numbers || !known) {
+        return -1;
+    }
+    sets = pl_service_list_sets(service, numbers, sets);
+    for (int i = 0; i < sets && found < 0; i++) {
+        if (pl_service_set_size(service, numbers[i], &size, NULL) == PL_OK && size == count &&
+            pl_service_set_ranks(service, numbers[i], known, NULL) == PL_OK &&
+            memcmp(known, ranks, (size_t)count * sizeof(int)) == 0) {
+            found = numbers[i];
+        }
+    }
+    return found;
+}
+
+static enum pl_status add_sets(struct pl_service *service, const int *set_ranks, const int *set_sizes, int set_count,
+                               struct pl_error *reterr)
+{
+    int number;
+
+    for (int i = 0; i < set_count; i++) {
+        if (find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
+            PL_TRY(pl_service_add_set(service, set_ranks, set_sizes[i], &number, reterr));
+        }
+        set_ranks += set_sizes[i];
+    }
+    return PL_OK;
+}
+
+static bool init(const void *communicator_at, const int *ranks, int rank_count, const int *set_ranks,
+                 const int *set_sizes, int set_count)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_service *service = pl_state_hold();
+    bool first = !service;
+    enum pl_status status = PL_OK;
+    int size;
+
+    if (service) {
+        pl_state_release();
+        return true;
+    }
+    status = pl_state_start(communicator_at, &error);
+    service = status == PL_OK ? pl_state_hold() : NULL;
+    if (service) {
+        size = pl_world_size(pl_runtime_world(pl_state_runtime()));
+        for (int i = 0; i < rank_count && status == PL_OK; i++) {
+            if (rank_count != size || ranks[i] != i) {
+                status = pl_error_set(&error, PL_UNSUPPORTED,
+                                      "init(comm=...) takes all %d ranks, in order, or an MPI communicator", size);
+            }
+        }
+        if (status == PL_OK) {
+            status = add_sets(service, set_ranks, set_sizes, set_count, &error);
+        }
+        pl_state_release();
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "hvd.init()");
+        if (first && service) {
+            pl_state_stop();
+        }
+    }
+    return status == PL_OK;
+}
+
+bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count)
+{
+    return init(NULL, ranks, rank_count, set_ranks, set_sizes, set_count);
+}
+
+bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
+                             int set_count)
+{
+    if (count != 1) {
+        pl_log(PL_LOG_ERROR, "hvd.init(): process sets are given by their ranks here, not by communicators");
+        return false;
+    }
+    return init(communicators, NULL, 0, set_ranks, set_sizes, set_count);
+}
+
+void horovod_shutdown(void)
+{
+    pl_state_stop();
+}
+
+/* What `ask` says of the world, -1 where there is none. */
+static int of_world(int (*ask)(const struct pl_world *world))
+{
+    int answer = HOROVOD_ERROR_INIT;
+
+    if (pl_state_hold()) {
+        answer = ask(pl_runtime_world(pl_state_runtime()));
+        pl_state_release();
+    }
+    return answer;
+}
+
+int horovod_rank(void)
+{
+    return of_world(pl_world_rank);
+}
+
+int horovod_size(void)
+{
+    return of_world(pl_world_size);
+}
+
+int horovod_local_rank(void)
+{
+    return of_world(pl_world_local_rank);
+}
+
+int horovod_local_size(void)
+{
+    return of_world(pl_world_local_size);
+}
+
+int horovod_cross_rank(void)
+{
+    return of_world(pl_world_cross_rank);
+}
+
+int horovod_cross_size(void)
+{
+    return of_world(pl_world_cross_size);
+}
+
+static int is_homogeneous(const struct pl_world *world)
+{
+    return pl_world_is_homogeneous(world);
+}
+
+int horovod_is_homogeneous(void)
+{
+    return of_world(is_homogeneous) == 1;
+}
+
+int horovod_is_initialized(void)
+{
+    return horovod_rank() >= 0;
+}
+
+static int threads_supported(const struct pl_world *world)
+{
+    return pl_world_any_thread(world);
+}
+
+int horovod_mpi_threads_supported(void)
+{
+    return of_world(threads_supported);
+}
+
+int horovod_start_timeline(const char *path, bool mark_cycles)
+{
+    (void)mark_cycles;
+    if (!horovod_is_initialized()) {
+        return HOROVOD_ERROR_INIT;
+    }
+    pl_log(PL_LOG_WARNING,
+           "no timeline in %s: one that starts and stops is not there; PACELINE_TRACE=FILE writes one of the whole run",
+           path);
+    return -2;
+}
+
+int horovod_stop_timeline(void)
+{
+    return horovod_is_initialized() ? 0 : HOROVOD_ERROR_INIT;
+}
+
+bool horovod_mpi_enabled(void)
+{
+    return true;
+}
+
+bool horovod_mpi_built(void)
+{
+    return true;
+}
+
+bool horovod_gloo_enabled(void)
+{
+    return false;
+}
+
+bool horovod_gloo_built(void)
+{
+    return false;
+}
+
+int horovod_nccl_built(void)
+{
+    return 0;
+}
+
+bool horovod_ddl_built(void)
+{
+    return false;
+}
+
+bool horovod_ccl_built(void)
+{
+    return false;
+}
+
+bool horovod_cuda_built(void)
+{
+    return false;
+}
+
+bool horovod_rocm_built(void)
+{
+    return false;
+}
+
+int horovod_reduce_op_average(void)
+{
+    return HOROVOD_AVERAGE;
+}
+
+int horovod_reduce_op_sum(void)
+{
+    return HOROVOD_SUM;
+}
+
+int horovod_reduce_op_adasum(void)
+{
+    return HOROVOD_ADASUM;
+}
+
+int horovod_reduce_op_min(void)
+{
+    return HOROVOD_MIN;
+}
+
+int horovod_reduce_op_max(void)
+{
+    return HOROVOD_MAX;
+}
+
+int horovod_reduce_op_product(void)
+{
+    return HOROVOD_PRODUCT;
+}
+
+/* Whether sets may change after init: a variable says so, which Horovod's init(process_sets="dynamic") sets. */
+static bool is_dynamic(void)
+{
+    const char *text = pl_environment_get(pl_runtime_environment(pl_state_runtime()), "HOROVOD_DYNAMIC_PROCESS_SETS");
+    bool value = false;
+
+    return text && pl_knob_read_bool(text, "HOROVOD_DYNAMIC_PROCESS_SETS", &value, NULL) == PL_OK && value;
+}
+
+int horovod_add_process_set(const int *ranks, int count)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_service *service = pl_state_hold();
+    enum pl_status status = PL_OK;
+    int set = HOROVOD_ERROR_INIT;
+
+    if (!service) {
+        return HOROVOD_ERROR_INIT;
+    }
+    if (!is_dynamic()) {
+        set = HOROVOD_ERROR_DYNAMIC;
+    } else if (find_set(service, ranks, count, NULL) >= 0) {
+        set = HOROVOD_ERROR_EXISTING_SET;
+    } else {
+        status = pl_service_add_set(service, ranks, count, &set, &error);
+    }
+    pl_state_release();
+    if (status == PL_CANCELLED) {
+        return HOROVOD_ERROR_SHUTDOWN;
+    }
+    if (status != PL_OK) { /* there is no number for it: the call raises for a set that is there */
+        pl_log_error(&error, "hvd.add_process_set()");
+        return HOROVOD_ERROR_EXISTING_SET;
+    }
+    return set;
+}
+
+int horovod_remove_process_set(int set)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_service *service = pl_state_hold();
+    enum pl_status status = PL_OK;
+    bool dynamic;
+    int size;
+
+    if (!service) {
+        return HOROVOD_ERROR_INIT;
+    }
+    dynamic = is_dynamic();
+    if (dynamic && pl_service_set_size(service, set, &size, NULL) != PL_OK) {
+        set = HOROVOD_ERROR_UNKNOWN_SET;
+    } else if (dynamic) {
+        status = pl_service_remove_set(service, set, &error);
+    }
+    pl_state_release();
+    if (!dynamic) {
+        return HOROVOD_ERROR_DYNAMIC;
+    }
+    if (status == PL_CANCELLED) {
+        return HOROVOD_ERROR_SHUTDOWN;
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "hvd.remove_process_set()");
+        return HOROVOD_ERROR_UNKNOWN_SET;
+    }
+    return set;
+}
+
+int horovod_process_set_size(int set)
+{
+    struct pl_service *service = pl_state_hold();
+    int size = HOROVOD_ERROR_UNKNOWN_SET;
+
+    if (!service) {
+        return HOROVOD_ERROR_INIT;
+    }
+    (void)!pl_service_set_size(service, set, &size, NULL);
+    pl_state_release();
+    return size;
+}
+
+int horovod_process_set_rank(int set)
+{
+    struct pl_service *service = pl_state_hold();
+    int rank = HOROVOD_ERROR_UNKNOWN_SET, size;
+
+    if (!service) {
+        return HOROVOD_ERROR_INIT;
+    }
+    if (pl_service_set_size(service, set, &size, NULL) == PL_OK &&
+        pl_service_set_rank(service, set, &rank, NULL) != PL_OK) {
+        rank = HOROVOD_ERROR_FOREIGN_SET;
+    }
+    pl_state_release();
+    return rank;
+}
+
+int horovod_process_set_included(int set)
+{
+    int rank = horovod_process_set_rank(set);
+
+    return rank == HOROVOD_ERROR_FOREIGN_SET ? 0 : rank < 0 ? rank : 1;
+}
+
+int horovod_number_of_process_sets(void)
+{
+    struct pl_service *service = pl_state_hold();
+    int count = 0;
+
+    if (service) {
+        count = pl_service_list_sets(service, NULL, 0);
+        pl_state_release();
+    }
+    return count;
+}
+
+void horovod_process_set_ids(int *ret_sets)
+{
+    struct pl_service *service = pl_state_hold();
+
+    if (service) {
+        (void)pl_service_list_sets(service, ret_sets, pl_service_list_sets(service, NULL, 0));
+        pl_state_release();
+    }
+}
+
+int horovod_process_set_ranks(int set, int *ret_ranks)
+{
+    struct pl_service *service = pl_state_hold();
+    enum pl_status status;
+
+    if (!service) {
+        return HOROVOD_ERROR_INIT;
+    }
+    status = pl_service_set_ranks(service, set, ret_ranks, NULL);
+    pl_state_release();
+    return status == PL_OK ? 0 : HOROVOD_ERROR_UNKNOWN_SET;
+}
+
+int horovod_comm_process_set(const void *communicator)
+{
+    (void)communicator;
+    return horovod_is_initialized() ? HOROVOD_ERROR_UNKNOWN_SET : HOROVOD_ERROR_INIT;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline horovod: let an installed Horovod, whose Python was installed without compiling, use Paceline. */
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/json/json_write.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define VERSION "0.28.1"
+#define MODULE "libpaceline-horovod-torch.so"
+#define LIBRARY "libpaceline-horovod.so"
+
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, LINES = 4 };
+
+static const char usage[] =
+    "usage: paceline horovod [--python P] [--force]   put Paceline's modules into the Horovod of P (python3)\n"
+    "       paceline horovod --check [--python P]     say what is there and whether it works\n\n"
+    "Horovod's own Python comes first, without a compiler: HOROVOD_SKIP_COMPILE=1 P -m pip install "
+    "horovod==" VERSION "\n"
+    "A compiled Horovod, or another version, is left alone without --force.\n";
+
+static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sysconfig\n"
+                              "spec = u.find_spec('horovod')\n"
+                              "print(os.path.dirname(spec.origin) if spec and spec.origin else '')\n"
+                              "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
+                              "try: print(m.version('horovod'))\n"
+                              "except m.PackageNotFoundError: print('')\n"
+                              "try:\n"
+                              "    import torch\n"
+                              "    print(torch.__version__)\n"
+                              "except ImportError: print('')\n";
+
+static const char trial[] = "import torch, horovod.torch as hvd\n"
+                            "hvd.init()\n"
+                            "assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2\n"
+                            "print('horovod.torch works')\n"
+                            "hvd.shutdown()\n";
+
+/* What a Python says of itself. */
+struct installed {
+    char answer[ANSWER_BYTES];
+    const char *folder, *suffix, *version, *torch; /* "": not there */
+};
+
+/* Run `script`; its output goes into `answer` [bytes], or where that is NULL to standard output. */
+static enum pl_status run_python(const char *python, const char *script, char *answer, size_t bytes,
+                                 struct pl_error *reterr)
+{
+    char *const argv[] = {(char *)(uintptr_t)python, (char *)(uintptr_t) "-c", (char *)(uintptr_t)script, NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    posix_spawn_file_actions_t actions;
+    size_t length = 0;
+    ssize_t got = 0;
+    int ends[2], code, status = 0;
+    pid_t child;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    if (pipe(ends) != 0) {
+        return pl_error_errno(reterr, "a pipe to %s", python);
+    }
+    posix_spawn_file_actions_init(&actions);
+    if (answer) {
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    }
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    code = posix_spawnp(&child, python, &actions, NULL, argv, pl_environment_strings(environment));
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    while (code == 0 && answer && length + 1 < bytes &&
+           ((got = read(ends[0], answer + length, bytes - 1 - length)) > 0 || (got < 0 && errno == EINTR))) {
+        length += got > 0 ? (size_t)got : 0;
+    }
+    close(ends[0]);
+    if (code != 0) {
+        errno = code;
+        return pl_error_errno(reterr, "run '%s'", python);
+    }
+    if (answer) {
+        answer[length] = '\0';
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "'%s' has failed, see above", python);
+}
+
+static enum pl_status ask(const char *python, struct installed *installed, struct pl_error *reterr)
+{
+    const char **lines[LINES] = {&installed->folder, &installed->suffix, &installed->version, &installed->torch};
+    char *at = installed->answer;
+
+    PL_TRY(run_python(python, inquiry, installed->answer, sizeof(installed->answer), reterr));
+    for (int i = 0; i < LINES; i++) {
+        char *end = strchr(at, '\n');
+
+        if (!end) {
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' did not answer as a Python does", python);
+        }
+        *end = '\0';
+        *lines[i] = at;
+        at = end + 1;
+    }
+    if (!*installed->folder || !*installed->version) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "there is no Horovod for '%s': HOROVOD_SKIP_COMPILE=1 %s -m pip install horovod==" VERSION,
+                            python, python);
+    }
+    return PL_OK;
+}
+
+/* Whether `path` is a link of ours; false in `*ret_exists`: there is nothing. */
+static bool is_ours(const char *path, const char *name, bool *ret_exists)
+{
+    char target[PATH_BYTES];
+    struct stat info;
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    const char *slash;
+
+    *ret_exists = lstat(path, &info) == 0;
+    if (length < 0) {
+        return false;
+    }
+    target[length] = '\0';
+    slash = strrchr(target, '/');
+    return strcmp(slash ? slash + 1 : target, name) == 0;
+}
+
+/* Let `path` be a link to `name` in the folder of this program, whatever it was. */
+static enum pl_status link_to(const char *path, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, before = PL_TEXT_NONE;
+    char self[PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (length < 0) {
+        return pl_error_errno(reterr, "read the link /proc/self/exe");
+    }
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    pl_text_printf(&target, "%s/%s", self, name);
+    pl_text_printf(&before, "%s.paceline", path);
+    PL_TRY(pl_text_check(&target, reterr));
+    PL_TRY(pl_text_check(&before, reterr));
+    if (access(target.data, R_OK) != 0) {
+        return pl_error_errno(reterr, "%s: Paceline was built without Python.h", target.data);
+    }
+    (void)unlink(before.data);
+    if (symlink(target.data, before.data) != 0 || rename(before.data, path) != 0) {
+        return pl_error_errno(reterr, "make the link '%s'", path);
+    }
+    return PL_OK;
+}
+
+static enum pl_status install(const struct installed *installed, const char *module, const char *library, bool force,
+                              struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text metadata = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&metadata);
+    bool exists, ours = is_ours(module, MODULE, &exists);
+
+    if (strcmp(installed->version, VERSION) != 0 && !force) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
+                            installed->version);
+    }
+    if (exists && !ours && !force) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "Horovod in %s was compiled: %s is no link of Paceline's; --force "
+                            "replaces it",
+                            installed->folder, module);
+    }
+    if (!*installed->torch) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "there is no torch, the only framework that is served so far");
+    }
+    PL_TRY(link_to(library, LIBRARY, reterr));
+    PL_TRY(link_to(module, MODULE, reterr));
+    /* Horovod compares the torch that is loaded with the one that it was built for. */
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_text(&writer, "pytorch", installed->torch);
+    pl_json_write_close(&writer);
+    PL_TRY(pl_json_write_end(&writer, reterr));
+    pl_text_printf(&path, "%s/metadata.json", installed->folder);
+    PL_TRY(pl_text_check(&metadata, reterr));
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
+}
+
+static enum pl_status run(const char *python, bool check, bool force, struct pl_error *reterr)
+{
+    struct installed installed;
+    PL_AUTO_TEXT struct pl_text module = PL_TEXT_NONE, library = PL_TEXT_NONE;
+    bool exists, ours;
+
+    PL_TRY(ask(python, &installed, reterr));
+    pl_text_printf(&module, "%s/torch/mpi_lib_v2%s", installed.folder, installed.suffix);
+    pl_text_printf(&library, "%s/torch/" LIBRARY, installed.folder);
+    PL_TRY(pl_text_check(&module, reterr));
+    PL_TRY(pl_text_check(&library, reterr));
+    if (!check) {
+        PL_TRY(install(&installed, module.data, library.data, force, reterr));
+        printf("Horovod %s in %s runs on Paceline, with torch %s; not there: TensorFlow, MXNet\n", installed.version,
+               installed.folder, installed.torch);
+        return PL_OK;
+    }
+    ours = is_ours(module.data, MODULE, &exists);
+    printf("Horovod %s in %s\ntorch: %s\nmodule: %s\n", installed.version, installed.folder,
+           *installed.torch ? installed.torch : "not there",
+           ours     ? "Paceline's"
+           : exists ? "Horovod's own, compiled"
+                    : "not there: paceline horovod");
+    fflush(stdout);
+    return ours ? run_python(python, trial, NULL, 0, reterr)
+                : pl_error_set(reterr, PL_NOT_FOUND, "this Horovod does not run on Paceline");
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"python", required_argument, NULL, 'p'},
+                                          {"check", no_argument, NULL, 'c'},
+                                          {"force", no_argument, NULL, 'f'},
+                                          {NULL, 0, NULL, 0}};
+    struct pl_error error = PL_ERROR_NONE;
+    const char *python = "python3";
+    bool check = false, force = false;
+    enum pl_status status;
+    int option;
+
+    pl_log_set_prefix("paceline horovod");
+    while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
+        python = option == 'p' ? optarg : python;
+        check = check || option == 'c';
+        force = force || option == 'f';
+    }
+    if (status == PL_OK) {
+        fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (status == PL_INVALID || optind < argc) {
+        pl_log(PL_LOG_ERROR, "%s%s",
+               status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
+        return PL_EXIT_USAGE;
+    }
+    if (run(python, check, force, &error) != PL_OK) {
+        pl_log_error(&error, check ? "checking" : "installing");
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

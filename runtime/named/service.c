@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of service.h: submitting from any thread, waiting, and the thread that drives where nobody waits. */
+#include "runtime/service.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/service_private.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* So long the thread leaves a submission to a thread that may come to wait for it. */
+static const int64_t WATCH_NS = PL_NS_PER_MS;
+/* A waiting thread's naps, and before them the time for which it looks without. */
+static const int64_t LOOK_NS = 160 * PL_NS_PER_US;
+static const int64_t WAIT_NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
+static const int64_t WAIT_NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
+/* Those of the service's thread, which runs beside a program that computes. */
+static const int64_t THREAD_NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
+static const int64_t THREAD_NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
+
+/* Whether the thread is to drive now; with nothing to do it sleeps. Under the lock. */
+static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
+{
+    int64_t deadline_ns = PL_DEADLINE_NEVER;
+
+    if (service->synced.outstanding == 0) {
+        *since_ns = 0;
+        if (*seen != service->synced.submitted) { /* a program that submits again soon need not wake it */
+            deadline_ns = pl_clock_now_ns() + WATCH_NS;
+        }
+        *seen = service->synced.submitted;
+    } else if (service->synced.leads || service->synced.waiters > 0) {
+        *since_ns = 0;
+    } else {
+        *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
+        deadline_ns = *since_ns + WATCH_NS;
+        if (service->synced.urgent || pl_deadline_passed(deadline_ns)) {
+            return true;
+        }
+    }
+    service->synced.thread_sleeps = deadline_ns == PL_DEADLINE_NEVER;
+    pl_deadline_wait(deadline_ns, &service->work, &service->lock);
+    service->synced.thread_sleeps = false;
+    return false;
+}
+
+static void *drive(void *service_at)
+{
+    struct pl_service *service = service_at;
+    uint64_t seen = 0;
+    int64_t since_ns = 0;
+
+    pthread_mutex_lock(&service->lock);
+    while (!service->synced.stop) {
+        bool moved;
+
+        if (!thread_may_drive(service, &seen, &since_ns)) {
+            continue;
+        }
+        service->synced.leads = true;
+        pthread_mutex_unlock(&service->lock);
+        moved = pl_service_step(service, false);
+        pthread_mutex_lock(&service->lock);
+        service->synced.leads = false;
+        if (service->synced.waiters > 0) {
+            pthread_cond_broadcast(&service->changed);
+        } else if (!moved && service->synced.outstanding > 0 && !service->synced.urgent && !service->synced.stop) {
+            int64_t idle_ns = pl_service_idle_ns(service);
+
+            pl_deadline_wait(pl_clock_now_ns() +
+                                 pl_clock_backoff_ns(idle_ns, THREAD_NAP_SHORTEST_NS, THREAD_NAP_LONGEST_NS),
+                             &service->work, &service->lock);
+        }
+    }
+    pthread_mutex_unlock(&service->lock);
+    return NULL;
+}
+
+enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
+                              struct pl_service **ret_service, struct pl_error *reterr)
+{
+    struct pl_service *service = pl_memory_new(1, sizeof(*service), reterr);
+    struct pl_named_options concurrent = {0};
+    enum pl_status status;
+
+    if (!service) {
+        return PL_MEMORY;
+    }
+    if (options) {
+        concurrent = *options;
+    }
+    concurrent.concurrent = true;
+    service->world = world;
+    pthread_mutex_init(&service->lock, NULL);
+    pthread_cond_init(&service->changed, NULL);
+    pthread_cond_init(&service->work, NULL);
+    status = pl_process_sets_new(world, &concurrent, &service->sets, reterr);
+    if (status == PL_OK) {
+        status = pl_process_set_named(service->sets, 0, &service->all, reterr);
+    }
+    if (status == PL_OK) {
+        service->start_bytes = service->all->options.start_bytes;
+        status = pl_thread_start(&service->thread, drive, service, "the thread of named tensors", reterr);
+        service->has_thread = status == PL_OK;
+    }
+    if (status != PL_OK) {
+        pl_service_free(service);
+        return status;
+    }
+    *ret_service = service;
+    return PL_OK;
+}
+
+void pl_service_free(struct pl_service *service)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!service) {
+        return;
+    }
+    if (service->has_thread) {
+        pthread_mutex_lock(&service->lock);
+        service->synced.stop = true;
+        pthread_cond_signal(&service->work);
+        pthread_mutex_unlock(&service->lock);
+        pthread_join(service->thread, NULL);
+    }
+    pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
+    pl_service_end_all(service, &error);
+    pl_process_sets_free(service->sets);
+    pthread_cond_destroy(&service->work);
+    pthread_cond_destroy(&service->changed);
+    pthread_mutex_destroy(&service->lock);
+    free(service);
+}
+
+/* Somebody has to go on with what is outstanding. Under the lock. */
+static void wake(struct pl_service *service)
+{
+    if (service->synced.naps) {
+        pthread_cond_broadcast(&service->changed);
+    } else if (!service->synced.leads && service->synced.waiters == 0 &&
+               (service->synced.thread_sleeps || service->synced.urgent)) {
+        pthread_cond_signal(&service->work);
+    }
+}
+
+/* Let the next who leads take `item`. Under the lock. */
+static void push(struct pl_service *service, struct service_item *item, uint64_t bytes)
+{
+    item->completion->done = false;
+    item->completion->status = PL_OK;
+    *(service->synced.last ? &service->synced.last->next : &service->synced.first) = item;
+    service->synced.last = item;
+    service->synced.outstanding++;
+    service->synced.submitted++;
+    service->synced.bytes += bytes;
+    if (item->completion->call || service->synced.bytes >= service->start_bytes) {
+        service->synced.urgent = true;
+    }
+    wake(service);
+}
+
+static enum pl_status refuse_left(const struct pl_service *service, struct pl_error *reterr)
+{
+    return service->synced.leaving ? pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down") : PL_OK;
+}
+
+static struct service_item *item_new(enum service_kind kind, size_t count, struct pl_completion *completion,
+                                     struct pl_error *reterr)
+{
+    struct service_item *item =
+        pl_memory_new(1, sizeof(struct service_item) + count * sizeof(struct pl_named_op), reterr);
+
+    if (item) {
+        item->kind = kind;
+        item->count = count;
+        item->completion = completion;
+    }
+    return item;
+}
+
+/* The operations with names and splits of their own. `ranks` is how many splits each has. */
+static enum pl_status copy_ops(struct service_item *item, const char *name, const struct pl_named_op *ops, size_t ranks,
+                               struct pl_error *reterr)
+{
+    size_t splits = 0;
+
+    if (name) {
+        item->name = pl_memory_string(name, reterr);
+        if (!item->name) {
+            return PL_MEMORY;
+        }
+    }
+    for (size_t i = 0; i < item->count; i++) {
+        item->ops[i] = ops[i];
+        item->ops[i].name = NULL;
+        splits += ops[i].kind == PL_ALLTOALL && ops[i].splits;
+    }
+    if (splits == 0) {
+        return PL_OK;
+    }
+    item->splits = pl_memory_new(splits * ranks, sizeof(uint64_t), reterr);
+    if (!item->splits) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < item->count; i++) {
+        if (ops[i].kind == PL_ALLTOALL && ops[i].splits) {
+            uint64_t *copy = item->splits + --splits * ranks;
+
+            memcpy(copy, ops[i].splits, ranks * sizeof(uint64_t));
+            item->ops[i].splits = copy;
+        }
+    }
+    return PL_OK;
+}
+
+static uint64_t bytes_of(const struct pl_named_op *op)
+{
+    uint64_t bytes = op->kind == PL_BARRIER ? 0 : pl_dtype_bytes(op->dtype);
+
+    for (unsigned i = 0; i < op->dims; i++) {
+        bytes *= op->shape[i]; /* checked */
+    }
+    return bytes;
+}
+
+/* Check the operations and put them, with their names, among those under way. Under the lock. */
+static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
+                            size_t count, bool grouped, struct pl_completion *completion, struct pl_error *reterr)
+{
+    struct service_item *item, **same_name = NULL;
+    struct pl_named *named;
+    uint64_t bytes = 0;
+    enum pl_status status;
+
+    PL_TRY(refuse_left(service, reterr));
+    PL_TRY(pl_process_set_named(service->sets, set, &named, reterr));
+    if (named == service->all && service->synced.joining) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': this rank has joined, and not all ranks have",
+                            name ? name : "an operation");
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].kind == PL_BARRIER && ops[i].flags) {
+            return pl_error_set(reterr, PL_INVALID, "'%s': a barrier has no flags", name ? name : "an operation");
+        }
+        PL_TRY(pl_named_check(named, &ops[i], name ? name : "an operation", reterr));
+        bytes += bytes_of(&ops[i]);
+    }
+    item = item_new(SERVICE_OPERATIONS, count, completion, reterr);
+    if (!item) {
+        return PL_MEMORY;
+    }
+    item->named = named;
+    item->grouped = grouped;
+    status = copy_ops(item, name, ops, (size_t)named->ranks, reterr);
+    if (status == PL_OK && name) {
+        same_name = pl_service_find_name(service, item);
+        if (*same_name) {
+            status = pl_error_set(reterr, PL_INVALID,
+                                  "'%s' is still under way: wait for it before it is submitted again", name);
+        }
+    }
+    if (status != PL_OK) {
+        pl_service_item_free(item);
+        return status;
+    }
+    if (same_name) {
+        *same_name = item;
+    }
+    push(service, item, bytes);
+    return PL_OK;
+}
+
+enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
+                                 struct pl_completion *completion, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = admit(service, set, op->name, op, 1, false, completion, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
+                                       const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
+                                       struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = admit(service, set, base, ops, count, true, completion, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
+                                      struct pl_error *reterr)
+{
+    struct service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
+    enum pl_status status;
+
+    if (!item) {
+        return PL_MEMORY;
+    }
+    item->named = service->all;
+    pthread_mutex_lock(&service->lock);
+    status = refuse_left(service, reterr);
+    if (status == PL_OK && service->synced.joining) {
+        status = pl_error_set(reterr, PL_INVALID, "this rank has joined, and not all ranks have");
+    }
+    if (status == PL_OK) {
+        service->synced.joining = true;
+        push(service, item, 0);
+    }
+    pthread_mutex_unlock(&service->lock);
+    if (status != PL_OK) {
+        pl_service_item_free(item);
+    }
+    return status;
+}
+
+bool pl_service_test(struct pl_service *service, const struct pl_completion *completion)
+{
+    bool done;
+
+    pthread_mutex_lock(&service->lock);
+    done = completion->done;
+    if (!done && !service->synced.urgent) {
+        service->synced.urgent = true;
+        wake(service);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return done;
+}
+
+/* Nothing has moved in a step: look again soon. Under the lock, which is released meanwhile. */
+static void nap(struct pl_service *service)
+{
+    int64_t idle_ns = pl_service_idle_ns(service);
+
+    if (idle_ns < LOOK_NS) {
+        pthread_mutex_unlock(&service->lock);
+        sched_yield();
+        pthread_mutex_lock(&service->lock);
+        return;
+    }
+    service->synced.naps = true;
+    pl_deadline_wait(pl_clock_now_ns() + pl_clock_backoff_ns(idle_ns, WAIT_NAP_SHORTEST_NS, WAIT_NAP_LONGEST_NS),
+                     &service->changed, &service->lock);
+    service->synced.naps = false;
+}
+
+/* Wait until `*done`, which changes under the lock, and drive where nobody else does. */
+static void wait_until(struct pl_service *service, const bool *done)
+{
+    pthread_mutex_lock(&service->lock);
+    service->synced.waiters++;
+    while (!*done) {
+        if (service->synced.leads) {
+            pl_deadline_wait(PL_DEADLINE_NEVER, &service->changed, &service->lock);
+            continue;
+        }
+        service->synced.leads = true;
+        pthread_mutex_unlock(&service->lock);
+        if (pl_service_step(service, true)) {
+            pthread_mutex_lock(&service->lock);
+        } else {
+            pthread_mutex_lock(&service->lock);
+            if (!*done && !service->synced.first) {
+                nap(service);
+            }
+        }
+        service->synced.leads = false;
+    }
+    service->synced.waiters--;
+    if (service->synced.waiters > 0) {
+        pthread_cond_broadcast(&service->changed);
+    } else if (service->synced.outstanding > 0 && service->synced.thread_sleeps) {
+        pthread_cond_signal(&service->work);
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
+enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion, struct pl_error *reterr)
+{
+    wait_until(service, &completion->done);
+    if (completion->status != PL_OK && reterr) {
+        *reterr = completion->error;
+    }
+    return completion->status;
+}
+
+static enum pl_status change_sets(struct pl_service *service, enum service_kind kind, const int *ranks, int count,
+                                  int *set, struct pl_error *reterr)
+{
+    struct pl_completion completion = {0};
+    struct service_item *item = item_new(kind, 0, &completion, reterr);
+    enum pl_status status;
+
+    if (!item) {
+        return PL_MEMORY;
+    }
+    item->named = service->all;
+    item->ranks = ranks;
+    item->rank_count = count;
+    item->set = set;
+    pthread_mutex_lock(&service->lock);
+    status = refuse_left(service, reterr);
+    if (status == PL_OK && service->synced.changing_sets) {
+        status = pl_error_set(reterr, PL_INVALID, "another thread of this rank is changing the process sets");
+    }
+    if (status == PL_OK) {
+        service->synced.changing_sets = true;
+        push(service, item, 0);
+    }
+    pthread_mutex_unlock(&service->lock);
+    if (status != PL_OK) {
+        pl_service_item_free(item);
+        return status;
+    }
+    return pl_service_wait(service, &completion, reterr);
+}
+
+enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
+                                  struct pl_error *reterr)
+{
+    return change_sets(service, SERVICE_ADD_SET, ranks, count, ret_set, reterr);
+}
+
+enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr)
+{
+    return change_sets(service, SERVICE_REMOVE_SET, NULL, 0, &set, reterr);
+}
+
+int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room)
+{
+    int count;
+
+    pthread_mutex_lock(&service->lock);
+    count = pl_process_sets_list(service->sets, ret_sets, room);
+    pthread_mutex_unlock(&service->lock);
+    return count;
+}
+
+bool pl_service_in_set(struct pl_service *service, int set)
+{
+    bool included;
+
+    pthread_mutex_lock(&service->lock);
+    included = pl_process_set_included(service->sets, set);
+    pthread_mutex_unlock(&service->lock);
+    return included;
+}
+
+enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = pl_process_set_size(service->sets, set, ret_size, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = pl_process_set_ranks(service->sets, set, ret_ranks, reterr);
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank, struct pl_error *reterr)
+{
+    struct pl_world *world;
+    enum pl_status status;
+
+    pthread_mutex_lock(&service->lock);
+    status = pl_process_set_world(service->sets, set, &world, reterr);
+    if (status == PL_OK) {
+        *ret_rank = pl_world_rank(world);
+    }
+    pthread_mutex_unlock(&service->lock);
+    return status;
+}
+
+enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr)
+{
+    pthread_mutex_lock(&service->lock);
+    service->synced.leaving = true;
+    pthread_mutex_unlock(&service->lock);
+    wait_until(service, &service->synced.left);
+    return service->all->left ? PL_OK : pl_named_refuse_ended(service->all, reterr);
+}

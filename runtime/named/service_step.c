@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the thread that leads does: hands operations over to the engines, advances them, and reports what has ended. */
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "runtime/named/queue.h"
+#include "runtime/named/rounds.h"
+#include "runtime/named/service_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void pl_service_item_free(struct service_item *item)
+{
+    free(item->name);
+    free(item->splits);
+    free(item);
+}
+
+struct service_item **pl_service_find_name(struct pl_service *service, const struct service_item *item)
+{
+    uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
+    struct service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
+
+    while (*at &&
+           ((*at)->named != item->named || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
+        at = &(*at)->next_of_name;
+    }
+    return at;
+}
+
+static void taken_append(struct pl_service *service, struct service_item *item)
+{
+    item->next_taken = service->first_taken;
+    item->previous_taken = NULL;
+    if (service->first_taken) {
+        service->first_taken->previous_taken = item;
+    }
+    service->first_taken = item;
+}
+
+static void taken_remove(struct pl_service *service, struct service_item *item)
+{
+    *(item->previous_taken ? &item->previous_taken->next_taken : &service->first_taken) = item->next_taken;
+    if (item->next_taken) {
+        item->next_taken->previous_taken = item->previous_taken;
+    }
+}
+
+/* Add `item` to those that have ended; its completion has the status. */
+static void end(struct service_item *item, struct service_item ***end_at)
+{
+    item->next = NULL;
+    **end_at = item;
+    *end_at = &item->next;
+}
+
+static enum pl_status hand_over(struct pl_service *service, struct service_item *item)
+{
+    struct pl_error *error = &item->completion->error;
+    const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
+
+    switch (item->kind) {
+    case SERVICE_OPERATIONS:
+        if (item->grouped) {
+            return pl_named_submit_group(item->named, item->name, item->ops, item->count, &item->handle, error);
+        }
+        item->ops[0].name = item->name;
+        return pl_named_submit(item->named, &item->ops[0], &item->handle, error);
+    case SERVICE_JOIN:
+        PL_TRY(pl_named_refuse_ended(item->named, error));
+        item->named->joining = true;
+        item->named->join_announced = false;
+        service->join = item;
+        return PL_OK;
+    case SERVICE_ADD_SET:
+    case SERVICE_REMOVE_SET:
+        PL_TRY(pl_named_submit(item->named, &fence, &item->handle, error));
+        service->set_change = item;
+        return PL_OK;
+    }
+    PL_BUG_IF(true);
+    return PL_INVALID;
+}
+
+/* True when there was anything. */
+static bool take(struct pl_service *service, struct service_item ***end_at)
+{
+    struct service_item *item, *next;
+    bool leaving, any;
+
+    pthread_mutex_lock(&service->lock);
+    item = service->synced.first;
+    service->synced.first = service->synced.last = NULL;
+    service->synced.bytes = 0;
+    service->synced.urgent = false;
+    leaving = service->synced.leaving;
+    pthread_mutex_unlock(&service->lock);
+    any = item;
+    for (; item; item = next) {
+        next = item->next;
+        item->completion->status = hand_over(service, item);
+        if (item->completion->status != PL_OK && !item->handle) {
+            end(item, end_at);
+            continue;
+        }
+        taken_append(service, item);
+        if (item->kind == SERVICE_OPERATIONS) {
+            pl_named_set_owner(item->named, item->handle, item);
+        }
+    }
+    for (struct pl_named *named = service->all; leaving;) {
+        named->leaving = true;
+        named = named->sibling;
+        leaving = named != service->all;
+    }
+    return any;
+}
+
+static void end_taken(struct pl_service *service, struct service_item *item, struct service_item ***end_at)
+{
+    taken_remove(service, item);
+    end(item, end_at);
+}
+
+/* The fence has ended, well or not: no round is under way on any rank, and what was agreed on before has ended. */
+static void change_sets(struct pl_service *service, struct service_item ***end_at)
+{
+    struct service_item *item = service->set_change;
+    struct pl_completion *completion = item->completion;
+
+    completion->status = pl_named_wait(item->named, item->handle, NULL, &completion->error);
+    if (completion->status == PL_OK) {
+        pthread_mutex_lock(&service->lock); /* others look sets up */
+        completion->status =
+            item->kind == SERVICE_ADD_SET
+                ? pl_process_sets_add(service->sets, item->ranks, item->rank_count, item->set, &completion->error)
+                : pl_process_sets_remove(service->sets, *item->set, &completion->error);
+        pthread_mutex_unlock(&service->lock);
+    }
+    service->all->held = false;
+    service->set_change = NULL;
+    end_taken(service, item, end_at);
+}
+
+/* Whether a wait for `item` would return. */
+static bool has_ended(const struct service_item *item)
+{
+    size_t slot = 0;
+
+    return item->named->failure.status != PL_OK ||
+           pl_named_queue_find(item->named, item->handle, &slot, NULL) != PL_OK || item->named->slots[slot].undone == 0;
+}
+
+static void end_operations(struct pl_service *service, struct service_item *item, struct service_item ***end_at)
+{
+    item->completion->status =
+        pl_named_wait(item->named, item->handle, item->completion->results, &item->completion->error);
+    end_taken(service, item, end_at);
+}
+
+/* End the operations of `named` that have; after a failure of the world, all. */
+static void collect(struct pl_service *service, struct pl_named *named, struct service_item ***end_at)
+{
+    struct service_item *ended = NULL, *next;
+
+    if (named->failure.status != PL_OK) {
+        for (struct service_item *item = service->first_taken; item; item = next) {
+            next = item->next_taken;
+            if (item->kind == SERVICE_OPERATIONS && item->named == named) {
+                end_operations(service, item, end_at);
+            }
+        }
+        return;
+    }
+    for (size_t slot = named->first_ended; slot; slot = named->slots[slot - 1].next_ended) {
+        struct service_item *item = named->slots[slot - 1].owner;
+
+        item->next = ended; /* the list has the last first */
+        ended = item;
+    }
+    named->first_ended = 0;
+    for (struct service_item *item = ended; item; item = next) {
+        next = item->next;
+        end_operations(service, item, end_at);
+    }
+}
+
+/* A join, and a change of the sets, which have no place in an engine's list. */
+static void collect_others(struct pl_service *service, struct service_item ***end_at)
+{
+    struct pl_named *all = service->all;
+    struct service_item *join = service->join;
+
+    if (join && (!all->joining || all->left || all->failure.status != PL_OK)) {
+        join->completion->status = all->joining ? pl_named_refuse_ended(all, &join->completion->error) : PL_OK;
+        join->completion->last_joined_rank = all->join_last_rank;
+        all->joining = false;
+        service->join = NULL;
+        end_taken(service, join, end_at);
+    }
+    if (service->set_change && has_ended(service->set_change) && (!all->first_batch || all->failure.status != PL_OK)) {
+        change_sets(service, end_at);
+    }
+}
+
+/* Tell of what has ended. Under the lock, but for the callbacks. */
+static void report(struct pl_service *service, struct service_item *ended)
+{
+    struct service_item *calls = NULL, **call_at = &calls, *next;
+
+    if (!ended) {
+        return;
+    }
+    pthread_mutex_lock(&service->lock);
+    for (struct service_item *item = ended; item; item = next) {
+        next = item->next;
+        if (item->name) {
+            struct service_item **at = pl_service_find_name(service, item);
+
+            PL_BUG_IF(*at != item);
+            *at = item->next_of_name;
+        }
+        if (item->kind == SERVICE_JOIN) {
+            service->synced.joining = false;
+        } else if (item->kind != SERVICE_OPERATIONS) {
+            service->synced.changing_sets = false;
+        }
+        service->synced.outstanding--;
+        if (item->completion->call) {
+            end(item, &call_at);
+        } else {
+            item->completion->done = true;
+            pl_service_item_free(item);
+        }
+    }
+    pthread_cond_broadcast(&service->changed);
+    pthread_mutex_unlock(&service->lock);
+    for (struct service_item *item = calls; item; item = next) {
+        next = item->next;
+        item->completion->call(item->completion);
+        pl_service_item_free(item);
+    }
+}
+
+static bool advance(struct pl_named *named, bool block)
+{
+    bool need_round = false, works = pl_named_has_work(named, &need_round);
+
+    need_round = need_round || ((named->joining || named->leaving) && !named->left);
+    if (works || need_round || named->first_batch || named->round.request) {
+        (void)pl_named_progress(named, need_round, block, NULL); /* a failure stays in `named` */
+    }
+    return named->failure.status != PL_OK || (named->left && !named->first_batch);
+}
+
+bool pl_service_step(struct pl_service *service, bool block)
+{
+    struct service_item *ended = NULL, **end_at = &ended;
+    struct pl_named *named = service->all;
+    uint64_t moves = 0;
+    bool left = true, moved = take(service, &end_at);
+
+    do {
+        /* With one engine alone a wait in it keeps nothing from going on: what is submitted meanwhile needs its next
+         * round. */
+        left = advance(named, block && named->sibling == named && !ended) && left;
+        collect(service, named, &end_at);
+        moves += named->moves;
+        named = named->sibling;
+    } while (named != service->all);
+    collect_others(service, &end_at);
+    moved = moved || ended || moves != service->moves;
+    service->moves = moves;
+    if (moved || !service->moved_ns) {
+        service->moved_ns = pl_clock_now_ns();
+        service->reported_ns = 0;
+    }
+    report(service, ended);
+    if (left) {
+        pthread_mutex_lock(&service->lock);
+        service->synced.left = true;
+        pthread_cond_broadcast(&service->changed);
+        pthread_mutex_unlock(&service->lock);
+    }
+    return moved;
+}
+
+int64_t pl_service_idle_ns(struct pl_service *service)
+{
+    int64_t idle_ns = pl_clock_now_ns() - service->moved_ns;
+    struct pl_named *named = service->all;
+    bool need_round;
+
+    do {
+        if (pl_named_has_work(named, &need_round)) {
+            pl_world_report_wait(named->world, idle_ns, &service->reported_ns,
+                                 &(struct pl_about){.append = pl_named_append_awaited, .subject = named});
+            break;
+        }
+        named = named->sibling;
+    } while (named != service->all);
+    return idle_ns;
+}
+
+void pl_service_end_all(struct pl_service *service, const struct pl_error *error)
+{
+    struct service_item *ended = NULL, **end_at = &ended, *next;
+
+    for (struct service_item *item = service->first_taken; item; item = next) {
+        next = item->next_taken;
+        item->completion->status = error->status;
+        item->completion->error = *error;
+        end_taken(service, item, &end_at);
+    }
+    pthread_mutex_lock(&service->lock);
+    *end_at = service->synced.first;
+    service->synced.first = service->synced.last = NULL;
+    pthread_mutex_unlock(&service->lock);
+    for (struct service_item *item = *end_at; item; item = item->next) {
+        item->completion->status = error->status;
+        item->completion->error = *error;
+    }
+    report(service, ended);
+}

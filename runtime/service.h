@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Named tensors and process sets for programs with many threads: any thread submits, is told when its operation has
+ * ended, or waits for it.
+ *
+ * One thread at a time drives the engines. Whoever waits drives, so that a wait costs what it costs without threads;
+ * where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
+ * operation it looks once more), and takes short naps while something is: it begins a millisecond after a submission
+ * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together.
+ *
+ * Ranks that all wait for different names are no mistake here, since other threads may submit those: a warning names
+ * them after the knob stall_s, and the deadline of the world (timeout_s) ends them, where there is one.
+ *
+ * Threads  any, all calls but pl_service_new() and pl_service_free(). The service uses its world alone.
+ * Test     tests/unit/runtime/named/test_service.c, test_service_mixed.c
+ */
+#ifndef PL_RUNTIME_SERVICE_H
+#define PL_RUNTIME_SERVICE_H
+
+#include "runtime/process_set.h"
+
+struct pl_service;
+
+/**
+ * How an operation ended: the caller's memory from the submission until then. Zero-initialise.
+ *
+ * With `call` the service calls that once and does not touch the completion afterwards: it may be freed in there. It
+ * runs in whichever thread drives; it may submit, and must not wait. Without `call`, pl_service_wait() or
+ * pl_service_test() tell of the end.
+ */
+struct pl_completion {
+    void (*call)(struct pl_completion *completion);
+    struct pl_named_result *results; /* in: room for one result an operation, set on success; NULL drops them */
+    enum pl_status status;           /* out: PL_OK or, in `error`, what pl_named_wait() returns */
+    struct pl_error error;
+    int last_joined_rank; /* out, of a join */
+    bool done;            /* the service's */
+};
+
+/**
+ * Make process set 0 on `world`, which must outlive the service, and start the thread. `options` may be NULL;
+ * `concurrent` is set. Not collective.
+ */
+enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
+                              struct pl_service **ret_service, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Release without waiting; what is under way ends with PL_CANCELLED, and makes the world unusable. See
+ * pl_service_shutdown(). No other thread is in a call. NULL is fine.
+ */
+void pl_service_free(struct pl_service *service);
+
+/**
+ * Submit one operation in process set `set`, see pl_named_submit(). Name, splits and shape are copied. Nothing waits
+ * here.
+ *
+ * Ownership  buffers belong to the service until the operation has ended.
+ * Errors     PL_INVALID: unknown set or this rank is no member, the name is still under way in the set, this rank is
+ *            joining, and what pl_named_submit() refuses. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was
+ *            submitted then, and `completion` is not used.
+ */
+enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
+                                 struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Submit operations that start together or not at all, see pl_named_submit_group(). */
+enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
+                                       const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Join set 0 after the operations that were submitted before, see pl_named_join(); they may be under way. Until all
+ * ranks have joined this rank submits nothing in set 0.
+ */
+enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether the operation has ended. Where nobody waits the service's thread goes on with it at once. */
+bool pl_service_test(struct pl_service *service, const struct pl_completion *completion);
+
+/**
+ * Wait for the operation and return how it ended. Any number of threads wait at the same time, one for each
+ * completion.
+ */
+enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * pl_process_sets_add() and pl_process_sets_remove() at a point that all ranks agree on, whatever else is under way.
+ *
+ * Collective  over all ranks; one thread of a rank at a time (PL_INVALID). A rank that comes later is waited for.
+ * Errors      those of process_set.h; PL_MISMATCH while a rank has joined.
+ */
+enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, int count, int *ret_set,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** What process_set.h says of the sets. */
+int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
+bool pl_service_in_set(struct pl_service *service, int set);
+enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** `set`'s ranks in `ret_ranks` [pl_service_set_size()]. */
+enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** This rank's number in `set`. */
+enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Leave, in all sets of this rank: what is not agreed on ends with PL_CANCELLED on all ranks. Waits until the other
+ * ranks have received that, see pl_named_shutdown().
+ */
+enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

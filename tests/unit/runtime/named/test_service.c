@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/named/service.c, runtime/named/service_step.c, runtime/named/table.c. */
+/* Named tensors from many threads: who drives, callbacks, errors, strict join, process sets, leaving. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/named/service_private.h"
+#include "tests/unit/runtime/named/engine.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SERVICE(options)                                                                                               \
+    struct pl_error error = PL_ERROR_NONE;                                                                             \
+    struct pl_service *service = NULL;                                                                                 \
+    expect_ok(pl_service_new(self->world, (options), &service, &error))
+
+#define LEAVE()                                                                                                        \
+    expect_ok(pl_service_shutdown(service, &error));                                                                   \
+    pl_service_free(service)
+
+enum { CHAIN = 30, TICKS = 20, HANDLES = 50 };
+
+/* The sum of one element in set 0, from submission to end. */
+static enum pl_status sum_one(struct pl_service *service, const char *name, float *value, struct pl_error *reterr)
+{
+    struct pl_completion completion = {0};
+    struct pl_named_op op = sum_of(name, value, 1);
+
+    PL_TRY(pl_service_submit(service, 0, &op, &completion, reterr));
+    return pl_service_wait(service, &completion, reterr);
+}
+
+static void blocking_body(struct rank *self)
+{
+    SERVICE(NULL);
+    for (int i = 0; i < 20; i++) {
+        float value = (float)(self->rank + i);
+
+        expect_ok(sum_one(service, i % 2 ? "sum" : NULL, &value, &error));
+        expect((int)value == self->size * (self->size - 1) / 2 + i * self->size, "%g", (double)value);
+    }
+    LEAVE();
+}
+
+START_TEST(who_waits_drives)
+{
+    over_sizes(blocking_body);
+}
+END_TEST
+
+struct chain {
+    struct pl_completion completion;
+    struct pl_service *service;
+    float value;
+    int left;
+    atomic_int ended; /* 1: well, 2: not */
+};
+
+static void next_of_chain(struct pl_completion *completion)
+{
+    struct chain *chain = PL_CONTAINER_OF(completion, struct chain, completion);
+    struct pl_named_op op = sum_of("chain", &chain->value, 1);
+
+    if (completion->status != PL_OK) {
+        chain->ended = 2;
+    } else if (--chain->left == 0) {
+        chain->ended = 1;
+    } else if (pl_service_submit(chain->service, 0, &op, completion, NULL) != PL_OK) {
+        chain->ended = 2;
+    }
+}
+
+/* Nobody waits: the service's thread alone drives. A callback submits what comes next, of the same name. */
+static void callback_body(struct rank *self)
+{
+    struct chain chain = {.completion = {.call = next_of_chain}, .left = CHAIN, .value = 1};
+    struct pl_named_op op = sum_of("chain", &chain.value, 1);
+    float want = 1;
+
+    SERVICE(NULL);
+    chain.service = service;
+    expect_ok(pl_service_submit(service, 0, &op, &chain.completion, &error));
+    while (chain.ended == 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    for (int i = 0; i < CHAIN; i++) {
+        want *= (float)self->size;
+    }
+    expect(chain.ended == 1 && (chain.value > want ? chain.value - want : want - chain.value) <= 1e-5F * want,
+           "%g, not %g", (double)chain.value, (double)want);
+    LEAVE();
+}
+
+START_TEST(callbacks_come_without_a_waiter_and_may_submit)
+{
+    over_sizes(callback_body);
+}
+END_TEST
+
+/* Polled, in any order. Afterwards the thread sleeps until it is woken. */
+static void polled_body(struct rank *self)
+{
+    struct pl_completion completions[HANDLES] = {{0}};
+    char names[HANDLES][16];
+    float values[HANDLES];
+    bool sleeps = false;
+
+    SERVICE(NULL);
+    for (int i = 0; i < HANDLES; i++) {
+        int k = self->rank % 2 ? HANDLES - 1 - i : i;
+        struct pl_named_op op = sum_of(names[k], &values[k], 1);
+
+        values[k] = (float)k;
+        snprintf(names[k], sizeof(names[k]), "value%d", k);
+        expect_ok(pl_service_submit(service, 0, &op, &completions[k], &error));
+    }
+    for (int i = 0; i < HANDLES; i++) {
+        while (!pl_service_test(service, &completions[i])) {
+            sched_yield();
+        }
+        expect(completions[i].status == PL_OK && (int)values[i] == i * self->size, "%g", (double)values[i]);
+    }
+    while (!sleeps) {
+        sched_yield();
+        pthread_mutex_lock(&service->lock);
+        sleeps = service->synced.thread_sleeps;
+        expect(service->synced.outstanding == 0, "%zu outstanding", service->synced.outstanding);
+        pthread_mutex_unlock(&service->lock);
+    }
+    LEAVE();
+}
+
+START_TEST(polling_alone_ends_operations_and_the_idle_thread_sleeps)
+{
+    over_sizes(polled_body);
+}
+END_TEST
+
+struct waiter {
+    struct pl_service *service;
+    const char *name;
+    float value;
+    enum pl_status status;
+    struct pl_error error;
+    pthread_t thread;
+};
+
+static void *wait_for_name(void *waiter_at)
+{
+    struct waiter *waiter = waiter_at;
+
+    waiter->status = sum_one(waiter->service, waiter->name, &waiter->value, &waiter->error);
+    return NULL;
+}
+
+/* All ranks wait, each for another name, while other threads of theirs go on and at last submit those names too. */
+static void other_names_body(struct rank *self)
+{
+    struct waiter waiter = {.name = self->rank == 0 ? "first" : "second", .value = 1};
+
+    SERVICE(NULL);
+    waiter.service = service;
+    pthread_create(&waiter.thread, NULL, wait_for_name, &waiter);
+    for (int i = 0; i < TICKS; i++) {
+        float tick = 1;
+
+        expect_ok(sum_one(service, "tick", &tick, &error));
+        expect((int)tick == self->size, "%g", (double)tick);
+        sched_yield();
+    }
+    for (int i = 0; i < 2; i++) { /* the name that the waiter has not */
+        const char *name = i == 0 ? "first" : "second";
+        float value = 1;
+
+        if (strcmp(name, waiter.name) != 0) {
+            expect_ok(sum_one(service, name, &value, &error));
+            expect((int)value == self->size, "%g", (double)value);
+        }
+    }
+    pthread_join(waiter.thread, NULL);
+    expect(waiter.status == PL_OK && (int)waiter.value == self->size, "%s: %s", pl_status_name(waiter.status),
+           waiter.error.cause);
+    LEAVE();
+}
+
+START_TEST(ranks_that_wait_for_different_names_are_no_deadlock)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, other_names_body, NULL);
+    }
+}
+END_TEST
+
+static void refused_body(struct rank *self)
+{
+    struct pl_completion first = {0}, group = {0}, other = {0};
+    float values[3] = {1, 1, 1};
+    struct pl_named_op op = sum_of("name", &values[0], 1), members[2] = {sum_of(NULL, &values[1], 1), {0}};
+    struct pl_named_op flagged = {.name = "barrier", .kind = PL_BARRIER, .flags = NAMED_FENCE};
+    uint64_t splits[RANKS_MOST] = {7};
+    struct pl_named_op exchange = {.kind = PL_ALLTOALL, .dims = 1, .shape = {3}, .splits = splits, .send = values};
+
+    SERVICE(NULL);
+    members[1] = sum_of(NULL, &values[2], 1);
+    expect_ok(pl_service_submit(service, 0, &op, &first, &error));
+    expect_ok(
+        pl_service_submit_group(service, 0, "name", members, 2, &group, &error)); /* members are names of their own */
+    expect(pl_service_submit(service, 7, &op, &other, &error) == PL_INVALID, "no such set");
+    expect(strstr(error.cause, "no process set 7") != NULL, "%s", error.cause);
+    expect(pl_service_submit(service, 0, &flagged, &other, &error) == PL_INVALID, "a flag");
+    expect(pl_service_submit(service, 0, &exchange, &other, &error) == PL_INVALID, "splits");
+    expect_ok(pl_service_wait(service, &first, &error));
+    expect_ok(pl_service_wait(service, &group, &error));
+    expect((int)values[0] == self->size && (int)values[2] == self->size, "%g %g", (double)values[0], (double)values[2]);
+    LEAVE();
+    expect(!other.done, "a refused operation has ended");
+}
+
+static void refused_alone_body(struct rank *self)
+{
+    struct pl_completion completion = {0};
+    float value = 1;
+    struct pl_named_op op = sum_of("after", &value, 1);
+
+    SERVICE(NULL);
+    expect_ok(pl_service_shutdown(service, &error));
+    expect(pl_service_submit(service, 0, &op, &completion, &error) == PL_CANCELLED, "%s", error.cause);
+    expect(pl_service_submit_join(service, &completion, &error) == PL_CANCELLED, "%s", error.cause);
+    pl_service_free(service);
+    pl_service_free(NULL);
+}
+
+START_TEST(what_is_wrong_is_refused_at_the_submission)
+{
+    ck_assert_bodies(1, refused_body, NULL);
+    ck_assert_bodies(1, refused_alone_body, NULL);
+}
+END_TEST
+
+/* Rank 0 holds its name under way: the other rank submits it after rank 0 has tried what is refused. */
+static void twice_body(struct rank *self)
+{
+    struct pl_completion first = {0}, other = {0};
+    float value = 1, ready = 1;
+    struct pl_named_op op = sum_of("name", &value, 1);
+
+    SERVICE(NULL);
+    if (self->rank == 0) {
+        expect_ok(pl_service_submit(service, 0, &op, &first, &error));
+        expect(pl_service_submit(service, 0, &op, &other, &error) == PL_INVALID, "twice");
+        expect(strstr(error.cause, "'name' is still under way") != NULL, "%s", error.cause);
+    }
+    expect_ok(sum_one(service, "ready", &ready, &error));
+    if (self->rank != 0) {
+        expect_ok(pl_service_submit(service, 0, &op, &first, &error));
+    }
+    expect_ok(pl_service_wait(service, &first, &error));
+    expect((int)value == self->size, "%g", (double)value);
+    LEAVE();
+}
+
+START_TEST(a_name_under_way_is_refused_from_any_thread)
+{
+    ck_assert_bodies(2, twice_body, NULL);
+    ck_assert_bodies(3, twice_body, NULL);
+}
+END_TEST
+
+static void mismatch_body(struct rank *self)
+{
+    float values[4] = {1, 1, 1, 1};
+    struct pl_completion completion = {0};
+    struct pl_named_op op = sum_of("shape", values, self->rank == 0 ? 3 : 4);
+
+    SERVICE(NULL);
+    expect_ok(pl_service_submit(service, 0, &op, &completion, &error));
+    expect(pl_service_wait(service, &completion, &error) == PL_MISMATCH, "%s", pl_status_name(completion.status));
+    expect(strstr(error.cause, "'shape': rank ") != NULL, "%s", error.cause);
+    expect_ok(sum_one(service, "shape", values, &error));
+    LEAVE();
+}
+
+START_TEST(ranks_that_disagree_get_the_same_words_and_go_on)
+{
+    ck_assert_bodies(3, mismatch_body, NULL);
+}
+END_TEST
+
+/* Rank 0 joins first. Without `strict` (data NULL) gathering and a broadcast go on, with it they fail. */
+static void join_body(struct rank *self)
+{
+    const struct pl_named_options options = {.strict_join = self->data};
+    float value = 2, rows[8] = {0};
+    struct pl_named_op gather = {
+        .name = "gather", .kind = PL_ALLGATHER, .dtype = PL_FLOAT32, .dims = 1, .shape = {1}, .send = &value};
+    struct pl_named_op spread = {
+        .name = "spread", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = 1, .dims = 1, .shape = {1}, .recv = rows};
+    struct pl_completion joined = {0}, completion = {0}, refused = {0};
+    struct pl_named_result result = {0};
+    float sum = 1;
+
+    SERVICE(&options);
+    if (self->rank == 0) {
+        struct pl_named_op op = sum_of("before", &value, 1);
+
+        expect_ok(pl_service_submit(service, 0, &op, &completion, &error)); /* under way when this rank joins */
+        expect_ok(pl_service_submit_join(service, &joined, &error));
+        expect(pl_service_submit(service, 0, &gather, &refused, &error) == PL_INVALID, "has joined");
+        expect(pl_service_submit_join(service, &refused, &error) == PL_INVALID, "has joined");
+        expect_ok(pl_service_wait(service, &completion, &error));
+        expect((int)value == 2 * self->size, "%g", (double)value);
+    } else {
+        enum pl_status want = options.strict_join ? PL_MISMATCH : PL_OK;
+
+        expect_ok(sum_one(service, "before", &value, &error));
+        expect_ok(sum_one(service, "sum", &sum, &error)); /* rank 0 has joined: else it would wait */
+        expect((int)sum == self->size - 1, "%g", (double)sum);
+        completion.results = &result;
+        expect_ok(pl_service_submit(service, 0, &gather, &completion, &error));
+        expect(pl_service_wait(service, &completion, &error) == want, "%s", pl_status_name(completion.status));
+        expect(want == PL_OK || strstr(error.cause, "cannot run while 1 of") != NULL, "%s", error.cause);
+        expect(want != PL_OK || (int)result.rows == self->size - 1, "%llu rows", (unsigned long long)result.rows);
+        pl_named_result_done(&result);
+        completion.results = NULL;
+        expect_ok(pl_service_submit(service, 0, &spread, &completion, &error));
+        expect(pl_service_wait(service, &completion, &error) == want, "%s", pl_status_name(completion.status));
+        expect_ok(pl_service_submit_join(service, &joined, &error));
+    }
+    expect_ok(pl_service_wait(service, &joined, &error));
+    expect(joined.last_joined_rank != 0, "rank %d joined last", joined.last_joined_rank);
+    expect_ok(sum_one(service, "after", &sum, &error));
+    LEAVE();
+}
+
+START_TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
+{
+    for (int size = 2; size <= 4; size++) {
+        ck_assert_bodies(size, join_body, NULL);
+        ck_assert_bodies(size, join_body, "strict");
+    }
+}
+END_TEST
+
+/* Sets are added while each rank's other thread waits for a name that comes only after that. */
+static void sets_body(struct rank *self)
+{
+    struct waiter waiter = {.name = "late", .value = 1};
+    const int first[] = {0, 2}, second[] = {2, 1, 0}, bad[] = {0, 9};
+    int sets[4], set = -1, other = -1, size = 0, rank = -1, ranks[RANKS_MOST];
+    float late = 1, values[2] = {1, 1};
+    struct pl_completion completions[2] = {{0}};
+    bool waits = self->rank != 1;
+
+    SERVICE(NULL);
+    waiter.service = service;
+    if (waits) {
+        pthread_create(&waiter.thread, NULL, wait_for_name, &waiter);
+    }
+    expect_ok(pl_service_add_set(service, first, 2, &set, &error));
+    expect_ok(pl_service_add_set(service, second, 3, &other, &error));
+    expect(set == 1 && other == 2 && pl_service_list_sets(service, sets, 4) == 3, "sets %d and %d", set, other);
+    expect(pl_service_add_set(service, first, 2, &rank, &error) == PL_INVALID, "added twice");
+    expect(pl_service_add_set(service, bad, 2, &rank, &error) == PL_INVALID, "rank 9");
+    expect(pl_service_add_set(service, self->rank == 0 ? first : bad, 2, &rank, &error) == PL_MISMATCH, "%s",
+           error.cause);
+    expect(pl_service_in_set(service, set) == waits && pl_service_in_set(service, other), "members");
+    expect_ok(pl_service_set_size(service, other, &size, &error));
+    expect_ok(pl_service_set_ranks(service, other, ranks, &error));
+    expect_ok(pl_service_set_rank(service, other, &rank, &error));
+    expect(size == 3 && memcmp(ranks, second, sizeof(second)) == 0 && rank == 2 - self->rank, "rank %d", rank);
+    if (waits) { /* the two sets in different orders */
+        for (int i = 0; i < 2; i++) {
+            int k = self->rank == 0 ? i : 1 - i;
+            struct pl_named_op op = sum_of("in both", &values[k], 1);
+
+            expect_ok(pl_service_submit(service, k == 0 ? set : other, &op, &completions[k], &error));
+        }
+        for (int i = 0; i < 2; i++) {
+            expect_ok(pl_service_wait(service, &completions[self->rank == 0 ? i : 1 - i], &error));
+        }
+        expect((int)values[0] == 2 && (int)values[1] == 3, "%g %g", (double)values[0], (double)values[1]);
+    } else {
+        struct pl_named_op op = sum_of("in both", &values[1], 1);
+
+        expect(pl_service_submit(service, set, &op, &completions[0], &error) == PL_INVALID, "no member");
+        expect_ok(pl_service_submit(service, other, &op, &completions[1], &error));
+        expect_ok(pl_service_wait(service, &completions[1], &error));
+        expect_ok(sum_one(service, "late", &late, &error));
+    }
+    if (waits) {
+        pthread_join(waiter.thread, NULL);
+        expect(waiter.status == PL_OK && (int)waiter.value == 3, "%g", (double)waiter.value);
+    }
+    expect_ok(pl_service_remove_set(service, set, &error));
+    expect(pl_service_remove_set(service, 0, &error) == PL_INVALID, "set 0");
+    expect(pl_service_list_sets(service, sets, 4) == 2, "sets left");
+    LEAVE();
+}
+
+START_TEST(process_sets_change_while_other_threads_wait)
+{
+    ck_assert_bodies(3, sets_body, NULL);
+}
+END_TEST
+
+/* Rank 0 leaves while the others wait for it, in set 0 and in a set of its own. */
+static void leave_body(struct rank *self)
+{
+    struct pl_completion completions[2] = {{0}};
+    const int all[] = {2, 1, 0};
+    float values[2] = {1, 1};
+    int set = -1;
+
+    SERVICE(NULL);
+    expect_ok(pl_service_add_set(service, all, 3, &set, &error));
+    if (self->rank != 0) {
+        for (int i = 0; i < 2; i++) {
+            struct pl_named_op op = sum_of("never", &values[i], 1);
+
+            expect_ok(pl_service_submit(service, i == 0 ? 0 : set, &op, &completions[i], &error));
+        }
+        for (int i = 2; i-- > 0;) {
+            expect(pl_service_wait(service, &completions[i], &error) == PL_CANCELLED, "%s",
+                   pl_status_name(completions[i].status));
+            expect(strstr(error.cause, "rank 0 shut the named tensors down") != NULL, "%s", error.cause);
+        }
+    }
+    LEAVE();
+}
+
+START_TEST(a_rank_that_leaves_ends_what_others_wait_for)
+{
+    ck_assert_bodies(3, leave_body, NULL);
+}
+END_TEST
+
+/* Freed without a shutdown: whoever submitted is told. The other rank sees its world fail. */
+static void freed_body(struct rank *self)
+{
+    struct chain chain = {.completion = {.call = next_of_chain}, .left = 2, .value = 1};
+    struct pl_completion completion = {0};
+    float value = 1;
+    struct pl_named_op op = sum_of("chain", &chain.value, 1), other = sum_of("other", &value, 1);
+
+    SERVICE(NULL);
+    if (self->rank == 0) {
+        expect_ok(pl_service_submit(service, 0, &op, &chain.completion, &error));
+        expect_ok(pl_service_submit(service, 0, &other, &completion, &error));
+        pl_service_free(service);
+        expect(chain.ended == 2 && chain.completion.status == PL_CANCELLED, "%s",
+               pl_status_name(chain.completion.status));
+        expect(completion.done && completion.status == PL_CANCELLED, "%s", pl_status_name(completion.status));
+        return;
+    }
+    pl_service_free(service);
+}
+
+START_TEST(freeing_ends_what_is_under_way)
+{
+    ck_assert_bodies(2, freed_body, NULL);
+}
+END_TEST
+
+UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_and_may_submit,
+          polling_alone_ends_operations_and_the_idle_thread_sleeps, ranks_that_wait_for_different_names_are_no_deadlock,
+          what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
+          ranks_that_disagree_get_the_same_words_and_go_on, allgather_and_broadcast_fail_after_a_strict_join_only,
+          process_sets_change_while_other_threads_wait, a_rank_that_leaves_ends_what_others_wait_for,
+          freeing_ends_what_is_under_way)
