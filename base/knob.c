@@ -158,6 +158,11 @@ static enum pl_status refuse(enum pl_knob_type type, const char *words, const ch
     return pl_error_set(reterr, PL_INVALID, "%s is '%.200s': expected %s%s", what, text, expected(type), words);
 }
 
+enum pl_status pl_knob_read_word(const char *text, const char *words, const char *what, struct pl_error *reterr)
+{
+    return is_word(text, words) ? PL_OK : refuse(PL_KNOB_TYPE_WORD, words, text, what, reterr);
+}
+
 enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value, struct pl_error *reterr)
 {
     int64_t value;

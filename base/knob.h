@@ -134,6 +134,10 @@ enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char
 enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The same for one of `words`, which are separated by blanks. */
+enum pl_status pl_knob_read_word(const char *text, const char *words, const char *what,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
 bool pl_knob_bool(const struct pl_knobs *knobs, enum pl_knob knob);
 int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);

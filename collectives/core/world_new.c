@@ -122,7 +122,6 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
-    pl_activity_start();
     if (options->knobs) {
         *ret_knobs = *options->knobs;
         return PL_OK;
@@ -237,6 +236,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
         }
         return PL_MEMORY;
     }
+    pl_activity_start();
     world->bootstrap = bootstrap;
     world->table = table;
     world->owns_bootstrap = parent != NULL;

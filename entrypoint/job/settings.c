@@ -155,19 +155,6 @@ double pl_settings_number(const struct pl_environment *environment, const struct
     return value;
 }
 
-static enum pl_status check_word(const struct setting *setting, const char *text, const char *what,
-                                 struct pl_error *reterr)
-{
-    size_t length = strlen(text);
-
-    for (const char *at = setting->unit; *at != '\0'; at += strcspn(at, " "), at += *at == ' ') {
-        if (strcspn(at, " ") == length && strncmp(at, text, length) == 0) {
-            return PL_OK;
-        }
-    }
-    return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected one of: %s", what, text, setting->unit);
-}
-
 /* Check the value of the setting `name`; other names may have any value. */
 static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
 {
@@ -178,7 +165,7 @@ static enum pl_status check_value(const char *name, const char *text, const char
 
     if (setting != NULL) {
         return setting->type == TEXT   ? PL_OK
-               : setting->type == WORD ? check_word(setting, text, what, reterr)
+               : setting->type == WORD ? pl_knob_read_word(text, setting->unit, what, reterr)
                : setting->type == BOOL ? pl_knob_read_bool(text, what, &yes, reterr)
                                        : read_number(setting, text, what, &number, reterr);
     }

@@ -193,7 +193,7 @@ static bool stream_write(struct stream *stream)
     return true;
 }
 
-/* What the command has printed before its end. Something that it left behind may keep the terminal open for ever. */
+/* What the command has printed before its end. Something that it has started may keep the terminal open for ever. */
 static void drain(struct stream *output)
 {
     int64_t deadline_ns = pl_deadline_after_ns(DRAIN_NS);

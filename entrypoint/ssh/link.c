@@ -219,6 +219,26 @@ enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct
     return link->ended ? PL_PEER : PL_END;
 }
 
+enum pl_status pl_link_await(struct pl_link *link, int64_t deadline_ns, struct pl_frame *frame, struct pl_error *reterr)
+{
+    for (;;) {
+        struct pollfd wait = {.fd = link->fd, .events = pl_link_events(link)};
+        enum pl_status status = pl_link_next(link, frame, reterr);
+
+        if (status != PL_END) {
+            return status;
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return PL_TIMEOUT;
+        }
+        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "wait for process 1");
+        }
+        pl_link_flush(link);
+        PL_TRY(pl_link_read(link, reterr));
+    }
+}
+
 short pl_link_events(const struct pl_link *link)
 {
     return (short)((link->ended ? 0 : POLLIN) | (link->sent_bytes < link->out.length ? POLLOUT : 0));

@@ -111,6 +111,13 @@ enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr) PL_MU
 /** The next whole frame that was read. Errors: PL_END none yet; PL_PEER none, and the other side closed; PL_CORRUPT. */
 enum pl_status pl_link_next(struct pl_link *link, struct pl_frame *frame, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Wait for the next frame until `deadline_ns`, for a program that has nothing else to wait for. Errors: PL_TIMEOUT and
+ * PL_PEER, without a text; PL_CORRUPT, PL_SYSTEM.
+ */
+enum pl_status pl_link_await(struct pl_link *link, int64_t deadline_ns, struct pl_frame *frame,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
 /** The poll(2) events this link waits for. */
 short pl_link_events(const struct pl_link *link);
 

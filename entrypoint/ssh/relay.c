@@ -84,30 +84,19 @@ static enum pl_status await_answer(struct pl_link *link, struct pl_error *reterr
 {
     int64_t deadline_ns = pl_deadline_after_ns(AGENT_WAIT_NS);
     struct pl_frame frame;
+    enum pl_status status;
 
-    for (;;) {
-        struct pollfd wait = {.fd = link->fd, .events = pl_link_events(link)};
-        enum pl_status status;
-
-        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "wait for process 1");
-        }
-        pl_link_flush(link);
-        PL_TRY(pl_link_read(link, reterr));
-        status = pl_link_next(link, &frame, reterr);
-        if (status == PL_OK && frame.type == PL_FRAME_STARTED && frame.count >= 1) {
-            return frame.fields[0][0] == '\0' ? PL_OK : pl_error_set(reterr, PL_FAILED, "%s", frame.fields[0]);
-        }
-        if (status == PL_PEER) {
-            return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
-        }
-        if (status != PL_OK && status != PL_END) {
-            return status;
-        }
-        if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "no answer from process 1");
-        }
+    do {
+        status = pl_link_await(link, deadline_ns, &frame, reterr);
+    } while (status == PL_OK && !(frame.type == PL_FRAME_STARTED && frame.count >= 1));
+    if (status == PL_PEER) {
+        return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
     }
+    if (status == PL_TIMEOUT) {
+        return pl_error_set(reterr, PL_TIMEOUT, "no answer from process 1");
+    }
+    PL_TRY(status);
+    return frame.fields[0][0] == '\0' ? PL_OK : pl_error_set(reterr, PL_FAILED, "%s", frame.fields[0]);
 }
 
 static enum pl_status request_daemon(const struct pl_strv *words, const struct pl_environment *environment,

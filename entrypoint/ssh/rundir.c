@@ -109,19 +109,28 @@ static enum pl_status remove_host_variables(struct pl_environment *environment, 
     return PL_OK;
 }
 
-enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr)
+/* The NAME=value of a file, each followed by a NUL; what has another form is no variable. */
+static enum pl_status add_variables(const char *file, struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
-    char file[PL_RUNDIR_PATH_BYTES + 64];
     size_t bytes;
 
-    snprintf(file, sizeof(file), "%s/environment", path);
     PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
-    PL_TRY(remove_host_variables(environment, reterr));
-    for (char *at = data; at < data + bytes; at += strlen(at) + 1) {
-        PL_TRY(pl_environment_put(environment, at, reterr));
+    for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
+        if (*at != '=' && strchr(at, '=') != NULL) {
+            PL_TRY(pl_environment_put(environment, at, reterr));
+        }
     }
     return PL_OK;
+}
+
+enum pl_status pl_rundir_load_environment(const char *path, struct pl_environment *environment, struct pl_error *reterr)
+{
+    char file[PL_RUNDIR_PATH_BYTES + 64];
+
+    snprintf(file, sizeof(file), "%s/environment", path);
+    PL_TRY(remove_host_variables(environment, reterr));
+    return add_variables(file, environment, reterr);
 }
 
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr)
@@ -152,21 +161,6 @@ enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const st
     }
     PL_TRY(pl_text_check(&text, reterr));
     return pl_rundir_write(rundir, "additions", text.data != NULL ? text.data : "", text.length, reterr);
-}
-
-/* The NAME=value of a file, each followed by a NUL; what has another form is no variable. */
-static enum pl_status add_variables(const char *file, struct pl_environment *environment, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *data = NULL;
-    size_t bytes;
-
-    PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
-    for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
-        if (*at != '=' && strchr(at, '=') != NULL) {
-            PL_TRY(pl_environment_put(environment, at, reterr));
-        }
-    }
-    return PL_OK;
 }
 
 enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,

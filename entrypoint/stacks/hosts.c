@@ -9,8 +9,6 @@
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/stacks/report.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,25 +161,19 @@ static bool have_answered(const struct pl_hosts *hosts)
 static enum pl_status take_frames(struct pl_hosts *hosts, bool (*is_enough)(const struct pl_hosts *hosts),
                                   int64_t deadline_ns, struct pl_error *reterr)
 {
-    while (!is_enough(hosts)) {
-        struct pollfd wait = {.fd = hosts->link.fd, .events = pl_link_events(&hosts->link)};
-        struct pl_frame frame;
-        enum pl_status status;
+    struct pl_frame frame;
 
-        if (pl_deadline_passed(deadline_ns)) {
+    while (!is_enough(hosts)) {
+        enum pl_status status = pl_link_await(&hosts->link, deadline_ns, &frame, reterr);
+
+        if (status == PL_TIMEOUT) {
             return pl_error_set(reterr, PL_TIMEOUT, "process 1 does not answer");
         }
-        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "wait for process 1");
+        if (status == PL_PEER) {
+            return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
         }
-        pl_link_flush(&hosts->link);
-        PL_TRY(pl_link_read(&hosts->link, reterr));
-        while ((status = pl_link_next(&hosts->link, &frame, reterr)) == PL_OK) {
-            PL_TRY(take_frame(hosts, &frame, reterr));
-        }
-        if (status != PL_END && !is_enough(hosts)) {
-            return status == PL_PEER ? pl_error_set(reterr, PL_PEER, "process 1 closed the connection") : status;
-        }
+        PL_TRY(status);
+        PL_TRY(take_frame(hosts, &frame, reterr));
     }
     return PL_OK;
 }

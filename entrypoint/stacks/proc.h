@@ -44,7 +44,7 @@ int pl_proc_rank(const char *variables, size_t bytes);
 /** The value of the variable `name` at the start of `pid`, or NULL. Ownership: the caller frees it. */
 char *pl_proc_variable(pid_t pid, const char *name);
 
-/** Does the process `pid` have a handler for the signal `number`? */
+/** Whether the process `pid` has a handler for the signal `number`; false where /proc does not say. */
 bool pl_proc_catches(pid_t pid, int number);
 
 /** Copy `text`, up to its first newline, without control characters and broken UTF-8; what does not fit is cut. */

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -250,16 +249,6 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     }
     closedir(directory);
     return found;
-}
-
-bool pl_process_catches(pid_t pid, int number)
-{
-    PL_AUTO_FREE char *text = NULL;
-    char path[64];
-
-    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    return pl_file_read(path, 65536, &text, NULL, NULL) == PL_OK &&
-           (pl_text_field_number(text, "SigCgt", 16, 0) >> (number - 1) & 1) != 0;
 }
 
 void pl_process_close_range(int first_fd, int last_fd)

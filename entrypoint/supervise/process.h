@@ -43,9 +43,6 @@ void pl_process_adopt_orphans(void);
 /** Send `signal` to every direct child but the `keep_count` in `keep`; returns how many there were. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
-/** Whether the process has a handler for the signal `number`; false where /proc does not say. */
-bool pl_process_catches(pid_t pid, int number);
-
 /** Close the descriptors from `first_fd` to `last_fd`, where there are any; INT_MAX for all after the first. */
 void pl_process_close_range(int first_fd, int last_fd);
 

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/tail.h"
@@ -222,7 +223,7 @@ static void handle_stop(struct shim *shim, int number)
         return;
     }
     shim->stop_number = number;
-    shim->catches = pl_process_catches(shim->pid, number);
+    shim->catches = pl_proc_catches(shim->pid, number);
     snprintf(rank, sizeof(rank), "%d", shim->options->rank);
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);

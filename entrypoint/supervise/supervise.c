@@ -56,7 +56,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     supervisor->begun_ns = pl_clock_now_ns();
     supervisor->early_end_ns = EARLY_END_NS;
-    pl_watch_init(&supervisor->watch, job);
+    supervisor->watch.hang_ns = setting_ns(job, "PACELINE_HANG_S");
     supervisor->hang.ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0;
     supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_process_adopt_orphans();

@@ -25,13 +25,6 @@
 /* Less than this over the network in all that time is what hosts say to each other without doing anything. */
 enum { NETWORK_BYTES = 1 << 20 };
 
-void pl_watch_init(struct pl_watch *watch, const struct pl_job *job)
-{
-    *watch = (struct pl_watch){
-        .hang_ns = (int64_t)(pl_job_number(job, "PACELINE_HANG_S") * (double)PL_NS_PER_S),
-    };
-}
-
 enum pl_status pl_watch_hook_python(struct pl_environment *environment, const char *self_path, struct pl_error *reterr)
 {
     const char *before = pl_environment_get_or(environment, "PYTHONPATH", NULL);

@@ -26,9 +26,6 @@ struct pl_watch {
     bool rebase; /* what stacks have cost the programs in bytes is nothing that they did */
 };
 
-/** Read the settings. */
-void pl_watch_init(struct pl_watch *watch, const struct pl_job *job);
-
 /**
  * Make what the programs need to be seen, in the run directory, and name it in `environment`; with `python` they are
  * not below `paceline rank`, which puts Python's hook on PYTHONPATH otherwise. Nothing happens without a watch.

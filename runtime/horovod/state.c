@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state behind Horovod's C interface: joined at init, left at shutdown, held by every call in between. */
+/* The state of Horovod's C interface: joined at init, left at shutdown, held by every call in between. */
 #include "runtime/horovod/state.h"
 
 #include "base/log.h"
