@@ -63,6 +63,9 @@ struct pl_bootstrap {
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Whether pl_bootstrap_new_mpi() has initialised MPI, so that nobody else in this process finalises it. */
+bool pl_bootstrap_owns_mpi(void);
+
 /** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
 bool pl_bootstrap_under_mpi(void);
 

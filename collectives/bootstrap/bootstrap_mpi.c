@@ -358,6 +358,11 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     return endpoint_new(comm, owns_mpi, ret_bootstrap, reterr);
 }
 
+bool pl_bootstrap_owns_mpi(void)
+{
+    return owns_mpi;
+}
+
 bool pl_bootstrap_under_mpi(void)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

@@ -10,6 +10,11 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     return pl_error_set(reterr, PL_UNSUPPORTED, "this build has no MPI (configure with -Dmpi=enabled)");
 }
 
+bool pl_bootstrap_owns_mpi(void)
+{
+    return false;
+}
+
 bool pl_bootstrap_under_mpi(void)
 {
     return false;

@@ -348,6 +348,13 @@ void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
     (void)pl_request_fail_all(world, why);
 }
 
+void pl_world_revoke(struct pl_world *world, const struct pl_error *why)
+{
+    PL_AUTO_HOLD(world);
+
+    pl_request_revoke_world(world, why);
+}
+
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);

@@ -3,9 +3,39 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "runtime/horovod/horovod.h"
+#include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
+#include "runtime/horovod/timeline.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+
+static atomic_bool raises; /* Horovod's Python asks horovod_paceline_error() */
+
+/* What the last call of this thread has found, for horovod_paceline_error(). */
+static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
+
+/* For what Horovod has no number: its Python raises the text; where it does not, the log has it. */
+static int raise_error(const char *call, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    snprintf(last_error, sizeof(last_error), "%s: %s", call, pl_error_text(error, text, sizeof(text)));
+    if (!raises) {
+        pl_log_error(error, call);
+    }
+    return HOROVOD_ERROR_OTHER;
+}
+
+const char *horovod_paceline_error(void)
+{
+    static _Thread_local char text[sizeof(last_error)];
+
+    memcpy(text, last_error, sizeof(text));
+    last_error[0] = '\0';
+    return *text ? text : NULL;
+}
 
 /* The number of the set of these ranks in this order, or -1. Between hold and release. */
 static int find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
@@ -42,37 +72,26 @@ static enum pl_status add_sets(struct pl_service *service, const int *set_ranks,
     return PL_OK;
 }
 
-static bool init(const void *communicator_at, const int *ranks, int rank_count, const int *set_ranks,
-                 const int *set_sizes, int set_count)
+static bool init(const struct pl_state_members *members, const int *set_ranks, const int *set_sizes, int set_count)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service = pl_state_hold();
-    bool first = !service;
-    enum pl_status status = PL_OK;
-    int size;
+    enum pl_status status;
 
     if (service) {
         pl_state_release();
         return true;
     }
-    status = pl_state_start(communicator_at, &error);
+    status = pl_state_start(members, &error);
     service = status == PL_OK ? pl_state_hold() : NULL;
     if (service) {
-        size = pl_world_size(pl_runtime_world(pl_state_runtime()));
-        for (int i = 0; i < rank_count && status == PL_OK; i++) {
-            if (rank_count != size || ranks[i] != i) {
-                status = pl_error_set(&error, PL_UNSUPPORTED,
-                                      "init(comm=...) takes all %d ranks, in order, or an MPI communicator", size);
-            }
-        }
-        if (status == PL_OK) {
-            status = add_sets(service, set_ranks, set_sizes, set_count, &error);
-        }
+        raises = pl_interpreter_install_check();
+        status = add_sets(service, set_ranks, set_sizes, set_count, &error);
         pl_state_release();
     }
     if (status != PL_OK) {
         pl_log_error(&error, "hvd.init()");
-        if (first && service) {
+        if (service) {
             pl_state_stop();
         }
     }
@@ -81,7 +100,7 @@ static bool init(const void *communicator_at, const int *ranks, int rank_count, 
 
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count)
 {
-    return init(NULL, ranks, rank_count, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.ranks = ranks, .count = rank_count}, set_ranks, set_sizes, set_count);
 }
 
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
@@ -91,7 +110,7 @@ bool horovod_init_multi_comm(const void *communicators, int count, const int *se
         pl_log(PL_LOG_ERROR, "hvd.init(): process sets are given by their ranks here, not by communicators");
         return false;
     }
-    return init(communicators, NULL, 0, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.communicator_at = communicators}, set_ranks, set_sizes, set_count);
 }
 
 void horovod_shutdown(void)
@@ -168,19 +187,25 @@ int horovod_mpi_threads_supported(void)
 
 int horovod_start_timeline(const char *path, bool mark_cycles)
 {
-    (void)mark_cycles;
-    if (!horovod_is_initialized()) {
+    struct pl_error error = PL_ERROR_NONE;
+    int rank = horovod_rank();
+
+    if (rank < 0) {
         return HOROVOD_ERROR_INIT;
     }
-    pl_log(PL_LOG_WARNING,
-           "no timeline in %s: one that starts and stops is not there; PACELINE_TRACE=FILE writes one of the whole run",
-           path);
-    return -2;
+    if (rank == 0 && pl_timeline_start(path, mark_cycles, &error) != PL_OK) {
+        return raise_error("hvd.start_timeline()", &error);
+    }
+    return 0;
 }
 
 int horovod_stop_timeline(void)
 {
-    return horovod_is_initialized() ? 0 : HOROVOD_ERROR_INIT;
+    if (!horovod_is_initialized()) {
+        return HOROVOD_ERROR_INIT;
+    }
+    pl_timeline_stop();
+    return 0;
 }
 
 bool horovod_mpi_enabled(void)
@@ -288,11 +313,7 @@ int horovod_add_process_set(const int *ranks, int count)
     if (status == PL_CANCELLED) {
         return HOROVOD_ERROR_SHUTDOWN;
     }
-    if (status != PL_OK) { /* there is no number for it: the call raises for a set that is there */
-        pl_log_error(&error, "hvd.add_process_set()");
-        return HOROVOD_ERROR_EXISTING_SET;
-    }
-    return set;
+    return status == PL_OK ? set : raise_error("hvd.add_process_set()", &error);
 }
 
 int horovod_remove_process_set(int set)

@@ -4,7 +4,10 @@
 
 Needs a Python with torch, Python.h at build time, mpirun, and PyPI for Horovod's package, which is not compiled; skips without.
 """
+import glob
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +21,7 @@ PACELINE = f"{BUILD}/entrypoint/paceline"
 SECONDS = 300  # far away: what hangs is found by it
 
 OPERATIONS = r'''
+import json, os, sys
 import torch
 import horovod.torch as hvd
 hvd.init(process_sets="dynamic")
@@ -62,6 +66,25 @@ w = torch.ones(3, requires_grad=True)
 assert w.grad.tolist() == [n * (n + 1) / 2] * 3
 assert hvd.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd.allgather_object(r) == list(range(n))
 
+# A timeline that starts and stops, on rank 0.
+timeline = os.path.join(sys.argv[1], "timeline.json")
+for marks in (True, False):
+    hvd.start_timeline(timeline, mark_cycles=marks)
+    hvd.allreduce(x, name="shown")
+    hvd.stop_timeline()
+    hvd.allreduce(x, name="hidden")
+    if r == 0:
+        text = open(timeline).read()
+        names = [event.get("name") for event in json.loads(text)]
+        assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} < set(names) and marks == ("CYCLE_START" in names), names
+        assert "allreduce.shown" in text and "hidden" not in text, text
+if r == 0:
+    try:
+        hvd.start_timeline(timeline + "/none")
+        raise SystemExit("a timeline was made below a file")
+    except ValueError as error:
+        assert timeline in str(error), error
+
 # What is refused, and where.
 try:
     hvd.allreduce(x.to(torch.int8))
@@ -79,6 +102,12 @@ if n > 1:
         raise SystemExit("the whole world was added")
     except ValueError:
         pass
+    for bad, words in (([0, n], f"{n} is not a rank"), ([0, 0], "twice"), ([], f"1 to {n} ranks")):
+        try:
+            hvd.add_process_set(bad)
+            raise SystemExit(f"{bad} was added")
+        except ValueError as error:
+            assert words in str(error), error
     last = hvd.add_process_set([n - 1])
     assert last.size() == 1 and last.included() == (r == n - 1) and last.process_set_id == 1
     if last.included():
@@ -97,8 +126,11 @@ if n > 1:
         except hvd.HorovodInternalError:
             pass
         hvd.join()
-hvd.shutdown()
-assert not hvd.is_initialized()
+for _ in range(2):  # a shutdown is no end
+    hvd.shutdown()
+    assert not hvd.is_initialized()
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum) == n and len(hvd.mpi_ops._basics._get_process_set_ids_and_ranks()) == 1
 print("rank", r, "is right")
 '''
 
@@ -128,18 +160,25 @@ assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
 '''
 
-# Rank 0 raises while the others wait for it.
-RAISING = r'''
+# Rank 0 fails in some way; the others wait for it, or are busy with something else for longer than the test lasts.
+FAILING = r'''
+import sys, threading
 import torch
 import horovod.torch as hvd
+how, others = sys.argv[1:]
 hvd.init()
 hvd.allreduce(torch.ones(1))
 if hvd.rank() == 0:
-    raise KeyError("rank 0 raises")
+    if how == "raise":
+        raise KeyError("rank 0 raises")
+    sys.exit(int(how))
+if others == "busy":
+    threading.Event().wait()
 try:
     hvd.allreduce(torch.ones(1), name="never")
 except hvd.HorovodInternalError as error:
     print("rank", hvd.rank(), "got", type(error).__name__, error, flush=True)
+    threading.Event().wait(0 if how == "0" else None)  # mpirun ends the job with rank 0's status
 '''
 
 
@@ -155,9 +194,9 @@ def run(*words, expect=0, **more):
     return done.stdout
 
 
-def ranks(python, count, program, expect=0):
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
-    return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, expect=expect, env=environment)
+def ranks(python, count, program, *words, expect=0, **variables):
+    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **variables}
+    return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, *words, expect=expect, env=environment)
 
 
 def main():
@@ -191,10 +230,18 @@ def main():
 
         for count in (1, 2, 3, 4):
             for program in (OPERATIONS, TRAINING):
-                text = ranks(python, count, program)
+                text = ranks(python, count, program, folder, HOROVOD_TIMELINE=f"{folder}/whole.json")
                 assert text.count("is right") == count, text
-        text = ranks(python, 3, RAISING, expect=None)
-        assert "rank 0 raises" in text and "got HorovodInternalError rank 0 shut" in text, text
+                assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
+        with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
+            assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
+        # Nobody waits for a rank that fails, and the job ends with its status.
+        text = ranks(python, 2, FAILING, "raise", "wait", expect=1)
+        assert "rank 0 raises" in text and re.search("rank 0 has given up: its process on host .+ ends with exit status 1|rank 0's process has ended", text), text
+        ranks(python, 2, FAILING, "raise", "busy", expect=1)
+        ranks(python, 2, FAILING, "3", "busy", expect=3)
+        text = ranks(python, 2, FAILING, "0", "wait")
+        assert "got HorovodInternalError rank 0 shut" in text, text
     print("horovod.torch: as it should be")
 
 
