@@ -45,7 +45,7 @@ const char *horovod_paceline_error(void);
  */
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
 
-/** The same over an MPI communicator: `communicators` [count] are MPI_Comms, and `count` is 1. */
+/** The same over MPI communicators: of `communicators` [count] the first has all ranks, others are process sets. */
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count);
 
@@ -96,7 +96,7 @@ int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
 /** The set's ranks; 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
-/** Sets are not known by communicators here: HOROVOD_ERROR_UNKNOWN_SET. `communicator` is an MPI_Comm. */
+/** The set that was given as `communicator`, an MPI_Comm, at init; HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
 
 #endif

@@ -2,6 +2,7 @@
 /* Horovod's C interface: who am I, process sets, and what is built in. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "runtime/horovod/communicators.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
@@ -37,34 +38,13 @@ const char *horovod_paceline_error(void)
     return *text ? text : NULL;
 }
 
-/* The number of the set of these ranks in this order, or -1. Between hold and release. */
-static int find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
-{
-    int sets = pl_service_list_sets(service, NULL, 0), size, found = -1;
-    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)sets, sizeof(int), reterr);
-    PL_AUTO_FREE int *known = pl_memory_new((size_t)count + 1, sizeof(int), reterr);
-
-    if (!numbers || !known) {
-        return -1;
-    }
-    sets = pl_service_list_sets(service, numbers, sets);
-    for (int i = 0; i < sets && found < 0; i++) {
-        if (pl_service_set_size(service, numbers[i], &size, NULL) == PL_OK && size == count &&
-            pl_service_set_ranks(service, numbers[i], known, NULL) == PL_OK &&
-            memcmp(known, ranks, (size_t)count * sizeof(int)) == 0) {
-            found = numbers[i];
-        }
-    }
-    return found;
-}
-
 static enum pl_status add_sets(struct pl_service *service, const int *set_ranks, const int *set_sizes, int set_count,
                                struct pl_error *reterr)
 {
     int number;
 
     for (int i = 0; i < set_count; i++) {
-        if (find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
+        if (pl_communicators_find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
             PL_TRY(pl_service_add_set(service, set_ranks, set_sizes[i], &number, reterr));
         }
         set_ranks += set_sizes[i];
@@ -72,7 +52,8 @@ static enum pl_status add_sets(struct pl_service *service, const int *set_ranks,
     return PL_OK;
 }
 
-static bool init(const struct pl_state_members *members, const int *set_ranks, const int *set_sizes, int set_count)
+static bool init(const struct pl_state_members *members, int communicators, const int *set_ranks, const int *set_sizes,
+                 int set_count)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service = pl_state_hold();
@@ -86,7 +67,12 @@ static bool init(const struct pl_state_members *members, const int *set_ranks, c
     service = status == PL_OK ? pl_state_hold() : NULL;
     if (service) {
         raises = pl_interpreter_install_check();
-        status = add_sets(service, set_ranks, set_sizes, set_count, &error);
+        if (communicators > 0) {
+            status = pl_communicators_add(service, members->communicator_at, communicators, &error);
+        }
+        if (status == PL_OK) {
+            status = add_sets(service, set_ranks, set_sizes, set_count, &error);
+        }
         pl_state_release();
     }
     if (status != PL_OK) {
@@ -100,17 +86,17 @@ static bool init(const struct pl_state_members *members, const int *set_ranks, c
 
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count)
 {
-    return init(&(struct pl_state_members){.ranks = ranks, .count = rank_count}, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.ranks = ranks, .count = rank_count}, 0, set_ranks, set_sizes, set_count);
 }
 
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count)
 {
-    if (count != 1) {
-        pl_log(PL_LOG_ERROR, "hvd.init(): process sets are given by their ranks here, not by communicators");
+    if (count < 1) {
+        pl_log(PL_LOG_ERROR, "hvd.init(): %d communicators: expected that of all ranks first", count);
         return false;
     }
-    return init(&(struct pl_state_members){.communicator_at = communicators}, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.communicator_at = communicators}, count, set_ranks, set_sizes, set_count);
 }
 
 void horovod_shutdown(void)
@@ -304,7 +290,7 @@ int horovod_add_process_set(const int *ranks, int count)
     }
     if (!is_dynamic()) {
         set = HOROVOD_ERROR_DYNAMIC;
-    } else if (find_set(service, ranks, count, NULL) >= 0) {
+    } else if (pl_communicators_find_set(service, ranks, count, NULL) >= 0) {
         set = HOROVOD_ERROR_EXISTING_SET;
     } else {
         status = pl_service_add_set(service, ranks, count, &set, &error);
@@ -420,6 +406,11 @@ int horovod_process_set_ranks(int set, int *ret_ranks)
 
 int horovod_comm_process_set(const void *communicator)
 {
-    (void)communicator;
-    return horovod_is_initialized() ? HOROVOD_ERROR_UNKNOWN_SET : HOROVOD_ERROR_INIT;
+    int set;
+
+    if (!horovod_is_initialized()) {
+        return HOROVOD_ERROR_INIT;
+    }
+    set = pl_communicators_find(communicator);
+    return set < 0 ? HOROVOD_ERROR_UNKNOWN_SET : set;
 }

@@ -7,6 +7,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/core/backend.h"
 #include "collectives/core/ranks.h"
+#include "runtime/horovod/communicators.h"
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/timeline.h"
 
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static const int64_t AFTER_ANOTHER_NS = 2 * PL_NS_PER_S;
 
 static struct {
     pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
@@ -131,12 +134,23 @@ static void stop(void)
     pthread_rwlock_unlock(&state.lock);
     pl_service_free(service);
     pl_timeline_stop();
+    pl_communicators_forget();
     state.failed = state.failed || pl_world_failure(pl_runtime_world(runtime), NULL) != PL_OK;
     state.leave_ns = pl_knob_real(pl_world_knobs(pl_runtime_world(runtime)), PL_KNOB_TIMEOUT_S) > 0
                          ? pl_knob_ns(pl_world_knobs(pl_runtime_world(runtime)), PL_KNOB_TIMEOUT_S, PL_NS_PER_S)
                          : -1;
     pl_runtime_stop(runtime);
     free_bootstrap(&members);
+}
+
+/* Whether the world has failed because of another rank. */
+static bool is_of_another(void)
+{
+    struct pl_world *world = pl_runtime_world(state.synced.runtime);
+    struct pl_error error = PL_ERROR_NONE;
+
+    return pl_world_failure(world, &error) == PL_PEER && error.domain == PL_DOMAIN_RANK &&
+           error.code != pl_world_rank(world);
 }
 
 /* The end of the process, by exit(3). With another status than 0 nobody is waited for. */
@@ -149,7 +163,10 @@ static void end(int status, void *unused)
     if (getpid() != state.pid || pthread_mutex_trylock(&state.changing) != 0) {
         return;
     }
-    if (status != 0 && state.synced.service) {
+    if (status != 0 && state.synced.service && is_of_another()) {
+        /* The launcher blames the rank that ends first, and ends the others. */
+        pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER);
+    } else if (status != 0 && state.synced.service) {
         snprintf(ends, sizeof(ends), "ends with exit status %d", status);
         abort_members(ends);
     } else if (status == 0) {

@@ -4,12 +4,12 @@
  * for each tensor: NEGOTIATE_ALLREDUCE from the first rank that is ready to the last, with a tick for each, then
  * ALLREDUCE; and CYCLE_START for each round of announcements. There is one in a process.
  *
- * Tensors in host memory are not fused (runtime/named/run.c), so that nothing is copied into a fusion buffer and no such
- * span is there. What each collective under the tensors did, and on every rank, is in the trace of the run
+ * Tensors in host memory are not fused (runtime/named/run.c), so that nothing is copied into a fusion buffer and no
+ * such span is there. What each collective under the tensors did, and on every rank, is in the trace of the run
  * (runtime/trace.h).
  *
  * Threads  any.
- * Cost     a test of a flag while it is not written; else a line of text for each event, written by a thread of its own.
+ * Cost     a test of a flag while it is not written; else a line of text an event, written by a thread of its own.
  * Source   the trace event format of the Chromium project; Horovod's documentation, docs/timeline.rst.
  * Test     tests/unit/runtime/horovod/test_timeline.c
  */

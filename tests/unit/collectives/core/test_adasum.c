@@ -200,7 +200,7 @@ START_TEST(results_are_the_models_between_hosts)
 }
 END_TEST
 
-/* Chains stand in the queue as one collective does: what is posted after them ends after them, in any order of waits. */
+/* Chains stand in the queue as one collective does, in any order of waits. */
 static void queue_body(struct rank *self)
 {
     enum { POSTS = 12, ELEMS = 40000 };
