@@ -31,7 +31,7 @@ static struct {
         struct pl_runtime *runtime;
         struct pl_bootstrap *members; /* those of this init, where they are not the job's */
     } synced;
-} state = {.changing = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_RWLOCK_INITIALIZER};
+} state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
 struct pl_service *pl_state_hold(void)
 {
