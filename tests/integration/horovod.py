@@ -324,6 +324,12 @@ def main():
         if python_with("torch", "mpi4py") == base:
             assert ranks(python, 4, COMMUNICATORS, "mpi4py", "4").count("is right") == 4
 
+        horovodrun = f"{folder}/venv/bin/horovodrun"
+        said = run(horovodrun, "--check-build")
+        assert "[X] PyTorch" in said and "[X] MPI" in said and "[ ] Gloo" in said, said
+        said = run(horovodrun, "--mpi", "-np", "2", python, "-c", "import torch, horovod.torch as hvd; hvd.init(); print('sum', hvd.allreduce(torch.ones(1), op=hvd.Sum).item())")
+        assert said.count("sum 2.0") == 2, said
+
         # Nobody waits for a rank that fails, and the job ends with its status.
         text = ranks(python, 2, FAILING, "raise", "wait", expect=1)
         assert "rank 0 raises" in text and re.search("rank 0 has given up: its process on host .+ ends with exit status 1|rank 0's process has ended", text), text
