@@ -23,8 +23,8 @@ struct pl_adasum {
     bool gathers;        /* one allgather is all */
     enum pl_dtype dtype; /* float32 or float64, of what is computed */
     uint64_t *counts;    /* [2 n], of the step described last */
-    /* in the world's memory, from the first step on */
-    char *work;  /* this rank's vector; gathers: [n] vectors */
+    char *work;          /* this rank's vector, from the first step on; gathers: [n] vectors */
+    /* in the world's memory */
     char *other; /* what arrives */
     double *dots, own_dots[DOTS];
 };
@@ -145,8 +145,9 @@ struct pl_collective pl_adasum_describe(struct pl_adasum *adasum, int step)
 static enum pl_status get_memory(struct pl_world *world, struct pl_adasum *adasum, struct pl_error *reterr)
 {
     size_t count = adasum->collective.count, ranks = (size_t)adasum->ranks, item = pl_dtype_bytes(adasum->dtype);
-    size_t vectors = adasum->gathers ? ranks : 1, dots_bytes = DOTS * ranks * sizeof(double);
-    size_t elems = 2 * vectors * count + dots_bytes / item;
+    size_t dots_bytes = DOTS * ranks * sizeof(double), vectors = adasum->gathers ? ranks : 1;
+    bool in_recv = !adasum->gathers && adasum->dtype == adasum->collective.dtype; /* the program's output does */
+    size_t elems = (in_recv ? 1 : 2) * vectors * count + dots_bytes / item;
 
     if (world->adasum_bytes / item < elems) {
         free(world->adasum_memory);
@@ -158,8 +159,8 @@ static enum pl_status get_memory(struct pl_world *world, struct pl_adasum *adasu
         world->adasum_bytes = elems * item;
     }
     adasum->dots = world->adasum_memory;
-    adasum->work = (char *)world->adasum_memory + dots_bytes;
-    adasum->other = adasum->work + vectors * count * item;
+    adasum->other = (char *)world->adasum_memory + dots_bytes;
+    adasum->work = in_recv ? adasum->collective.recv : adasum->other + vectors * count * item;
     return PL_OK;
 }
 
@@ -249,6 +250,9 @@ static void widen(const struct pl_adasum *adasum, void *to, const void *from, ui
 {
     double factor = adasum->collective.scaled ? adasum->collective.prescale : 1;
 
+    if (to == from && factor == 1) {
+        return;
+    }
     if (adasum->dtype == PL_FLOAT64) {
         scale_double(to, from, count, factor);
         return;

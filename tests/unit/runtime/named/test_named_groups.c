@@ -2,9 +2,11 @@
 /* Covers runtime/named/named.c, runtime/named/run.c. */
 /* Groups of named tensors: any mix of kinds, types and sizes, all or nothing. Names in capitals are the inventory's
  * behaviours. */
+#include "base/memory.h"
 #include "tests/unit/runtime/named/engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* C1, C3, C4: every reduction in one group, of several types and shapes, in place and not. */
@@ -339,6 +341,54 @@ START_TEST(parameters_are_broadcast_in_any_order)
 }
 END_TEST
 
+/* Every tensor of a group is a vector of its own: parallel ones give the mean. Small ones and a large one, of two types;
+ * then rank 0, which has joined, gives nothing. */
+static void adasum_body(struct rank *self)
+{
+    enum { ELEMS = 40000 };
+    static const double mean[] = {0, 1, 1.5, 0, 2.5};
+    double wide = self->rank + 1, alone = 3;
+    float *large = pl_memory_new(ELEMS, sizeof(float), NULL), small[2] = {0, (float)(self->rank + 1)};
+    struct pl_named_op ops[] = {sum_of(NULL, small, 2), sum_of(NULL, large, ELEMS), sum_of(NULL, NULL, 1)};
+    struct pl_named_op late = {.name = "late", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT64, .op = PL_ADASUM};
+    pl_named_handle handle;
+    int last = -1;
+
+    ENGINE(NULL);
+    ops[2].dtype = PL_FLOAT64;
+    ops[2].send = ops[2].recv = &wide;
+    for (int i = 0; i < 3; i++) {
+        ops[i].op = PL_ADASUM;
+    }
+    for (int i = 0; i < ELEMS; i++) {
+        large[i] = (float)(2 * (self->rank + 1));
+    }
+    if (self->size == 3) {
+        expect(pl_named_submit_group(named, "adasums", ops, 3, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
+    } else {
+        expect_ok(pl_named_submit_group(named, "adasums", ops, 3, &handle, &error));
+        expect_ok(pl_named_wait(named, handle, NULL, &error));
+        expect(fabs((double)small[1] - mean[self->size]) < 1e-6 && small[0] == 0, "%g", (double)small[1]);
+        expect(fabs(wide - mean[self->size]) < 1e-12, "%g", wide);
+        expect(fabs((double)large[ELEMS - 1] - 2 * mean[self->size]) < 1e-5, "%g", (double)large[ELEMS - 1]);
+    }
+    if (self->rank > 0 && self->size != 3) {
+        late.send = late.recv = &alone;
+        expect_ok(pl_named_run(named, &late, NULL, &error));
+        expect(fabs(alone - 3) < 1e-12, "%g", alone);
+    }
+    expect_ok(pl_named_join(named, &last, &error));
+    free(large);
+    pl_named_free(named);
+}
+
+START_TEST(a_group_of_adasums_has_a_tree_for_each_tensor)
+{
+    over_sizes(adasum_body);
+}
+END_TEST
+
 UNIT_MAIN("runtime/named_groups", a_group_holds_every_reduction, a_group_mixes_every_kind,
           groups_with_names_alike_stay_apart, a_group_begins_when_the_last_rank_has_it,
-          a_group_may_be_larger_than_any_message, parameters_are_broadcast_in_any_order)
+          a_group_may_be_larger_than_any_message, a_group_of_adasums_has_a_tree_for_each_tensor,
+          parameters_are_broadcast_in_any_order)
