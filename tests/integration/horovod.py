@@ -8,17 +8,15 @@ import glob
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
+from horovod_python import pip, ranks, run, skip  # noqa: E402
 from python_with import python_with  # noqa: E402
 
-SKIP = 77
 PACELINE = f"{BUILD}/entrypoint/paceline"
-SECONDS = 300  # far away: what hangs is found by it
 
 OPERATIONS = r'''
 import json, os, sys, warnings
@@ -265,23 +263,6 @@ except hvd.HorovodInternalError as error:
 '''
 
 
-def skip(why):
-    print(f"SKIP: {why}")
-    sys.exit(SKIP)
-
-
-def run(*words, expect=0, **more):
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **more)
-    if expect is not None and done.returncode != expect:
-        sys.exit(f"{' '.join(words[:8])}: exit {done.returncode}, not {expect}\n{done.stdout}")
-    return done.stdout
-
-
-def ranks(python, count, program, *words, expect=0, **variables):
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **variables}
-    return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, *words, expect=expect, env=environment)
-
-
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -294,10 +275,7 @@ def main():
         missing = run(PACELINE, "horovod", "--python", python, expect=None)
         if "pip install horovod" not in missing and "horovod" not in missing:
             sys.exit(f"without Horovod: {missing}")
-        installed = subprocess.run([python, "-m", "pip", "install", "-q", "horovod==0.28.1"], env={**os.environ, "HOROVOD_SKIP_COMPILE": "1"},
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
-        if installed.returncode != 0:
-            skip("pip cannot install horovod==0.28.1 here: " + installed.stdout.strip().splitlines()[-1])
+        pip(python, "horovod==0.28.1")
 
         assert "not there: paceline horovod" in run(PACELINE, "horovod", "--check", "--python", python, expect=1)
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
