@@ -28,7 +28,8 @@ enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_
 /**
  * Leave, see pl_service_shutdown() and pl_runtime_stop(); waits for calls that others are in. Collective. At the end of
  * a Python program that happens when the process's exit status is known: with another than 0 this rank waits for
- * nobody, and the others' operations fail, naming it. A child of fork() has no part in it.
+ * nobody, and the others' operations fail, naming it; one that fails because of another rank ends two seconds later, so
+ * that the launcher blames the other. A child of fork() has no part in it.
  */
 void pl_state_stop(void);
 

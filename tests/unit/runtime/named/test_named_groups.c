@@ -341,8 +341,8 @@ START_TEST(parameters_are_broadcast_in_any_order)
 }
 END_TEST
 
-/* Every tensor of a group is a vector of its own: parallel ones give the mean. Two small ones, of two types, and a large
- * one; then rank 0, which has joined, gives nothing. */
+/* Every tensor of a group is a vector of its own: parallel ones give the mean. Two small ones, of two types, and a
+ * large one; then rank 0, which has joined, gives nothing. */
 static void adasum_body(struct rank *self)
 {
     enum { ELEMS = 40000 };
