@@ -24,11 +24,13 @@
 enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, LINES = 4 };
 
 static const char usage[] =
-    "usage: paceline horovod [--python P] [--force]   put Paceline's modules into the Horovod of P (python3)\n"
-    "       paceline horovod --check [--python P]     say what is there and whether it works\n\n"
+    "usage: paceline horovod [--python P] [--force | --unless-compiled]\n"
+    "                                               put Paceline's modules into the Horovod of P (python3)\n"
+    "       paceline horovod --check [--python P]   say what is there and whether it works\n\n"
     "Horovod's own Python comes first, without a compiler: HOROVOD_SKIP_COMPILE=1 P -m pip install "
     "horovod==" VERSION "\n"
-    "A compiled Horovod, or another version, is left alone without --force.\n";
+    "A compiled Horovod, or another version, is left alone without --force: an error, but for a compiled one with "
+    "--unless-compiled.\n";
 
 static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sysconfig\n"
                               "spec = u.find_spec('horovod')\n"
@@ -162,13 +164,20 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
     return PL_OK;
 }
 
-static enum pl_status install(const struct installed *installed, const char *module, const char *library, bool force,
-                              struct pl_error *reterr)
+/* What becomes of a compiled Horovod. */
+enum compiled { REFUSED, REPLACED, KEPT };
+
+static enum pl_status install(const struct installed *installed, const char *module, const char *library,
+                              enum compiled compiled, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text metadata = PL_TEXT_NONE, path = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&metadata);
-    bool exists, ours = is_ours(module, MODULE, &exists);
+    bool exists, ours = is_ours(module, MODULE, &exists), force = compiled == REPLACED;
 
+    if (exists && !ours && compiled == KEPT) {
+        printf("Horovod %s in %s was compiled and stays as it is\n", installed->version, installed->folder);
+        return PL_OK;
+    }
     if (strcmp(installed->version, VERSION) != 0 && !force) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
                             "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
@@ -193,10 +202,13 @@ static enum pl_status install(const struct installed *installed, const char *mod
     pl_text_printf(&path, "%s/metadata.json", installed->folder);
     PL_TRY(pl_text_check(&metadata, reterr));
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
+    PL_TRY(pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr));
+    printf("Horovod %s in %s runs on Paceline, with torch %s; not there: TensorFlow, MXNet\n", installed->version,
+           installed->folder, installed->torch);
+    return PL_OK;
 }
 
-static enum pl_status run(const char *python, bool check, bool force, struct pl_error *reterr)
+static enum pl_status run(const char *python, bool check, enum compiled compiled, struct pl_error *reterr)
 {
     struct installed installed;
     PL_AUTO_TEXT struct pl_text module = PL_TEXT_NONE, library = PL_TEXT_NONE;
@@ -208,10 +220,7 @@ static enum pl_status run(const char *python, bool check, bool force, struct pl_
     PL_TRY(pl_text_check(&module, reterr));
     PL_TRY(pl_text_check(&library, reterr));
     if (!check) {
-        PL_TRY(install(&installed, module.data, library.data, force, reterr));
-        printf("Horovod %s in %s runs on Paceline, with torch %s; not there: TensorFlow, MXNet\n", installed.version,
-               installed.folder, installed.torch);
-        return PL_OK;
+        return install(&installed, module.data, library.data, compiled, reterr);
     }
     ours = is_ours(module.data, MODULE, &exists);
     printf("Horovod %s in %s\ntorch: %s\nmodule: %s\n", installed.version, installed.folder,
@@ -230,10 +239,12 @@ int main(int argc, char **argv)
                                           {"python", required_argument, NULL, 'p'},
                                           {"check", no_argument, NULL, 'c'},
                                           {"force", no_argument, NULL, 'f'},
+                                          {"unless-compiled", no_argument, NULL, 'u'},
                                           {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     const char *python = "python3";
-    bool check = false, force = false;
+    enum compiled compiled = REFUSED;
+    bool check = false;
     enum pl_status status;
     int option;
 
@@ -241,7 +252,7 @@ int main(int argc, char **argv)
     while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
         python = option == 'p' ? optarg : python;
         check = check || option == 'c';
-        force = force || option == 'f';
+        compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
     }
     if (status == PL_OK) {
         fputs(usage, stdout);
@@ -252,7 +263,7 @@ int main(int argc, char **argv)
                status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
         return PL_EXIT_USAGE;
     }
-    if (run(python, check, force, &error) != PL_OK) {
+    if (run(python, check, compiled, &error) != PL_OK) {
         pl_log_error(&error, check ? "checking" : "installing");
         return EXIT_FAILURE;
     }

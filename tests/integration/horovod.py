@@ -4,6 +4,7 @@
 
 Needs a Python with torch, Python.h at build time, mpirun, and PyPI for Horovod's package, which is not compiled; skips without.
 """
+import json
 import os
 import subprocess
 import sys
@@ -160,6 +161,39 @@ def ranks(python, count, program, expect=0):
     return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, expect=expect, env=environment)
 
 
+def train(python, folder, requirements, expect):
+    """`paceline train` of two ranks of TRAINING, whose requirements.txt is this; everything that was said."""
+    base = tempfile.mkdtemp(dir=folder)
+    hyperparameters = {"sagemaker_program": "train.py", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
+    for path, text in {"code/train.py": TRAINING, "code/requirements.txt": requirements, "input/config/hyperparameters.json": json.dumps(hyperparameters),
+                       "input/config/resourceconfig.json": '{"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}'}.items():
+        os.makedirs(os.path.dirname(f"{base}/{path}"), exist_ok=True)
+        with open(f"{base}/{path}", "w") as file:
+            file.write(text)
+    return run(PACELINE, "train", expect=expect, env={**os.environ, "SAGEMAKER_BASE_DIR": base, "PACELINE_PYTHON": python, "OMP_NUM_THREADS": "1"})
+
+
+def requirements_start_no_compiler(base, folder):
+    """A line `horovod` in requirements.txt is served by the modules; one that asks for another version is refused by pip, which says so."""
+    python = f"{folder}/required/bin/python"
+    run(base, "-m", "venv", "--system-site-packages", f"{folder}/required")
+    text = train(python, folder, "horovod\n", 0)
+    assert text.count("is right") == 2 and "runs on Paceline" in text, text
+    module = run(python, "-c", "import horovod, os, sysconfig; print(os.path.dirname(horovod.__file__) + '/torch/mpi_lib_v2' + "
+                 "sysconfig.get_config_var('EXT_SUFFIX'))").strip()
+    for wanted in ("horovod==0.27.0", "horovod[torch]<0.28"):
+        text = train(python, folder, f"{wanted}\n", 1)
+        assert "horovod==0.28.1" in text and "onflict" in text and "is right" not in text, text
+        assert os.path.islink(module)
+    text = train(python, folder, "horovod[torch]>=0.20\n", 0)
+    assert text.count("is right") == 2 and os.path.islink(module), text
+    os.unlink(module)
+    with open(module, "w") as file:  # a compiled one
+        file.write("compiled")
+    text = train(python, folder, "horovod\n", 1)  # Python refuses the file
+    assert "was compiled and stays" in text and open(module).read() == "compiled", text
+
+
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -195,6 +229,7 @@ def main():
                 assert text.count("is right") == count, text
         text = ranks(python, 3, RAISING, expect=None)
         assert "rank 0 raises" in text and "got HorovodInternalError rank 0 shut" in text, text
+        requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 
 
