@@ -18,10 +18,9 @@
 #include <unistd.h>
 
 #define VERSION "0.28.1"
-#define MODULE "libpaceline-horovod-torch.so"
 #define LIBRARY "libpaceline-horovod.so"
 
-enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, LINES = 4 };
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
 
 static const char usage[] =
     "usage: paceline horovod [--python P] [--force | --unless-compiled]\n"
@@ -32,27 +31,51 @@ static const char usage[] =
     "A compiled Horovod, or another version, is left alone without --force: an error, but for a compiled one with "
     "--unless-compiled.\n";
 
-static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sysconfig\n"
+/* The frameworks' versions come last, in the order of `frameworks`. */
+static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sys, sysconfig\n"
+                              "os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')\n"
                               "spec = u.find_spec('horovod')\n"
                               "print(os.path.dirname(spec.origin) if spec and spec.origin else '')\n"
                               "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
                               "try: print(m.version('horovod'))\n"
                               "except m.PackageNotFoundError: print('')\n"
-                              "try:\n"
-                              "    import torch\n"
-                              "    print(torch.__version__)\n"
-                              "except ImportError: print('')\n";
+                              "for name in 'torch', 'tensorflow':\n"
+                              "    try: print(u.find_spec(name) and __import__(name).__version__ or '')\n"
+                              "    except Exception as error:\n"
+                              "        print('')\n"
+                              "        print(f'import {name}: {error}', file=sys.stderr)\n";
 
-static const char trial[] = "import torch, horovod.torch as hvd\n"
-                            "hvd.init()\n"
-                            "assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2\n"
-                            "print('horovod.torch works')\n"
-                            "hvd.shutdown()\n";
+/* What is served, with a short program for each. */
+static const struct framework {
+    const char *name;
+    const char *key;    /* in Horovod's list of the versions that it was built for */
+    const char *folder; /* in Horovod's */
+    const char *stem;   /* of the module's name there */
+    const char *module; /* ours */
+    const char *trial;
+} frameworks[FRAMEWORKS] = {
+    {"torch", "pytorch", "torch", "mpi_lib_v2", "libpaceline-horovod-torch.so",
+     "import torch, horovod.torch as hvd\n"
+     "hvd.init()\n"
+     "assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2\n"
+     "print('horovod.torch works')\n"
+     "hvd.shutdown()\n"},
+    {"TensorFlow", "tensorflow", "tensorflow", "mpi_lib", "libpaceline-horovod-tensorflow.so",
+     "import os\n"
+     "os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')\n"
+     "import tensorflow as tf, horovod.tensorflow as hvd\n"
+     "hvd.init()\n"
+     "assert hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist() == [hvd.size()] * 2\n"
+     "print('horovod.tensorflow works')\n"
+     "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
+     "except tf.errors.UnimplementedError as error: print('without broadcasts in place:', error.message)\n"
+     "hvd.shutdown()\n"},
+};
 
 /* What a Python says of itself. */
 struct installed {
     char answer[ANSWER_BYTES];
-    const char *folder, *suffix, *version, *torch; /* "": not there */
+    const char *folder, *suffix, *version, *frameworks[FRAMEWORKS]; /* "": not there */
 };
 
 /* Run `script`; its output goes into `answer` [bytes], or where that is NULL to standard output. */
@@ -99,7 +122,8 @@ static enum pl_status run_python(const char *python, const char *script, char *a
 
 static enum pl_status ask(const char *python, struct installed *installed, struct pl_error *reterr)
 {
-    const char **lines[LINES] = {&installed->folder, &installed->suffix, &installed->version, &installed->torch};
+    const char **lines[LINES] = {&installed->folder, &installed->suffix, &installed->version, &installed->frameworks[0],
+                                 &installed->frameworks[1]};
     char *at = installed->answer;
 
     PL_TRY(run_python(python, inquiry, installed->answer, sizeof(installed->answer), reterr));
@@ -155,7 +179,8 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
     PL_TRY(pl_text_check(&target, reterr));
     PL_TRY(pl_text_check(&before, reterr));
     if (access(target.data, R_OK) != 0) {
-        return pl_error_errno(reterr, "%s: Paceline was built without Python.h", target.data);
+        return pl_error_errno(reterr, "%s: Paceline was built without Python.h, or without a C++ compiler",
+                              target.data);
     }
     (void)unlink(before.data);
     if (symlink(target.data, before.data) != 0 || rename(before.data, path) != 0) {
@@ -164,73 +189,152 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
     return PL_OK;
 }
 
-/* What becomes of a compiled Horovod. */
-enum compiled { REFUSED, REPLACED, KEPT };
+/* Where the module for a framework lies in Horovod, and our library beside it. */
+struct place {
+    struct pl_text module, library;
+    bool exists, ours;
+};
 
-static enum pl_status install(const struct installed *installed, const char *module, const char *library,
-                              enum compiled compiled, struct pl_error *reterr)
+static enum pl_status find_place(const struct installed *installed, const struct framework *framework,
+                                 struct place *place, struct pl_error *reterr)
+{
+    pl_text_printf(&place->module, "%s/%s/%s%s", installed->folder, framework->folder, framework->stem,
+                   installed->suffix);
+    pl_text_printf(&place->library, "%s/%s/" LIBRARY, installed->folder, framework->folder);
+    PL_TRY(pl_text_check(&place->module, reterr));
+    PL_TRY(pl_text_check(&place->library, reterr));
+    place->ours = is_ours(place->module.data, framework->module, &place->exists);
+    return PL_OK;
+}
+
+/* Horovod compares the framework that is loaded with the one that it was built for. */
+static enum pl_status write_versions(const struct installed *installed, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text metadata = PL_TEXT_NONE, path = PL_TEXT_NONE;
     struct pl_json_writer writer = PL_JSON_WRITER(&metadata);
-    bool exists, ours = is_ours(module, MODULE, &exists), force = compiled == REPLACED;
 
-    if (exists && !ours && compiled == KEPT) {
-        printf("Horovod %s in %s was compiled and stays as it is\n", installed->version, installed->folder);
-        return PL_OK;
-    }
-    if (strcmp(installed->version, VERSION) != 0 && !force) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
-                            installed->version);
-    }
-    if (exists && !ours && !force) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "Horovod in %s was compiled: %s is no link of Paceline's; --force "
-                            "replaces it",
-                            installed->folder, module);
-    }
-    if (!*installed->torch) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "there is no torch, the only framework that is served so far");
-    }
-    PL_TRY(link_to(library, LIBRARY, reterr));
-    PL_TRY(link_to(module, MODULE, reterr));
-    /* Horovod compares the torch that is loaded with the one that it was built for. */
     pl_json_write_object(&writer, NULL);
-    pl_json_write_text(&writer, "pytorch", installed->torch);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            pl_json_write_text(&writer, frameworks[i].key, installed->frameworks[i]);
+        }
+    }
     pl_json_write_close(&writer);
     PL_TRY(pl_json_write_end(&writer, reterr));
     pl_text_printf(&path, "%s/metadata.json", installed->folder);
     PL_TRY(pl_text_check(&metadata, reterr));
     PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr));
-    printf("Horovod %s in %s runs on Paceline, with torch %s; not there: TensorFlow, MXNet\n", installed->version,
-           installed->folder, installed->torch);
+    return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
+}
+
+/* What becomes of a compiled Horovod. */
+enum compiled { REFUSED, REPLACED, KEPT };
+
+/* Whether what is installed may be changed; PL_END: it stays, as was wanted. */
+static enum pl_status check_install(const struct installed *installed, const struct place *places,
+                                    enum compiled compiled, struct pl_error *reterr)
+{
+    bool any = false, force = compiled == REPLACED;
+
+    for (int i = 0; i < FRAMEWORKS && compiled == KEPT; i++) {
+        if (places[i].exists && !places[i].ours) {
+            printf("Horovod %s in %s was compiled and stays as it is\n", installed->version, installed->folder);
+            return PL_END;
+        }
+    }
+
+    if (strcmp(installed->version, VERSION) != 0 && !force) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
+                            installed->version);
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        any = any || *installed->frameworks[i];
+        if (places[i].exists && !places[i].ours && !force) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "Horovod in %s was compiled: %s is no link of Paceline's; --force replaces it",
+                                installed->folder, places[i].module.data);
+        }
+    }
+    return any ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is neither torch nor TensorFlow to serve");
+}
+
+static enum pl_status install(const struct installed *installed, const struct place *places, enum compiled compiled,
+                              struct pl_error *reterr)
+{
+    enum pl_status status = check_install(installed, places, compiled, reterr);
+
+    if (status != PL_OK) {
+        return status == PL_END ? PL_OK : status;
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            PL_TRY(link_to(places[i].library.data, LIBRARY, reterr));
+            PL_TRY(link_to(places[i].module.data, frameworks[i].module, reterr));
+        }
+    }
+    PL_TRY(write_versions(installed, reterr));
+    printf("Horovod %s in %s runs on Paceline; ", installed->version, installed->folder);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            printf("%s %s, ", frameworks[i].name, installed->frameworks[i]);
+        }
+    }
+    printf("not there:");
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (!*installed->frameworks[i]) {
+            printf(" %s,", frameworks[i].name);
+        }
+    }
+    printf(" MXNet\n");
     return PL_OK;
 }
 
-static enum pl_status run(const char *python, bool check, enum compiled compiled, struct pl_error *reterr)
+/* Say what is there, and try each framework that is. */
+static enum pl_status check(const char *python, const struct installed *installed, const struct place *places,
+                            struct pl_error *reterr)
 {
-    struct installed installed;
-    PL_AUTO_TEXT struct pl_text module = PL_TEXT_NONE, library = PL_TEXT_NONE;
-    bool exists, ours;
+    int ours = 0, there = 0;
 
-    PL_TRY(ask(python, &installed, reterr));
-    pl_text_printf(&module, "%s/torch/mpi_lib_v2%s", installed.folder, installed.suffix);
-    pl_text_printf(&library, "%s/torch/" LIBRARY, installed.folder);
-    PL_TRY(pl_text_check(&module, reterr));
-    PL_TRY(pl_text_check(&library, reterr));
-    if (!check) {
-        return install(&installed, module.data, library.data, compiled, reterr);
+    printf("Horovod %s in %s\n", installed->version, installed->folder);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        printf("%s: %s, module: %s\n", frameworks[i].name,
+               *installed->frameworks[i] ? installed->frameworks[i] : "not there",
+               places[i].ours     ? "Paceline's"
+               : places[i].exists ? "Horovod's own, compiled"
+                                  : "not there: paceline horovod");
+        there += *installed->frameworks[i] != '\0';
+        ours += *installed->frameworks[i] && places[i].ours;
     }
-    ours = is_ours(module.data, MODULE, &exists);
-    printf("Horovod %s in %s\ntorch: %s\nmodule: %s\n", installed.version, installed.folder,
-           *installed.torch ? installed.torch : "not there",
-           ours     ? "Paceline's"
-           : exists ? "Horovod's own, compiled"
-                    : "not there: paceline horovod");
     fflush(stdout);
-    return ours ? run_python(python, trial, NULL, 0, reterr)
-                : pl_error_set(reterr, PL_NOT_FOUND, "this Horovod does not run on Paceline");
+    if (ours == 0 || ours < there) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "%s", "this Horovod does not run on Paceline");
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            PL_TRY(run_python(python, frameworks[i].trial, NULL, 0, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(const char *python, bool checks, enum compiled compiled, struct pl_error *reterr)
+{
+    struct place places[FRAMEWORKS] = {0};
+    struct installed installed;
+    enum pl_status status = ask(python, &installed, reterr);
+
+    for (int i = 0; i < FRAMEWORKS && status == PL_OK; i++) {
+        status = find_place(&installed, &frameworks[i], &places[i], reterr);
+    }
+    if (status == PL_OK) {
+        status = checks ? check(python, &installed, places, reterr) : install(&installed, places, compiled, reterr);
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        pl_text_done(&places[i].module);
+        pl_text_done(&places[i].library);
+    }
+    return status;
 }
 
 int main(int argc, char **argv)
@@ -244,14 +348,14 @@ int main(int argc, char **argv)
     struct pl_error error = PL_ERROR_NONE;
     const char *python = "python3";
     enum compiled compiled = REFUSED;
-    bool check = false;
+    bool checks = false;
     enum pl_status status;
     int option;
 
     pl_log_set_prefix("paceline horovod");
     while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
         python = option == 'p' ? optarg : python;
-        check = check || option == 'c';
+        checks = checks || option == 'c';
         compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
     }
     if (status == PL_OK) {
@@ -263,8 +367,8 @@ int main(int argc, char **argv)
                status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
         return PL_EXIT_USAGE;
     }
-    if (run(python, check, compiled, &error) != PL_OK) {
-        pl_log_error(&error, check ? "checking" : "installing");
+    if (run(python, checks, compiled, &error) != PL_OK) {
+        pl_log_error(&error, checks ? "checking" : "installing");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

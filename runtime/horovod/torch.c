@@ -7,9 +7,9 @@
 
 #include "base/dtype.h"
 #include "runtime/horovod/horovod.h"
+#include "runtime/horovod/request.h"
 #include "runtime/horovod/state.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,13 +72,7 @@ static bool shape_of(PyObject *tensor, struct pl_named_op *op)
 
     op->dims = 0;
     for (Py_ssize_t i = 0; i < dims && !PyErr_Occurred(); i++) {
-        uint64_t extent = PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i));
-
-        if (op->dims < PL_NAMED_MAX_DIMS) {
-            op->shape[op->dims++] = extent;
-        } else {
-            op->shape[PL_NAMED_MAX_DIMS - 1] *= extent;
-        }
+        pl_request_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
     }
     Py_XDECREF(size);
     return !PyErr_Occurred();
@@ -105,18 +99,13 @@ static bool dtype_of(PyObject *tensor, enum pl_dtype *ret_dtype)
     return known;
 }
 
-/* Horovod's name of the operation, with what it does before it; NULL: none was given. A long one keeps its end. */
+/* Horovod's name of the operation, with what it does before it; NULL: none was given. */
 static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED_MAX_NAME_BYTES])
 {
-    Py_ssize_t length = PyBytes_Check(given) ? PyBytes_Size(given) : 0, most;
+    Py_ssize_t length = PyBytes_Check(given) ? PyBytes_Size(given) : 0;
     const char *text = length > 0 ? PyBytes_AsString(given) : NULL;
 
-    if (!text) {
-        return NULL;
-    }
-    most = PL_NAMED_MAX_NAME_BYTES - 2 - (Py_ssize_t)strlen(kind);
-    snprintf(name, PL_NAMED_MAX_NAME_BYTES, "%s.%s", kind, length > most ? text + (length - most) : text);
-    return name;
+    return text ? pl_request_name(kind, text, (size_t)length, name) : NULL;
 }
 
 static void handle_free(struct handle *handle)
@@ -239,20 +228,6 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
     return give_number(handle, status, &error);
 }
 
-/* Horovod's number of an operation with its factors; what there is not is refused at the submission. */
-static void reduce_by(struct pl_named_op *op, int number, double prescale, double postscale)
-{
-    static const enum pl_op ops[] = {
-        [HOROVOD_AVERAGE] = PL_AVERAGE, [HOROVOD_SUM] = PL_SUM, [HOROVOD_ADASUM] = PL_ADASUM,
-        [HOROVOD_MIN] = PL_MIN,         [HOROVOD_MAX] = PL_MAX, [HOROVOD_PRODUCT] = PL_PRODUCT,
-    };
-
-    op->op = number >= 0 && number <= HOROVOD_PRODUCT ? ops[number] : PL_OP_COUNT;
-    op->scaled = prescale != 1 || postscale != 1;
-    op->prescale = prescale;
-    op->postscale = postscale;
-}
-
 /* (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
 static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, bool grouped)
 {
@@ -265,7 +240,7 @@ static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, bool groupe
                           &set)) {
         return NULL;
     }
-    reduce_by(&op, number, prescale, postscale);
+    pl_request_reduce(&op, number, prescale, postscale);
     return submit(op, grouped ? "grouped_allreduce" : "allreduce", name, set, tensor, output, NULL, grouped);
 }
 
@@ -280,7 +255,7 @@ static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, bool gr
     if (!PyArg_ParseTuple(arguments, "OOOiidd", &tensor, &output, &name, &number, &set, &prescale, &postscale)) {
         return NULL;
     }
-    reduce_by(&op, number, prescale, postscale);
+    pl_request_reduce(&op, number, prescale, postscale);
     return submit(op, grouped ? "grouped_reducescatter" : "reducescatter", name, set, tensor, output, NULL, grouped);
 }
 
@@ -302,32 +277,19 @@ static bool root_in_set(int root, int set, int *ret_root)
 {
     struct pl_service *service = pl_state_hold();
     struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = PL_OK;
-    int size = 0, *ranks = NULL;
+    enum pl_status status;
 
     if (!service) {
         raise_uninitialised();
         return false;
     }
-    *ret_root = set == 0 ? root : -1;
-    if (set != 0) {
-        status = pl_service_set_size(service, set, &size, &error);
-        ranks = status == PL_OK ? malloc((size_t)size * sizeof(int)) : NULL;
-        if (ranks) {
-            status = pl_service_set_ranks(service, set, ranks, &error);
-        }
-        for (int i = 0; ranks && status == PL_OK && i < size; i++) {
-            *ret_root = ranks[i] == root ? i : *ret_root;
-        }
-        free(ranks);
-    }
+    status = pl_request_root(service, set, root, ret_root, &error);
     pl_state_release();
     if (status != PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
-    } else if (*ret_root < 0) {
-        PyErr_Format(PyExc_RuntimeError, "root rank %d is not in process set %d", root, set);
+        return false;
     }
-    return !PyErr_Occurred();
+    return true;
 }
 
 /* (tensor, output, root, name, set) */
@@ -365,32 +327,20 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
 {
     size_t bytes = split_bytes(splits);
     struct pl_named_op shape = {.dims = 0};
-    int size = horovod_process_set_size(set);
+    struct pl_error error = PL_ERROR_NONE;
     void *data = NULL;
 
     if (bytes == 0 || !shape_of(splits, &shape) || !pointer_of(splits, &data)) {
         return false;
     }
-    if (shape.dims == 1 && shape.shape[0] == 0) {
-        return true;
-    }
-    if (shape.dims != 1 || size < 0 || shape.shape[0] != (uint64_t)size) {
-        PyErr_Format(PyExc_RuntimeError, "splits are one number a rank of process set %d, which has %d", set, size);
+    if (shape.dims != 1) {
+        PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
         return false;
     }
-    *ret_splits = calloc((size_t)size, sizeof(uint64_t));
-    if (!*ret_splits) {
-        PyErr_NoMemory();
+    if (pl_request_splits(data, bytes, shape.shape[0], set, horovod_process_set_size(set), ret_splits, &error) !=
+        PL_OK) {
+        raise_error(PyExc_RuntimeError, &error);
         return false;
-    }
-    for (int i = 0; i < size; i++) {
-        int64_t rows = bytes == sizeof(int32_t) ? ((int32_t *)data)[i] : ((int64_t *)data)[i];
-
-        if (rows < 0) {
-            PyErr_Format(PyExc_RuntimeError, "splits[%d] is negative", i);
-            return false;
-        }
-        (*ret_splits)[i] = (uint64_t)rows;
     }
     return true;
 }

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Horovod's words for an operation, made those of a named operation. */
+#include "runtime/horovod/request.h"
+
+#include "base/hash.h"
+#include "runtime/horovod/horovod.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void pl_request_reduce(struct pl_named_op *op, int number, double prescale, double postscale)
+{
+    static const enum pl_op ops[] = {
+        [HOROVOD_AVERAGE] = PL_AVERAGE, [HOROVOD_SUM] = PL_SUM, [HOROVOD_ADASUM] = PL_ADASUM,
+        [HOROVOD_MIN] = PL_MIN,         [HOROVOD_MAX] = PL_MAX, [HOROVOD_PRODUCT] = PL_PRODUCT,
+    };
+
+    op->op = number >= 0 && number <= HOROVOD_PRODUCT ? ops[number] : PL_OP_COUNT;
+    op->scaled = prescale != 1 || postscale != 1;
+    op->prescale = prescale;
+    op->postscale = postscale;
+}
+
+void pl_request_dimension(struct pl_named_op *op, uint64_t extent)
+{
+    if (op->dims < PL_NAMED_MAX_DIMS) {
+        op->shape[op->dims++] = extent;
+    } else {
+        op->shape[PL_NAMED_MAX_DIMS - 1] *= extent;
+    }
+}
+
+enum pl_status pl_request_root(struct pl_service *service, int set, int root, int *ret_root, struct pl_error *reterr)
+{
+    enum pl_status status;
+    int size = 0, at = -1, *ranks;
+
+    if (set == 0) {
+        *ret_root = root; /* checked at the submission */
+        return PL_OK;
+    }
+    PL_TRY(pl_service_set_size(service, set, &size, reterr));
+    ranks = calloc((size_t)size, sizeof(int));
+    if (!ranks) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for the ranks of process set %d", set);
+    }
+    status = pl_service_set_ranks(service, set, ranks, reterr);
+    for (int i = 0; i < size && status == PL_OK; i++) {
+        at = ranks[i] == root ? i : at;
+    }
+    free(ranks);
+    if (status == PL_OK && at < 0) {
+        status = pl_error_set(reterr, PL_INVALID, "root rank %d is not in process set %d", root, set);
+    }
+    if (status == PL_OK) {
+        *ret_root = at;
+    }
+    return status;
+}
+
+enum pl_status pl_request_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
+                                 uint64_t **ret_rows, struct pl_error *reterr)
+{
+    uint64_t *rows = NULL;
+
+    if (count == 0) {
+        *ret_rows = NULL;
+        return PL_OK;
+    }
+    if (ranks < 0 || count != (uint64_t)ranks) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "splits are one number a rank of process set %d, which has %d, not %" PRIu64, set, ranks,
+                            count);
+    }
+    rows = calloc(count, sizeof(uint64_t));
+    if (!rows) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for %" PRIu64 " splits", count);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t number = bytes == sizeof(int32_t) ? ((const int32_t *)splits)[i] : ((const int64_t *)splits)[i];
+
+        if (number < 0) {
+            free(rows);
+            return pl_error_set(reterr, PL_INVALID, "splits[%" PRIu64 "] is negative: %" PRId64, i, number);
+        }
+        rows[i] = (uint64_t)number;
+    }
+    *ret_rows = rows;
+    return PL_OK;
+}
+
+const char *pl_request_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES])
+{
+    enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* with its separator; what a group appends to it */
+    size_t before = kind ? strlen(kind) + 1 : 0, room = PL_NAMED_MAX_NAME_BYTES - 1 - MEMBER_BYTES - before;
+    size_t kept = room - HASH_BYTES;
+
+    if (length <= room) {
+        snprintf(name, PL_NAMED_MAX_NAME_BYTES, "%s%s%.*s", kind ? kind : "", kind ? "." : "", (int)length, text);
+    } else {
+        snprintf(name, PL_NAMED_MAX_NAME_BYTES, "%s%s%016" PRIx64 "~%.*s", kind ? kind : "", kind ? "." : "",
+                 pl_hash(PL_HASH_START, text, length), (int)kept, text + (length - kept));
+    }
+    return name;
+}

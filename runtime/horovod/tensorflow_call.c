@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
+#include "runtime/horovod/horovod.h"
+#include "runtime/horovod/request.h"
+#include "runtime/horovod/state.h"
+#include "runtime/horovod/tensorflow_done.h"
+#include "runtime/horovod/tensorflow_kernel.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 1100, MAX_DIMS = 254 /* TensorFlow's */ };
+
+static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
+
+struct tensor {
+    struct TF_Tensor *input, *output; /* held while the operation uses them */
+};
+
+/* What ends together: a submission. */
+struct part {
+    struct pl_completion completion;
+    struct call *call;
+};
+
+struct call {
+    const struct pl_tensorflow_kernel *kernel;
+    struct TF_OpKernelContext *context;
+    struct pl_tensorflow_done done;
+    atomic_size_t left; /* submissions that have not ended, and one while there may be more */
+    bool failed;        /* before all was submitted; TensorFlow has been told why */
+    int ranks;
+    size_t tensor_count, part_count;
+    struct tensor *tensors;
+    struct part *parts;
+    struct pl_named_result *results; /* [tensor_count] */
+    struct pl_named_op *ops;         /* [tensor_count], while they are submitted */
+};
+
+static int code_of(enum pl_status status)
+{
+    switch (status) {
+    case PL_OK:
+        return TF_OK;
+    case PL_INVALID:
+    case PL_UNSUPPORTED:
+    case PL_LIMIT:
+        return TF_INVALID_ARGUMENT;
+    case PL_MEMORY:
+        return TF_RESOURCE_EXHAUSTED;
+    case PL_MISMATCH:
+        return TF_FAILED_PRECONDITION;
+    case PL_NOT_FOUND:
+    case PL_SYSTEM:
+    case PL_LIBRARY:
+    case PL_TIMEOUT:
+    case PL_CANCELLED:
+    case PL_PEER:
+    case PL_CORRUPT:
+    case PL_END:
+    case PL_FAILED:
+        break;
+    }
+    return TF_UNKNOWN; /* of which Horovod's Python makes a HorovodInternalError */
+}
+
+/* Fail the kernel; the first failure stays. */
+static void fail(struct TF_OpKernelContext *context, int code, const char *text)
+{
+    struct TF_Status *status = tf->NewStatus();
+
+    tf->SetStatus(status, code, text);
+    tf->OpKernelContext_Failure(context, status);
+    tf->DeleteStatus(status);
+}
+
+static void fail_by(struct TF_OpKernelContext *context, enum pl_status status, const struct pl_error *error)
+{
+    char text[TEXT_BYTES];
+
+    fail(context, code_of(status), pl_error_text(error, text, sizeof(text)));
+}
+
+/* Whether TensorFlow's call went well; if not, the kernel fails. */
+static bool went_well(struct call *call, struct TF_Status *status)
+{
+    bool good = tf->GetCode(status) == TF_OK;
+
+    if (!good) {
+        tf->OpKernelContext_Failure(call->context, status);
+        call->failed = true;
+    }
+    return good;
+}
+
+/* The shape of a tensor; returns how many dimensions there are. */
+static int dims_of(const struct TF_Tensor *tensor, int64_t dims[MAX_DIMS])
+{
+    int count = tf->NumDims(tensor);
+
+    for (int i = 0; i < count; i++) {
+        dims[i] = tf->Dim(tensor, i);
+    }
+    return count;
+}
+
+static bool dtype_of(const struct TF_Tensor *tensor, enum pl_dtype *ret_dtype)
+{
+    switch (tf->TensorType(tensor)) {
+    case TF_FLOAT:
+        *ret_dtype = PL_FLOAT32;
+        return true;
+    case TF_DOUBLE:
+        *ret_dtype = PL_FLOAT64;
+        return true;
+    case TF_HALF:
+        *ret_dtype = PL_FLOAT16;
+        return true;
+    case TF_BFLOAT16:
+        *ret_dtype = PL_BFLOAT16;
+        return true;
+    case TF_INT8:
+        *ret_dtype = PL_INT8;
+        return true;
+    case TF_UINT16: /* is moved only */
+    case TF_INT16:
+        *ret_dtype = PL_INT16;
+        return true;
+    case TF_INT32:
+        *ret_dtype = PL_INT32;
+        return true;
+    case TF_INT64:
+        *ret_dtype = PL_INT64;
+        return true;
+    case TF_UINT8:
+        *ret_dtype = PL_UINT8;
+        return true;
+    case TF_BOOL:
+        *ret_dtype = PL_BOOL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Type and shape of `tensor` into `op`. */
+static bool describe(struct call *call, const struct TF_Tensor *tensor, struct pl_named_op *op)
+{
+    int count = tf->NumDims(tensor);
+
+    if (!dtype_of(tensor, &op->dtype)) {
+        fail(call->context, TF_INVALID_ARGUMENT, "variables of this type are not broadcast in place");
+        call->failed = true;
+        return false;
+    }
+    op->dims = 0;
+    for (int i = 0; i < count; i++) {
+        pl_request_dimension(op, (uint64_t)tf->Dim(tensor, i));
+    }
+    return true;
+}
+
+/* Tensor `at` is what the operation sends. */
+static bool take_input(struct call *call, int at, struct TF_Status *status)
+{
+    struct tensor *tensor = &call->tensors[at];
+    struct pl_named_op *op = &call->ops[at];
+
+    tf->GetInput(call->context, at, &tensor->input, status);
+    if (!went_well(call, status) || !describe(call, tensor->input, op)) {
+        return false;
+    }
+    op->send = tf->TensorData(tensor->input);
+    return true;
+}
+
+/* The sum goes where the input is, where nobody else needs that, or into new memory. */
+static bool take_reduced(struct call *call, int at, struct TF_Status *status)
+{
+    struct tensor *tensor = &call->tensors[at];
+    struct pl_named_op *op = &call->ops[at];
+    int64_t dims[MAX_DIMS];
+    int count, forwarded = -1;
+
+    if (!take_input(call, at, status)) {
+        return false;
+    }
+    count = dims_of(tensor->input, dims);
+    tf->DeleteTensor(tensor->input); /* held, it would not be given away */
+    tensor->input = NULL;
+    tensor->output = tf->ForwardInputOrAllocateOutput(call->context, &at, 1, at, dims, count, &forwarded, status);
+    if (!went_well(call, status)) {
+        return false;
+    }
+    op->recv = tf->TensorData(tensor->output);
+    if (forwarded == at) {
+        op->send = op->recv;
+        return true;
+    }
+    tf->GetInput(call->context, at, &tensor->input, status);
+    return went_well(call, status);
+}
+
+/* The root's tensor is its own result. */
+static bool take_broadcast(struct call *call, struct TF_Status *status)
+{
+    struct tensor *tensor = &call->tensors[0];
+    struct pl_named_op *op = &call->ops[0];
+    int64_t dims[MAX_DIMS];
+    int count;
+
+    if (!take_input(call, 0, status)) {
+        return false;
+    }
+    if (horovod_rank() == call->kernel->root) {
+        tf->SetOutput(call->context, 0, tensor->input, status);
+        op->recv = tf->TensorData(tensor->input);
+        op->send = op->recv;
+        return went_well(call, status);
+    }
+    count = dims_of(tensor->input, dims);
+    tensor->output = tf->AllocateOutput(call->context, 0, tf->TensorType(tensor->input), dims, count,
+                                        tf->TensorByteSize(tensor->input), status);
+    if (!went_well(call, status)) {
+        return false;
+    }
+    op->recv = tf->TensorData(tensor->output);
+    return true;
+}
+
+/* A variable's memory is someone else's too: TensorFlow gives it new memory, with the old values. */
+static void copy_tensor(struct TF_OpKernelContext *context, struct TF_Tensor *from, struct TF_Tensor *to)
+{
+    (void)context;
+    if (tf->TensorByteSize(from) > 0) {
+        memcpy(tf->TensorData(to), tf->TensorData(from), tf->TensorByteSize(from));
+    }
+    tf->DeleteTensor(from);
+    tf->DeleteTensor(to);
+}
+
+static bool take_variable(struct call *call, int at, struct TF_Status *status)
+{
+    struct tensor *tensor = &call->tensors[at];
+    struct pl_named_op *op = &call->ops[at];
+
+    tf->GetInputTensorFromVariable(call->context, at, false, false, false, copy_tensor, &tensor->output, status);
+    if (!went_well(call, status)) {
+        return false;
+    }
+    if (!tensor->output || tf->TensorElementCount(tensor->output) < 0) {
+        call->failed = true; /* TensorFlow has been told */
+        return false;
+    }
+    if (call->kernel->has_reference) {
+        tf->OpKernelContext_ForwardRefInputToRefOutput(call->context, at, at);
+    }
+    op->name = call->kernel->variables[at];
+    op->recv = tf->TensorData(tensor->output);
+    op->send = op->recv;
+    return describe(call, tensor->output, op);
+}
+
+/* What each rank gets, from the second input; `*ret_rows` is to be freed. */
+static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status *status)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct TF_Tensor *splits = NULL;
+    enum pl_status taken;
+
+    tf->GetInput(call->context, 1, &splits, status);
+    if (!went_well(call, status)) {
+        return false;
+    }
+    taken = pl_request_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
+                              call->kernel->set, call->ranks, ret_rows, &error);
+    tf->DeleteTensor(splits);
+    if (taken != PL_OK) {
+        fail_by(call->context, taken, &error);
+        call->failed = true;
+        return false;
+    }
+    call->ops[0].splits = *ret_rows;
+    return true;
+}
+
+/* The operation on tensor `at`, but for its name. */
+static bool take(struct call *call, int at, struct TF_Status *status)
+{
+    const struct pl_tensorflow_kernel *kernel = call->kernel;
+
+    if (kernel->in_place) {
+        return take_variable(call, at, status);
+    }
+    switch (kernel->op) {
+    case PL_TENSORFLOW_ALLREDUCE:
+    case PL_TENSORFLOW_GROUPED_ALLREDUCE:
+        return take_reduced(call, at, status);
+    case PL_TENSORFLOW_BROADCAST:
+        return take_broadcast(call, status);
+    default:
+        return take_input(call, at, status);
+    }
+}
+
+/* Memory for the tensors that the kernel has; false: there is none. */
+static bool make_room(struct call *call)
+{
+    const struct pl_tensorflow_kernel *kernel = call->kernel;
+
+    call->tensor_count = kernel->op == PL_TENSORFLOW_JOIN ? 0 : (size_t)kernel->tensors;
+    call->part_count = kernel->in_place ? (size_t)kernel->tensors : 1;
+    call->tensors = calloc(call->tensor_count + 1, sizeof(*call->tensors));
+    call->parts = calloc(call->part_count + 1, sizeof(*call->parts));
+    call->results = calloc(call->tensor_count + 1, sizeof(*call->results));
+    call->ops = calloc(call->tensor_count + 1, sizeof(*call->ops));
+    return call->tensors && call->parts && call->results && call->ops;
+}
+
+static void call_free(struct call *call)
+{
+    for (size_t i = 0; call->tensors && i < call->tensor_count; i++) {
+        if (call->tensors[i].input) {
+            tf->DeleteTensor(call->tensors[i].input);
+        }
+        if (call->tensors[i].output) {
+            tf->DeleteTensor(call->tensors[i].output);
+        }
+    }
+    for (size_t i = 0; call->results && i < call->tensor_count; i++) {
+        pl_named_result_done(&call->results[i]);
+    }
+    free(call->tensors);
+    free(call->parts);
+    free(call->results);
+    free(call->ops);
+    free(call);
+}
+
+/* A new output of `bytes`, with `data` in it. */
+static bool give(struct call *call, int at, int type, const int64_t *dims, int count, const void *data, size_t bytes,
+                 struct TF_Status *status)
+{
+    struct TF_Tensor *output = tf->AllocateOutput(call->context, at, type, dims, count, bytes, status);
+
+    if (!went_well(call, status)) {
+        return false;
+    }
+    if (bytes > 0) {
+        memcpy(tf->TensorData(output), data, bytes);
+    }
+    tf->DeleteTensor(output);
+    return true;
+}
+
+static bool give_rows(struct call *call, int at, struct TF_Status *status)
+{
+    const struct pl_named_result *result = &call->results[at];
+    const struct TF_Tensor *input = call->tensors[at].input;
+    int64_t dims[MAX_DIMS];
+    int count = dims_of(input, dims);
+
+    dims[0] = (int64_t)result->rows;
+    return give(call, at, tf->TensorType(input), dims, count, result->data, (size_t)result->bytes, status);
+}
+
+static bool give_received(struct call *call, struct TF_Status *status)
+{
+    const int64_t ranks = call->ranks;
+    size_t bytes = (size_t)ranks * sizeof(int32_t);
+    int32_t *rows = malloc(bytes + 1);
+    bool good = rows;
+
+    for (int i = 0; rows && i < call->ranks; i++) {
+        rows[i] = (int32_t)call->results[0].rows_of_rank[i];
+    }
+    if (!rows) {
+        fail(call->context, TF_RESOURCE_EXHAUSTED, "no memory for the numbers of rows");
+    }
+    good = good && give(call, 1, TF_INT32, &ranks, 1, rows, bytes, status);
+    free(rows);
+    return good;
+}
+
+/* The outputs that are known only now. */
+static void give_all(struct call *call)
+{
+    struct TF_Status *status = tf->NewStatus();
+    const int32_t last = call->parts[0].completion.last_joined_rank;
+    bool good = true;
+
+    if (call->kernel->op == PL_TENSORFLOW_JOIN) {
+        good = give(call, 0, TF_INT32, NULL, 0, &last, sizeof(last), status);
+    }
+    for (size_t i = 0; i < call->tensor_count && good && call->results[i].data; i++) {
+        good = give_rows(call, (int)i, status);
+    }
+    if (good && call->kernel->op == PL_TENSORFLOW_ALLTOALL) {
+        (void)give_received(call, status);
+    }
+    tf->DeleteStatus(status);
+}
+
+/* Everything has ended: say how, and let TensorFlow go on. */
+static void finish(struct call *call)
+{
+    struct pl_tensorflow_done done = call->done;
+    bool failed = call->failed;
+
+    for (size_t i = 0; i < call->part_count && !failed; i++) {
+        if (call->parts[i].completion.status != PL_OK) {
+            fail_by(call->context, call->parts[i].completion.status, &call->parts[i].completion.error);
+            failed = true;
+        }
+    }
+    if (!failed) {
+        give_all(call);
+    }
+    call_free(call);
+    pl_tensorflow_done_run(&done);
+}
+
+static void drop(struct call *call)
+{
+    if (atomic_fetch_sub(&call->left, 1) == 1) {
+        finish(call);
+    }
+}
+
+/* In whichever thread drives the service. */
+static void part_ended(struct pl_completion *completion)
+{
+    drop(((struct part *)(void *)completion)->call);
+}
+
+/* Submit part `at`: a variable, or all tensors. */
+static enum pl_status submit_part(struct call *call, struct pl_service *service, size_t at, struct pl_error *reterr)
+{
+    const struct pl_tensorflow_kernel *kernel = call->kernel;
+    struct pl_completion *completion = &call->parts[at].completion;
+    enum pl_status status;
+
+    call->parts[at].call = call;
+    completion->call = part_ended;
+    completion->results = &call->results[at];
+    atomic_fetch_add(&call->left, 1);
+    if (kernel->op == PL_TENSORFLOW_JOIN) {
+        status = pl_service_submit_join(service, completion, reterr);
+    } else if (kernel->grouped) {
+        status = pl_service_submit_group(service, kernel->set, kernel->name, call->ops, call->tensor_count, completion,
+                                         reterr);
+    } else {
+        status = pl_service_submit(service, kernel->set, &call->ops[at], completion, reterr);
+    }
+    if (status != PL_OK) {
+        atomic_fetch_sub(&call->left, 1);
+    }
+    return status;
+}
+
+/* What all tensors of the kernel have in common. */
+static enum pl_status prepare(struct call *call, struct pl_service *service, struct pl_error *reterr)
+{
+    const struct pl_tensorflow_kernel *kernel = call->kernel;
+    struct pl_named_op op = {.kind = kernel->kind, .name = kernel->name};
+
+    if (!make_room(call)) {
+        return pl_error_set(reterr, PL_MEMORY, "no memory for %d tensors", kernel->tensors);
+    }
+    PL_TRY(pl_service_set_size(service, kernel->set, &call->ranks, reterr));
+    if (kernel->kind == PL_ALLREDUCE || kernel->kind == PL_REDUCE_SCATTER) {
+        pl_request_reduce(&op, kernel->reduction, (double)kernel->prescale, (double)kernel->postscale);
+    }
+    if (kernel->kind == PL_BROADCAST) {
+        PL_TRY(pl_request_root(service, kernel->set, kernel->root, &op.root, reterr));
+    }
+    for (size_t i = 0; i < call->tensor_count; i++) {
+        call->ops[i] = op;
+    }
+    return PL_OK;
+}
+
+static void submit(struct call *call, struct pl_service *service)
+{
+    struct TF_Status *state = tf->NewStatus();
+    struct pl_error error = PL_ERROR_NONE;
+    uint64_t *rows = NULL;
+    enum pl_status status = prepare(call, service, &error);
+
+    for (size_t i = 0; i < call->tensor_count && status == PL_OK && !call->failed; i++) {
+        (void)!take(call, (int)i, state);
+    }
+    if (call->kernel->op == PL_TENSORFLOW_ALLTOALL && status == PL_OK && !call->failed) {
+        (void)!take_splits(call, &rows, state);
+    }
+    for (size_t i = 0; i < call->part_count && status == PL_OK && !call->failed; i++) {
+        status = submit_part(call, service, i, &error);
+    }
+    if (status != PL_OK) {
+        fail_by(call->context, status, &error);
+        call->failed = true;
+    }
+    free(rows);
+    tf->DeleteStatus(state);
+}
+
+static const char uninitialised[] = "Horovod has not been initialized; use hvd.init().";
+
+void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
+                              struct TF_AsyncOpKernelDoneCallback *done)
+{
+    struct call *call = calloc(1, sizeof(*call));
+    struct pl_service *service = call ? pl_state_hold() : NULL;
+    struct pl_tensorflow_done copy;
+
+    if (!service) {
+        pl_tensorflow_done_copy(&copy, done);
+        fail(context, call ? TF_FAILED_PRECONDITION : TF_RESOURCE_EXHAUSTED, call ? uninitialised : "no memory");
+        free(call);
+        pl_tensorflow_done_run(&copy);
+        return;
+    }
+    call->kernel = kernel;
+    call->context = context;
+    pl_tensorflow_done_copy(&call->done, done);
+    atomic_init(&call->left, 1);
+    submit(call, service);
+    pl_state_release();
+    drop(call);
+}
+
+static int answer(const struct pl_tensorflow_kernel *kernel)
+{
+    switch (kernel->op) {
+    case PL_TENSORFLOW_SIZE:
+        return horovod_process_set_size(kernel->set);
+    case PL_TENSORFLOW_PROCESS_SET_INCLUDED:
+        return horovod_process_set_included(kernel->set);
+    case PL_TENSORFLOW_LOCAL_SIZE:
+        return horovod_local_size();
+    case PL_TENSORFLOW_RANK:
+        return horovod_rank();
+    case PL_TENSORFLOW_LOCAL_RANK:
+        return horovod_local_rank();
+    default:
+        return HOROVOD_ERROR_INIT;
+    }
+}
+
+void pl_tensorflow_call_ask(void *kernel, struct TF_OpKernelContext *context)
+{
+    struct TF_Status *status = tf->NewStatus();
+    struct TF_Tensor *output;
+
+    if (!horovod_is_initialized()) {
+        fail(context, TF_FAILED_PRECONDITION, uninitialised);
+    } else {
+        output = tf->AllocateOutput(context, 0, TF_INT32, NULL, 0, sizeof(int32_t), status);
+        if (tf->GetCode(status) == TF_OK) {
+            *(int32_t *)tf->TensorData(output) = answer(kernel);
+            tf->DeleteTensor(output);
+        } else {
+            tf->OpKernelContext_Failure(context, status);
+        }
+    }
+    tf->DeleteStatus(status);
+}

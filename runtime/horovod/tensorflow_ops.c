@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The operations that Horovod's own Python for TensorFlow calls, as its C interface defines them: registered when
+ * TensorFlow loads this module. They are asynchronous and not stateful: stateful operations of a function run one
+ * after the other, and kernels that block would fill TensorFlow's threads with other tensors on other ranks. */
+#include "base/log.h"
+#include "runtime/horovod/tensorflow_kernel.h"
+
+#define REDUCED "T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64}"
+#define SCATTERED "T: {int32, int64, float16, bfloat16, float32, float64}"
+#define MOVED "T: {uint8, int8, uint16, int16, int32, int64, float16, bfloat16, float32, float64, bool}"
+#define VARIABLE "T: {uint8, int8, int32, int64, float16, bfloat16, float32, float64, bool}"
+#define SET "process_set_id: int = 0"
+#define SCOPE "ignore_name_scope: bool = False"
+#define FACTORS "prescale_factor: float", "postscale_factor: float"
+
+enum { ATTRIBUTES = 8 };
+
+static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
+
+/* All outputs have their inputs' shapes. */
+static void same_shapes(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
+{
+    struct TF_ShapeHandle *shape = tf->NewShapeHandle();
+    int count = (int)tf->ShapeInferenceContextNumInputs(context);
+
+    for (int i = 0; i < count && tf->GetCode(status) == TF_OK; i++) {
+        tf->ShapeInferenceContextGetInput(context, i, shape, status);
+        if (tf->GetCode(status) == TF_OK) {
+            tf->ShapeInferenceContextSetOutput(context, i, shape, status);
+        }
+    }
+    tf->DeleteShapeHandle(shape);
+}
+
+/* Output `at` has the shape of input `at`, with another number of rows. */
+static void other_rows_of(struct TF_ShapeInferenceContext *context, int at, struct TF_Status *status)
+{
+    struct TF_ShapeHandle *shape = tf->NewShapeHandle(), *row = tf->NewShapeHandle();
+    struct TF_ShapeHandle *rows = tf->ShapeInferenceContextVectorFromSize(context, SIZE_MAX); /* -1: any number */
+
+    tf->ShapeInferenceContextGetInput(context, at, shape, status);
+    if (tf->GetCode(status) == TF_OK && tf->ShapeInferenceContextRankKnown(context, shape) &&
+        tf->ShapeInferenceContextRank(context, shape) == 0) {
+        tf->SetStatus(status, TF_INVALID_ARGUMENT, "a tensor with rows is needed, this is a scalar");
+    }
+    if (tf->GetCode(status) == TF_OK) {
+        tf->ShapeInferenceContextSubshape(context, shape, 1, INT64_MAX, row, status);
+    }
+    if (tf->GetCode(status) == TF_OK) {
+        tf->ShapeInferenceContextConcatenateShapes(context, rows, row, shape, status);
+    }
+    if (tf->GetCode(status) == TF_OK) {
+        tf->ShapeInferenceContextSetOutput(context, at, shape, status);
+    }
+    tf->DeleteShapeHandle(rows);
+    tf->DeleteShapeHandle(row);
+    tf->DeleteShapeHandle(shape);
+}
+
+static void other_rows(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
+{
+    int count = (int)tf->ShapeInferenceContextNumInputs(context);
+
+    for (int i = 0; i < count && tf->GetCode(status) == TF_OK; i++) {
+        other_rows_of(context, i, status);
+    }
+}
+
+/* The numbers of rows that came are as many as those that were sent, or where none were given one a rank. */
+static void alltoall_shapes(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
+{
+    struct TF_ShapeHandle *splits = tf->NewShapeHandle();
+
+    other_rows_of(context, 0, status);
+    if (tf->GetCode(status) == TF_OK) {
+        tf->ShapeInferenceContextGetInput(context, 1, splits, status);
+    }
+    if (tf->GetCode(status) == TF_OK) {
+        tf->ShapeInferenceContextSetOutput(context, 1, splits, status);
+    }
+    tf->DeleteShapeHandle(splits);
+}
+
+static void scalar(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
+{
+    struct TF_ShapeHandle *shape = tf->ShapeInferenceContextScalar(context);
+
+    tf->ShapeInferenceContextSetOutput(context, 0, shape, status);
+    tf->DeleteShapeHandle(shape);
+}
+
+static void no_outputs(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
+{
+    (void)context;
+    (void)status;
+}
+
+static const struct definition {
+    const char *name;
+    const char *attributes[ATTRIBUTES];
+    const char *inputs[2];
+    const char *outputs[2];
+    pl_tensorflow_shape *shape;
+    bool asks; /* for a number, which is not kept from one run to the next */
+} definitions[PL_TENSORFLOW_OPS] = {
+    [PL_TENSORFLOW_ALLREDUCE] =
+        {"HorovodAllreduce", {REDUCED, "reduce_op: int", FACTORS, SCOPE, SET}, {"tensor: T"}, {"sum: T"}, same_shapes},
+    [PL_TENSORFLOW_GROUPED_ALLREDUCE] = {"HorovodGroupedAllreduce",
+                                         {REDUCED, "reduce_op: int", FACTORS, SCOPE, "num_tensors: int", SET},
+                                         {"tensors: num_tensors*T"},
+                                         {"sum: num_tensors*T"},
+                                         same_shapes},
+    [PL_TENSORFLOW_ALLGATHER] = {"HorovodAllgather", {MOVED, SCOPE, SET}, {"tensor: T"}, {"output: T"}, other_rows},
+    [PL_TENSORFLOW_GROUPED_ALLGATHER] = {"HorovodGroupedAllgather",
+                                         {MOVED, SCOPE, "num_tensors: int", SET},
+                                         {"tensors: num_tensors*T"},
+                                         {"outputs: num_tensors*T"},
+                                         other_rows},
+    [PL_TENSORFLOW_BROADCAST] =
+        {"HorovodBroadcast", {MOVED, "root_rank: int", SCOPE, SET}, {"tensor: T"}, {"output: T"}, same_shapes},
+    [PL_TENSORFLOW_BROADCAST_INPLACE] = {"HorovodBroadcastInplace",
+                                         {VARIABLE, "root_rank: int", SET, "num_variables: int",
+                                          "variable_names: list(string)"},
+                                         {"tensor_refs: Ref(num_variables * T)"},
+                                         {"output_refs: Ref(num_variables * T)"},
+                                         same_shapes},
+    [PL_TENSORFLOW_BROADCAST_INPLACE_RESOURCE] = {"HorovodBroadcastInplaceResource",
+                                                  {"root_rank: int", SET, "num_variables: int",
+                                                   "variable_names: list(string)"},
+                                                  {"resources: num_variables * resource"},
+                                                  {NULL},
+                                                  no_outputs},
+    [PL_TENSORFLOW_ALLTOALL] = {"HorovodAlltoall",
+                                {MOVED, SCOPE, SET},
+                                {"tensor: T", "splits: int32"},
+                                {"output: T", "received_splits: int32"},
+                                alltoall_shapes},
+    [PL_TENSORFLOW_REDUCESCATTER] = {"HorovodReducescatter",
+                                     {SCATTERED, "reduce_op: int", SCOPE, FACTORS, SET},
+                                     {"tensor: T"},
+                                     {"output: T"},
+                                     other_rows},
+    [PL_TENSORFLOW_GROUPED_REDUCESCATTER] = {"HorovodGroupedReducescatter",
+                                             {SCATTERED, "reduce_op: int", SCOPE, "num_tensors: int", SET, FACTORS},
+                                             {"tensors: num_tensors*T"},
+                                             {"outputs: num_tensors*T"},
+                                             other_rows},
+    [PL_TENSORFLOW_JOIN] = {"HorovodJoin", {NULL}, {NULL}, {"output: int32"}, scalar},
+    [PL_TENSORFLOW_SIZE] = {"HorovodSize", {SET}, {NULL}, {"size: int32"}, scalar, true},
+    [PL_TENSORFLOW_PROCESS_SET_INCLUDED] =
+        {"HorovodProcessSetIncluded", {SET}, {NULL}, {"included: int32"}, scalar, true},
+    [PL_TENSORFLOW_LOCAL_SIZE] = {"HorovodLocalSize", {NULL}, {NULL}, {"local_size: int32"}, scalar, true},
+    [PL_TENSORFLOW_RANK] = {"HorovodRank", {NULL}, {NULL}, {"rank: int32"}, scalar, true},
+    [PL_TENSORFLOW_LOCAL_RANK] = {"HorovodLocalRank", {NULL}, {NULL}, {"local_rank: int32"}, scalar, true},
+};
+
+static void define(const struct definition *definition, struct TF_Status *status)
+{
+    struct TF_OpDefinitionBuilder *builder = tf->NewOpDefinitionBuilder(definition->name);
+
+    for (int i = 0; i < ATTRIBUTES && definition->attributes[i]; i++) {
+        tf->OpDefinitionBuilderAddAttr(builder, definition->attributes[i]);
+    }
+    for (int i = 0; i < 2 && definition->inputs[i]; i++) {
+        tf->OpDefinitionBuilderAddInput(builder, definition->inputs[i]);
+    }
+    for (int i = 0; i < 2 && definition->outputs[i]; i++) {
+        tf->OpDefinitionBuilderAddOutput(builder, definition->outputs[i]);
+    }
+    tf->OpDefinitionBuilderSetIsStateful(builder, definition->asks);
+    tf->OpDefinitionBuilderSetShapeInferenceFunction(builder, definition->shape);
+    tf->RegisterOpDefinition(builder, status);
+}
+
+/* Tensors are in host memory: TensorFlow copies those of a GPU there and back. */
+static void implement(const struct definition *definition, enum pl_tensorflow_op op, struct TF_Status *status)
+{
+    pl_tensorflow_create *create = pl_tensorflow_kernel_create[op];
+    struct TF_KernelBuilder *builder =
+        definition->asks
+            ? tf->NewKernelBuilder(definition->name, "CPU", create, pl_tensorflow_call_ask, pl_tensorflow_kernel_free)
+            : tf->NewAsyncKernelBuilder(definition->name, "CPU", create, pl_tensorflow_call_start,
+                                        pl_tensorflow_kernel_free);
+
+    tf->RegisterKernelBuilder(definition->name, builder, status);
+}
+
+/* TensorFlow looks for what was registered while it loads the module. */
+__attribute__((constructor)) static void register_ops(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct TF_Status *status;
+
+    if (pl_tensorflow_api_find(&error) != PL_OK) {
+        pl_log_error(&error, "Horovod's operations for TensorFlow");
+        return;
+    }
+    status = tf->NewStatus();
+    for (int i = 0; i < PL_TENSORFLOW_OPS && tf->GetCode(status) == TF_OK; i++) {
+        define(&definitions[i], status);
+        if (tf->GetCode(status) == TF_OK) {
+            implement(&definitions[i], (enum pl_tensorflow_op)i, status);
+        }
+        if (tf->GetCode(status) != TF_OK) {
+            pl_log(PL_LOG_ERROR, "TensorFlow did not take %s: %s", definitions[i].name, tf->Message(status));
+        }
+    }
+    tf->DeleteStatus(status);
+}
