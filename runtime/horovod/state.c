@@ -2,9 +2,11 @@
 /* The state of Horovod's C interface: joined at init, left at shutdown, held by every call in between. */
 #include "runtime/horovod/state.h"
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "collectives/bootstrap.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 static struct {
@@ -37,6 +39,23 @@ const struct pl_runtime *pl_state_runtime(void)
     return state.synced.runtime;
 }
 
+/* Horovod's launchers by Gloo, on Ray and in Spark start processes that MPI does not know: each would train alone. */
+static enum pl_status check_launcher(const struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    const unsigned size = (unsigned)pl_world_size(pl_runtime_world(runtime));
+    unsigned wanted;
+
+    PL_TRY(
+        pl_environment_get_number_or(pl_runtime_environment(runtime), "HOROVOD_SIZE", size, INT_MAX, &wanted, reterr));
+    if (wanted != size) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "HOROVOD_SIZE is %u, as Horovod's launchers by Gloo, on Ray and in Spark set it, but MPI "
+                            "knows of %u rank(s): start the program with mpirun, paceline train or horovodrun --mpi",
+                            wanted, size);
+    }
+    return PL_OK;
+}
+
 static enum pl_status start(const void *communicator_at, struct pl_error *reterr)
 {
     const struct pl_named_options options = {.join_divisor = PL_NAMED_DIVIDE_BY_SIZE, .strict_join = true};
@@ -49,6 +68,9 @@ static enum pl_status start(const void *communicator_at, struct pl_error *reterr
         PL_TRY(pl_bootstrap_new_mpi(communicator_at, &bootstrap, reterr));
     }
     status = pl_runtime_start_unlimited(bootstrap, &runtime, reterr);
+    if (status == PL_OK && !communicator_at) {
+        status = check_launcher(runtime, reterr);
+    }
     if (status == PL_OK) {
         status = pl_service_new(pl_runtime_world(runtime), &options, &service, reterr);
     }

@@ -20,7 +20,7 @@
 #define VERSION "0.28.1"
 #define LIBRARY "libpaceline-horovod.so"
 
-enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, TENSORFLOW = 1, FRAMEWORKS, LINES = 3 + FRAMEWORKS };
 
 static const char usage[] =
     "usage: paceline horovod [--python P] [--force | --unless-compiled]\n"
@@ -69,6 +69,8 @@ static const struct framework {
      "print('horovod.tensorflow works')\n"
      "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
      "except tf.errors.UnimplementedError as error: print('without broadcasts in place:', error.message)\n"
+     "import horovod.tensorflow.keras as keras\n"
+     "print('Keras', tf.keras.__version__ + ':', keras.__name__)\n"
      "hvd.shutdown()\n"},
 };
 
@@ -227,6 +229,21 @@ static enum pl_status write_versions(const struct installed *installed, struct p
     return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
 }
 
+/* Horovod's Python for Keras does not know Keras 3: a package of ours is put beside Horovod, which Python looks into
+ * at its start. Where the link leads nowhere, nothing happens. */
+static enum pl_status add_keras(const struct installed *installed, struct pl_error *reterr)
+{
+    static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
+    PL_AUTO_TEXT struct pl_text package = PL_TEXT_NONE, start = PL_TEXT_NONE;
+
+    pl_text_printf(&package, "%s/../paceline_horovod", installed->folder);
+    pl_text_printf(&start, "%s/../paceline_horovod.pth", installed->folder);
+    PL_TRY(pl_text_check(&package, reterr));
+    PL_TRY(pl_text_check(&start, reterr));
+    PL_TRY(link_to(package.data, "horovod/paceline_horovod", reterr));
+    return pl_file_write_atomic(start.data, line, sizeof(line) - 1, 0644, reterr);
+}
+
 /* What becomes of a compiled Horovod. */
 enum compiled { REFUSED, REPLACED, KEPT };
 
@@ -274,6 +291,9 @@ static enum pl_status install(const struct installed *installed, const struct pl
         }
     }
     PL_TRY(write_versions(installed, reterr));
+    if (*installed->frameworks[TENSORFLOW]) {
+        PL_TRY(add_keras(installed, reterr));
+    }
     printf("Horovod %s in %s runs on Paceline; ", installed->version, installed->folder);
     for (int i = 0; i < FRAMEWORKS; i++) {
         if (*installed->frameworks[i]) {

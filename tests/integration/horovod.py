@@ -144,6 +144,15 @@ except hvd.HorovodInternalError as error:
 '''
 
 
+# Whoever joins says so; started by itself, with what a launcher by Gloo, on Ray or in Spark sets, it must not train alone.
+ALONE = r'''
+import torch
+import horovod.torch as hvd
+hvd.init()
+print("rank", hvd.rank(), "of", hvd.size())
+'''
+
+
 def skip(why):
     print(f"SKIP: {why}")
     sys.exit(SKIP)
@@ -194,6 +203,20 @@ def requirements_start_no_compiler(base, folder):
     assert "was compiled and stays" in text and open(module).read() == "compiled", text
 
 
+def what_is_not_there_is_said(python):
+    """Each line of the table in docs/horovod.md that can be tried without Ray or Spark."""
+    bin = os.path.dirname(python)
+    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"}
+    gloo = {**environment, "HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1"}
+    assert "horovodrun --mpi" in run(python, "-c", ALONE, expect=1, env=gloo)
+    assert "rank 0 of 1" in run(python, "-c", ALONE, env={**gloo, "HOROVOD_SIZE": "1"})
+    for words, said in {("--gloo", "-np", "2", python, "-c", ALONE): "Gloo support has not been built",
+                        ("--min-np", "1", "-np", "2", "--host-discovery-script", "/bin/true", python): "Gloo support is required"}.items():
+        assert said in run(f"{bin}/horovodrun", *words, expect=1, env=environment)
+    for module, said in {"mxnet": "horovod.mxnet has not been built", "spark": "No module named 'pyspark'", "ray": "No module named 'ray'"}.items():
+        assert said in run(python, "-c", f"import horovod.{module}", expect=1), module
+
+
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -229,6 +252,7 @@ def main():
                 assert text.count("is right") == count, text
         text = ranks(python, 3, RAISING, expect=None)
         assert "rank 0 raises" in text and "got HorovodInternalError rank 0 shut" in text, text
+        what_is_not_there_is_said(python)
         requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 
