@@ -165,8 +165,8 @@ def run(*words, expect=0, **more):
     return done.stdout
 
 
-def ranks(python, count, program, expect=0):
-    environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+def ranks(python, count, program, expect=0, **more):
+    environment = {**os.environ, **more, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
     return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, expect=expect, env=environment)
 
 
@@ -217,6 +217,17 @@ def what_is_not_there_is_said(python):
         assert said in run(python, "-c", f"import horovod.{module}", expect=1), module
 
 
+def names_without_the_package(base, python):
+    """A folder for PYTHONPATH gives a Python without Horovod the names, from paceline.py; an installed Horovod it does not hide."""
+    names = {"PYTHONPATH": f"{BUILD}/libexec/paceline/horovod:{SOURCE}/examples/python", "PACELINE_LIBRARY": f"{BUILD}/runtime/libpaceline.so"}
+    program = TRAINING + "\nimport horovod.torch.mpi_ops, paceline\nassert hvd is paceline and horovod.torch.mpi_ops.allreduce is hvd.allreduce\n"
+    assert ranks(base, 2, program, **names).count("is right") == 2
+    assert "without Horovod's package" in run(base, "-c", "import horovod; horovod.run", expect=1, env={**os.environ, **names})
+    said = run(python, "-c", "import horovod, horovod.torch; print(horovod.run.__module__, horovod.torch.__file__)", env={**os.environ, **names})
+    assert f"horovod.runner {os.path.dirname(os.path.dirname(python))}" in said, said
+    assert ranks(python, 2, TRAINING, **names).count("is right") == 2
+
+
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -253,6 +264,10 @@ def main():
         text = ranks(python, 3, RAISING, expect=None)
         assert "rank 0 raises" in text and "got HorovodInternalError rank 0 shut" in text, text
         what_is_not_there_is_said(python)
+        if python_with("torch", "numpy", "venv") == base:
+            names_without_the_package(base, python)
+        else:
+            print("left out: the names without the package, the Python with torch has no numpy")
         requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 import keras
 import horovod.tensorflow as hvd_tf
 import horovod.tensorflow.keras as hvd
-hvd.init()
+hvd.init(process_sets="dynamic")
 n, r = hvd.size(), hvd.rank()
 
 def refused(kind, words, call, *arguments, **keywords):
@@ -197,6 +197,24 @@ refused(ValueError, "LossScaleOptimizer around", model.fit, x, y, verbose=0, cal
 print("rank", r, "is right")
 '''
 
+# What Horovod's own Python and ours without it share besides Keras.
+TAPE = HEAD + r'''
+import horovod
+assert horovod.__version__ == "0.28.1"
+w = tf.Variable([1.0, 2.0])
+with hvd_tf.DistributedGradientTape(tf.GradientTape()) as tape:
+    loss = tf.reduce_sum(w * w) * r
+assert np.allclose(tape.gradient(loss, [w])[0], np.array([2.0, 4.0]) * (n - 1) / 2)
+w.assign(w * (r + 1))
+hvd_tf.broadcast_variables([w], root_rank=0)
+assert w.numpy().tolist() == [1, 2]
+assert hvd_tf.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd_tf.allgather_object(r) == list(range(n))
+assert hvd_tf.allreduce(tf.constant([r]), op=hvd_tf.Max, name="most").numpy().tolist() == [n - 1]
+twice = tf.function(lambda x: hvd_tf.allreduce(x, op=hvd_tf.Sum) + hvd_tf.allreduce(x * 2, op=hvd_tf.Sum))
+assert np.allclose(twice(tf.constant([1.0])), 3 * n)
+print("rank", r, "is right")
+'''
+
 LEGACY = r'''
 import horovod.tensorflow.keras as hvd
 hvd.init()
@@ -243,6 +261,19 @@ def main():
             for program in (OPTIMIZER, TRAINING):
                 text = run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, folder, env=environment)
                 assert text.count("is right") == count, text
+        # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
+        packages = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
+        os.mkdir(f"{folder}/packages")
+        for name in os.listdir(packages):
+            if not name.startswith(("horovod", "paceline_horovod")):
+                os.symlink(f"{packages}/{name}", f"{folder}/packages/{name}")
+        alone = {**environment, "PYTHONPATH": f"{folder}/packages:{BUILD}/libexec/paceline/horovod"}
+        assert "without Horovod's package" in run(python, "-S", "-c", "import horovod; horovod.run", expect=1, env=alone)
+        for program in (OPTIMIZER, TRAINING, TAPE):
+            text = run("mpirun", "-n", "2", "--oversubscribe", python, "-S", "-c", program, folder, env=alone)
+            assert text.count("is right") == 2, text
+        named = {**environment, "PYTHONPATH": f"{BUILD}/libexec/paceline/horovod"}  # which does not hide an installed one
+        assert "is right" in run(python, "-c", TAPE, env=named) and packages in run(python, "-c", "import horovod.tensorflow as m; print(m.__file__)", env=named)
         assert "KERAS_BACKEND=tensorflow" in run(python, "-c", OTHER_BACKEND, expect=1, env={**environment, "KERAS_BACKEND": "numpy"})
         if subprocess.run([python, "-c", "import tf_keras"], stderr=subprocess.DEVNULL, env=environment).returncode == 0:
             assert "is right" in run(python, "-c", LEGACY, env={**environment, "TF_USE_LEGACY_KERAS": "1"})

@@ -3,6 +3,7 @@
 
 The operations do not compile with XLA: a model that would (jit_compile) is set not to by any of the callbacks.
 """
+import re
 import warnings
 
 import horovod.tensorflow as _hvd
@@ -59,7 +60,9 @@ class _Distributed:
                               device_sparse=settings.device_sparse)
 
     def _reduce_all(self, grads, variables):
-        return [self._reduce(f"{self._distributed.name}.{i}.{variable.name}", grad, variable) for i, (grad, variable) in enumerate(zip(grads, variables))]
+        """Operations have names of their own, as nodes of a graph may have them: a step of this optimizer has one for each variable."""
+        return [self._reduce(re.sub("[^A-Za-z0-9_.]", "_", f"{self._distributed.name}.{i}.{variable.name}"), grad, variable)
+                for i, (grad, variable) in enumerate(zip(grads, variables))]
 
     def _gather(self, grads, variables):
         """Add gradients to those of earlier passes; the tensor that says whether it was the last pass of a step."""
