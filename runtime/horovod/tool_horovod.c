@@ -34,8 +34,8 @@ static const char usage[] =
 /* The frameworks' versions come last, in the order of `frameworks`. */
 static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sys, sysconfig\n"
                               "os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')\n"
-                              "spec = u.find_spec('horovod')\n"
-                              "print(os.path.dirname(spec.origin) if spec and spec.origin else '')\n"
+                              "try: print(os.path.abspath(m.distribution('horovod').locate_file('horovod')))\n"
+                              "except m.PackageNotFoundError: print('')\n"
                               "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
                               "try: print(m.version('horovod'))\n"
                               "except m.PackageNotFoundError: print('')\n"
@@ -70,7 +70,7 @@ static const struct framework {
      "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
      "except tf.errors.UnimplementedError as error: print('without broadcasts in place:', error.message)\n"
      "import horovod.tensorflow.keras as keras\n"
-     "print('Keras', tf.keras.__version__ + ':', keras.__name__)\n"
+     "print('Keras', getattr(tf.keras, '__version__', '2') + ':', keras.__name__)\n"
      "hvd.shutdown()\n"},
 };
 

@@ -223,6 +223,7 @@ def names_without_the_package(base, python):
     program = TRAINING + "\nimport horovod.torch.mpi_ops, paceline\nassert hvd is paceline and horovod.torch.mpi_ops.allreduce is hvd.allreduce\n"
     assert ranks(base, 2, program, **names).count("is right") == 2
     assert "without Horovod's package" in run(base, "-c", "import horovod; horovod.run", expect=1, env={**os.environ, **names})
+    assert f"in {os.path.dirname(os.path.dirname(python))}" in run(PACELINE, "horovod", "--python", python, env={**os.environ, **names})
     said = run(python, "-c", "import horovod, horovod.torch; print(horovod.run.__module__, horovod.torch.__file__)", env={**os.environ, **names})
     assert f"horovod.runner {os.path.dirname(os.path.dirname(python))}" in said, said
     assert ranks(python, 2, TRAINING, **names).count("is right") == 2

@@ -13,7 +13,7 @@ def _version(name):
     """Of the Keras that a module of this name would be for."""
     if name.startswith("horovod.tensorflow"):
         import tensorflow
-        return tensorflow.keras.__version__
+        return getattr(tensorflow.keras, "__version__", "2")  # 2.15 has it elsewhere
     import keras
     return keras.__version__
 
