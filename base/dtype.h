@@ -35,7 +35,8 @@ enum pl_dtype {
  *               without overflow in between; integers: the exact sum, kept wide, divided by n and truncated toward
  *               zero; bool: refused.
  * MIN, MAX      a NaN from any rank makes the result NaN; which zero wins is open; bool: and (min), or (max).
- * ADASUM        reserved; refused by every backend today.
+ * ADASUM        floats in host memory, allreduce over ranks whose number is a power of two: vectors added pairwise so
+ *               that what is parallel is averaged and what is orthogonal summed (collectives/core/adasum.h).
  *
  * A bool element is one byte, any non-zero byte counts as true, results are 0 or 1.
  */

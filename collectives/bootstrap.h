@@ -63,6 +63,17 @@ struct pl_bootstrap {
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Of the array `communicators` of MPI_Comms: whom the one at `index` has, as ranks of the first, in its own order, in
+ * `ret_ranks` [room]; 0 in `*ret_count`: it is MPI_COMM_NULL. `*ret_handle` is the MPI_Comm. PL_INVALID: it has members
+ * that the first has not, or is between two groups. PL_UNSUPPORTED where the build has no MPI.
+ */
+enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, int *ret_ranks, int room, int *ret_count,
+                                        const void **ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether pl_bootstrap_new_mpi() has initialised MPI, so that nobody else in this process finalises it. */
+bool pl_bootstrap_owns_mpi(void);
+
 /** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
 bool pl_bootstrap_under_mpi(void);
 

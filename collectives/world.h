@@ -117,6 +117,13 @@ struct pl_device *pl_world_device(const struct pl_world *world);
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * This process leaves without its part in the collectives that are still to come, because of `why`: the world ends
+ * here, and ranks that wait for this one, now or later, get that as PL_PEER instead of waiting until it is gone. What
+ * is under way is cancelled. Without effect on a world that has failed.
+ */
+void pl_world_revoke(struct pl_world *world, const struct pl_error *why);
+
 /** Now plus the world's timeout, on CLOCK_MONOTONIC. */
 int64_t pl_world_deadline_ns(const struct pl_world *world);
 

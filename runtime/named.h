@@ -90,6 +90,36 @@ enum pl_named_divisor {
     PL_NAMED_DIVIDE_BY_SIZE,         /* all ranks: what Horovod does */
 };
 
+/** How far an operation is, as ranks see it in the same order; ROUND is none's. */
+enum pl_named_phase {
+    PL_NAMED_ANNOUNCED, /* by one rank, here or elsewhere */
+    PL_NAMED_AGREED,    /* all ranks have, or it fails: nobody waits for announcements any more */
+    PL_NAMED_STARTED,   /* its collective was posted */
+    PL_NAMED_ENDED,     /* and has ended */
+    PL_NAMED_ROUND,     /* a round of announcements has arrived */
+};
+
+struct pl_named_event {
+    enum pl_named_phase phase;
+    const char *name;
+    enum pl_kind kind;
+    enum pl_dtype dtype;
+    unsigned dims;
+    const uint64_t *shape; /* [dims], this rank's; dimension 0 is 0 for ALLGATHER and ALLTOALL */
+    int rank;              /* ANNOUNCED: by which, as pl_world_global_rank() numbers it */
+    bool first;            /* ANNOUNCED: no rank had before */
+};
+
+/** Sees what happens in an engine, called in the thread that uses it, which it must not use. */
+struct pl_named_observer {
+    bool active; /* changed by pl_named_observe(); nothing is called without */
+    void *context;
+    void (*happened)(void *context, const struct pl_named_event *event);
+};
+
+/** From any thread. A call may still be under way, or come, when this has returned. */
+void pl_named_observe(struct pl_named_observer *observer, bool active);
+
 /** Zero-initialise. */
 struct pl_named_options {
     uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
@@ -101,6 +131,7 @@ struct pl_named_options {
      * then. They go on until a name is complete, or until the deadline; pl_service_new() sets it.
      */
     bool concurrent;
+    const struct pl_named_observer *observer; /* outlives the engine; may differ between ranks. NULL: none */
 };
 
 /**
@@ -124,7 +155,7 @@ int pl_named_ranks(const struct pl_named *named);
  *
  * Ownership  buffers belong to the engine until the handle is done.
  * Errors     PL_INVALID: the name is still under way (the earlier operation goes on), a bad shape or split, what
- *            pl_collective_check() refuses. PL_UNSUPPORTED: adasum; device memory for a kind or in a world that does
+ *            pl_collective_check() refuses. PL_UNSUPPORTED: device memory for a kind or in a world that does
  *            not take it. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was submitted then.
  */
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,

@@ -107,6 +107,13 @@ enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * This process is about to end without a shutdown, because of `why`: the other ranks' operations, now and later, fail
+ * with that instead of waiting until this rank is gone. The service's thread ends, and what is under way here fails.
+ * Waits a second at most for a thread that is inside a collective, and leaves then without a word.
+ */
+void pl_service_abort(struct pl_service *service, const struct pl_error *why);
+
+/**
  * Leave, in all sets of this rank: what is not agreed on ends with PL_CANCELLED on all ranks. Waits until the other
  * ranks have received that, see pl_named_shutdown().
  */

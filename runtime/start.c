@@ -138,8 +138,9 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
 
 /* Horovod's, since the program that came with them may count on what they do there, and Paceline's that are gone.
  * */
-static void warn_without_effect(const struct pl_runtime *runtime)
+static void warn_without_effect(const struct pl_runtime *runtime, bool has_timeline)
 {
+    static const char timeline[] = "HOROVOD_TIMELINE";             /* and HOROVOD_TIMELINE_MARK_CYCLES */
     static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS="; /* process sets always are */
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
@@ -149,6 +150,7 @@ static void warn_without_effect(const struct pl_runtime *runtime)
         if (strlen(*at) > length + 1 &&
             (pl_knob_is_gone(*at, length) ||
              (strncmp(*at, "HOROVOD_", 8) == 0 && strncmp(*at, dynamic, sizeof(dynamic) - 1) != 0 &&
+              !(has_timeline && strncmp(*at, timeline, sizeof(timeline) - 1) == 0) &&
               !counts(pl_world_knobs(runtime->world), *at, length)))) {
             pl_text_append(&names, names.length > 0 ? ", " : "");
             pl_text_append_n(&names, *at, length);
@@ -163,7 +165,7 @@ static void warn_without_effect(const struct pl_runtime *runtime)
 struct manner {
     bool on_device;
     const char *device; /* NULL: as the knob says */
-    bool unlimited;     /* no deadline where none was set */
+    bool as_horovod;    /* no deadline where none was set, and the timeline is the caller's */
 };
 
 static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, const struct manner *manner,
@@ -174,8 +176,11 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
 
     PL_TRY(pl_environment_new(&runtime->environment, reterr));
     PL_TRY(pl_knobs_resolve(runtime->environment, &knobs, reterr));
-    if (manner->unlimited && knobs.values[PL_KNOB_TIMEOUT_S].source == PL_KNOB_FROM_DEFAULT) {
+    if (manner->as_horovod && knobs.values[PL_KNOB_TIMEOUT_S].source == PL_KNOB_FROM_DEFAULT) {
         PL_TRY(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "0", "timeout_s", reterr));
+    }
+    if (manner->as_horovod && knobs.values[PL_KNOB_TRACE].source == PL_KNOB_FROM_HOROVOD) {
+        PL_TRY(pl_knob_set(&knobs, PL_KNOB_TRACE, "", "trace", reterr));
     }
     options.knobs = &knobs;
     if (!bootstrap) {
@@ -187,7 +192,7 @@ static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *boo
                ? pl_world_new_on_device(bootstrap, &options, manner->device, &runtime->device, &runtime->world, reterr)
                : pl_world_new(bootstrap, &options, &runtime->world, reterr));
     if (pl_world_rank(runtime->world) == 0) {
-        warn_without_effect(runtime);
+        warn_without_effect(runtime, manner->as_horovod);
     }
     return observe(runtime, reterr);
 }
@@ -224,7 +229,7 @@ enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const 
 enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
                                           struct pl_error *reterr)
 {
-    return start_new(bootstrap, &(struct manner){.unlimited = true}, ret_runtime, reterr);
+    return start_new(bootstrap, &(struct manner){.as_horovod = true}, ret_runtime, reterr);
 }
 
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime)

@@ -38,8 +38,9 @@ enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const 
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and without a
- * deadline for collectives where the setting timeout_s was not set: as in Horovod, a rank may be late by any time.
+ * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and as
+ * Horovod does: without a deadline for collectives where the setting timeout_s was not set, so that a rank may be late
+ * by any time, and HOROVOD_TIMELINE is the caller's affair, not a trace of the run.
  */
 enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
                                           struct pl_error *reterr) PL_MUST_CHECK;

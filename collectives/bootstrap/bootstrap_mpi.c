@@ -358,6 +358,58 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     return endpoint_new(comm, owns_mpi, ret_bootstrap, reterr);
 }
 
+enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, int *ret_ranks, int room, int *ret_count,
+                                        const void **ret_handle, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)room, sizeof(int), reterr);
+    MPI_Comm all, some;
+    MPI_Group all_group, group;
+    int count = 0, between = 0, code;
+
+    if (!numbers) {
+        return PL_MEMORY;
+    }
+    memcpy(&all, communicators, sizeof(all));
+    memcpy(&some, (const char *)communicators + (size_t)index * sizeof(some), sizeof(some));
+    *ret_count = 0;
+    *ret_handle = (const void *)(uintptr_t)some;
+    if (some == MPI_COMM_NULL) {
+        return PL_OK;
+    }
+    MPI_Comm_test_inter(some, &between);
+    if (between) {
+        return pl_error_set(reterr, PL_INVALID, "communicator %d is one between two groups", index);
+    }
+    MPI_Comm_size(some, &count);
+    if (count > room) {
+        return pl_error_set(reterr, PL_INVALID, "communicator %d has %d members, more than the %d of the first", index,
+                            count, room);
+    }
+    for (int i = 0; i < count; i++) {
+        numbers[i] = i;
+    }
+    MPI_Comm_group(all, &all_group);
+    MPI_Comm_group(some, &group);
+    code = MPI_Group_translate_ranks(group, count, numbers, all_group, ret_ranks);
+    MPI_Group_free(&group);
+    MPI_Group_free(&all_group);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(NULL, code, "MPI_Group_translate_ranks", -1, reterr);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ret_ranks[i] == MPI_UNDEFINED) {
+            return pl_error_set(reterr, PL_INVALID, "rank %d of communicator %d is no member of the first", i, index);
+        }
+    }
+    *ret_count = count;
+    return PL_OK;
+}
+
+bool pl_bootstrap_owns_mpi(void)
+{
+    return owns_mpi;
+}
+
 bool pl_bootstrap_under_mpi(void)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

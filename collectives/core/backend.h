@@ -77,6 +77,8 @@ struct pl_request {
     uint64_t progress_count;
 
     /* The world's: */
+    struct pl_adasum *adasum; /* of which this is a step; NULL: of none */
+    int adasum_step;
     const struct pl_world_backend *backend;
     struct pl_request *older;      /* among all of the world, for its end */
     struct pl_request *next;       /* in the queue, or in the list of unused ones */

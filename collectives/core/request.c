@@ -6,6 +6,7 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/core/adasum.h"
 #include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "device/device.h"
@@ -21,6 +22,10 @@ void pl_request_release(struct pl_request *request)
     if (request->counts) {
         free(request->counts);
         request->counts = NULL;
+    }
+    if (request->adasum) {
+        pl_adasum_release(request->adasum);
+        request->adasum = NULL;
     }
     request->next = world->unused;
     world->unused = request;
@@ -112,10 +117,16 @@ int pl_request_waits_for(const struct pl_world *world)
     return head->backend->backend->waits_for(head->backend->state, head);
 }
 
+/* Nobody but the queue has it. */
+static bool is_internal(const struct pl_request *request)
+{
+    return request->adasum && !pl_adasum_is_last(request->adasum, request->adasum_step);
+}
+
 /* pl_request_fail_all(), with this rank's host and device where the failure is one `on_device`. */
 static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
-    struct pl_request *request;
+    struct pl_request *request, *next;
 
     if (world->failure.status == PL_OK) {
         int peer = pl_request_waits_for(world);
@@ -138,10 +149,14 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     for (request = world->first; request && request->phase == PL_REQUEST_RUNNING; request = request->next) {
         request->backend->backend->cancel(request->backend->state, request);
     }
-    for (request = world->first; request; request = request->next) {
+    for (request = world->first; request; request = next) {
+        next = request->next;
         request->phase = PL_REQUEST_DONE;
         request->status = world->failure.status;
         notify_ended(world, request);
+        if (is_internal(request)) {
+            pl_request_release(request);
+        }
     }
     world->first = NULL;
     world->last = NULL;
@@ -161,10 +176,27 @@ enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_
     return world->failure.status;
 }
 
+/* No request runs: ranks that share memory with this one are informed here, where cancelling one would do it. */
+static void abort_backend(struct pl_world *world, const struct pl_error *why)
+{
+    for (int i = 0; i < world->backend_count; i++) {
+        const struct pl_world_backend *entry = &world->backends[i];
+
+        if (entry->on && entry->backend->abort) {
+            entry->backend->abort(entry->state, why);
+            break;
+        }
+    }
+}
+
 static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
 
+    if (request->adasum && pl_adasum_start(request, reterr) != PL_OK) {
+        abort_backend(world, reterr);
+        return PL_MEMORY;
+    }
     if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
         /* Now and not when it was posted: earlier requests may have written what it sends, or read what it writes. */
         memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
@@ -221,11 +253,17 @@ void pl_request_advance(struct pl_world *world)
         if (!done) {
             return;
         }
+        if (head->adasum && !is_internal(head)) {
+            pl_adasum_finish(head);
+        }
         head->phase = PL_REQUEST_DONE;
         notify_ended(world, head);
         world->first = head->next;
         if (!world->first) {
             world->last = NULL;
+        }
+        if (is_internal(head)) {
+            pl_request_release(head);
         }
     }
 }
@@ -291,17 +329,86 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
     world->last = request;
 }
 
+static enum pl_status prepare_step(struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_adasum *adasum, int number, struct pl_request **ret_request,
+                                   struct pl_error *reterr)
+{
+    struct pl_collective step = pl_adasum_describe(adasum, number);
+    struct pl_request *request = take(world, reterr);
+    enum pl_status status;
+
+    if (!request) {
+        return PL_MEMORY;
+    }
+    status = pl_collective_sign_step(request, world, &step, collective, reterr);
+    if (status == PL_OK) {
+        status = choose_backend(world, request, reterr);
+    }
+    if (status != PL_OK) {
+        pl_request_release(request);
+        return status;
+    }
+    request->adasum = adasum;
+    request->adasum_step = number;
+    *ret_request = request;
+    return PL_OK;
+}
+
+/* Adasum is a chain of collectives, all in the queue from the start, so that every rank has them in the same order. */
+static enum pl_status enqueue_adasum(struct pl_world *world, const struct pl_collective *collective,
+                                     struct pl_request **ret_request, struct pl_error *reterr)
+{
+    struct pl_request *first = NULL, **end_at = &first, *request;
+    struct pl_adasum *adasum = NULL;
+    enum pl_status status = PL_OK;
+    int steps = 0, step = 0;
+
+    PL_TRY(pl_collective_check(world, collective, reterr));
+    PL_TRY(pl_adasum_new(world, collective, &adasum, &steps, reterr));
+    for (; step < steps && status == PL_OK; step++) {
+        status = prepare_step(world, collective, adasum, step, end_at, reterr);
+        end_at = status == PL_OK ? &(*end_at)->next : end_at;
+    }
+    if (status != PL_OK) {
+        for (; step <= steps; step++) { /* those without a request */
+            pl_adasum_release(adasum);
+        }
+    }
+    while (first) {
+        request = first;
+        first = request->next;
+        request->next = NULL;
+        if (status == PL_OK) {
+            enqueue(world, request);
+            *ret_request = request;
+        } else {
+            pl_request_release(request);
+        }
+    }
+    return status;
+}
+
+/* A vector that one rank alone reduces, or that is empty, is a sum like any other. */
+static bool is_adasum(const struct pl_world *world, const struct pl_collective *collective)
+{
+    return collective->op == PL_ADASUM && pl_kind_reduces(collective->kind) && world->size > 1 && collective->count > 0;
+}
+
 enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                struct pl_request **ret_request, struct pl_error *reterr)
 {
-    struct pl_request *request;
+    struct pl_request *request = NULL;
 
     if (world->failure.status != PL_OK) {
         return pl_request_world_failure(world, reterr);
     }
-    PL_TRY(prepare(world, collective, &request, reterr));
-    request->poll_budget = poll_budget;
-    enqueue(world, request);
+    if (is_adasum(world, collective)) {
+        PL_TRY(enqueue_adasum(world, collective, &request, reterr));
+    } else {
+        PL_TRY(prepare(world, collective, &request, reterr));
+        request->poll_budget = poll_budget;
+        enqueue(world, request);
+    }
     pl_request_advance(world);
     *ret_request = request;
     return PL_OK;
@@ -336,16 +443,17 @@ void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
     if (world->failure.status != PL_OK) {
         return;
     }
-    /* Cancelling a request in shared memory tells the ranks that wait for it; without one they must be told here. */
-    for (int i = 0; i < world->backend_count && !world->first; i++) {
-        const struct pl_world_backend *entry = &world->backends[i];
-
-        if (entry->on && entry->backend->abort) {
-            entry->backend->abort(entry->state, why);
-            break;
-        }
+    if (!world->first) {
+        abort_backend(world, why);
     }
     (void)pl_request_fail_all(world, why);
+}
+
+void pl_world_revoke(struct pl_world *world, const struct pl_error *why)
+{
+    PL_AUTO_HOLD(world);
+
+    pl_request_revoke_world(world, why);
 }
 
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status, struct pl_error *reterr)
@@ -391,7 +499,11 @@ void pl_request_drop_all(struct pl_world *world)
         struct pl_request *request = world->newest;
 
         world->newest = request->older;
+        if (request->adasum) {
+            pl_adasum_release(request->adasum);
+        }
         free(request->counts);
         free(request);
     }
+    pl_adasum_drop(world);
 }

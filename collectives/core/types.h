@@ -103,6 +103,9 @@ struct pl_world {
     /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
+    void *adasum_memory; /* scratch of the adasum that runs */
+    size_t adasum_bytes;
+
     uint64_t sequence;
     struct pl_request *first; /* the one that runs */
     struct pl_request *last;
@@ -144,6 +147,13 @@ void pl_topology_done(struct pl_topology *topology);
 enum pl_status pl_collective_check_request(struct pl_request *request, const struct pl_world *world,
                                            const struct pl_collective *collective,
                                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The same for a step of an adasum, whose buffers are not known yet; `of` is the program's collective.
+ */
+enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
+                                       const struct pl_collective *step, const struct pl_collective *of,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * pl_collective_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,

@@ -56,7 +56,7 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
               memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p)
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
-                   concurrent=ctypes.c_bool)
+                   concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
 def _load():
     local = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")

@@ -21,6 +21,7 @@ enum {
     HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is no member */
     HOROVOD_ERROR_SHUTDOWN = -5,
     HOROVOD_ERROR_EXISTING_SET = -6,
+    HOROVOD_ERROR_OTHER = -7, /* not Horovod's: horovod_paceline_error() has the words */
 };
 
 /** Horovod's numbers of the operations. */
@@ -33,14 +34,18 @@ enum {
     HOROVOD_PRODUCT = 5,
 };
 
+/** What the last call of this thread that returned HOROVOD_ERROR_OTHER has found; NULL the next time. Not Horovod's. */
+const char *horovod_paceline_error(void);
+
 /**
  * Join the job and add `set_count` process sets, whose ranks, set_sizes[0], set_sizes[1] and so on, lie in `set_ranks`
- * one after the other; a set that is there already is left out. `ranks` [rank_count] are empty or all ranks in order:
- * other subsets are not there. False after an error, which is logged. A second call does nothing. Collective.
+ * one after the other; a set that is there already is left out. `ranks` [rank_count] are ranks of MPI_COMM_WORLD, in
+ * their new order, the caller among them; none: all. False after an error, which is logged. A second call does nothing.
+ * After a shutdown it joins again. Collective.
  */
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
 
-/** The same over an MPI communicator: `communicators` [count] are MPI_Comms, and `count` is 1. */
+/** The same over MPI communicators: of `communicators` [count] the first has all ranks, others are process sets. */
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count);
 
@@ -56,7 +61,7 @@ int horovod_cross_rank(void);
 int horovod_cross_size(void);
 int horovod_is_homogeneous(void);
 
-/** Not there: -2, once initialised, and a sentence in the log. */
+/** Rank 0's file, see timeline.h; 0 on the others. HOROVOD_ERROR_OTHER: the file could not be made. */
 int horovod_start_timeline(const char *path, bool mark_cycles);
 int horovod_stop_timeline(void);
 
@@ -91,7 +96,7 @@ int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
 /** The set's ranks; 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
-/** Sets are not known by communicators here: HOROVOD_ERROR_UNKNOWN_SET. `communicator` is an MPI_Comm. */
+/** The set that was given as `communicator`, an MPI_Comm, at init; HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
 
 #endif

@@ -2,30 +2,40 @@
 /* Horovod's C interface: who am I, process sets, and what is built in. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "runtime/horovod/communicators.h"
 #include "runtime/horovod/horovod.h"
+#include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
+#include "runtime/horovod/timeline.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
-/* The number of the set of these ranks in this order, or -1. Between hold and release. */
-static int find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
-{
-    int sets = pl_service_list_sets(service, NULL, 0), size, found = -1;
-    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)sets, sizeof(int), reterr);
-    PL_AUTO_FREE int *known = pl_memory_new((size_t)count + 1, sizeof(int), reterr);
+static atomic_bool raises; /* Horovod's Python asks horovod_paceline_error() */
 
-    if (!numbers || !known) {
-        return -1;
+/* What the last call of this thread has found, for horovod_paceline_error(). */
+static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
+
+/* For what Horovod has no number: its Python raises the text; where it does not, the log has it. */
+static int raise_error(const char *call, const struct pl_error *error)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+
+    snprintf(last_error, sizeof(last_error), "%s: %s", call, pl_error_text(error, text, sizeof(text)));
+    if (!raises) {
+        pl_log_error(error, call);
     }
-    sets = pl_service_list_sets(service, numbers, sets);
-    for (int i = 0; i < sets && found < 0; i++) {
-        if (pl_service_set_size(service, numbers[i], &size, NULL) == PL_OK && size == count &&
-            pl_service_set_ranks(service, numbers[i], known, NULL) == PL_OK &&
-            memcmp(known, ranks, (size_t)count * sizeof(int)) == 0) {
-            found = numbers[i];
-        }
-    }
-    return found;
+    return HOROVOD_ERROR_OTHER;
+}
+
+const char *horovod_paceline_error(void)
+{
+    static _Thread_local char text[sizeof(last_error)];
+
+    memcpy(text, last_error, sizeof(text));
+    last_error[0] = '\0';
+    return *text ? text : NULL;
 }
 
 static enum pl_status add_sets(struct pl_service *service, const int *set_ranks, const int *set_sizes, int set_count,
@@ -34,7 +44,7 @@ static enum pl_status add_sets(struct pl_service *service, const int *set_ranks,
     int number;
 
     for (int i = 0; i < set_count; i++) {
-        if (find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
+        if (pl_communicators_find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
             PL_TRY(pl_service_add_set(service, set_ranks, set_sizes[i], &number, reterr));
         }
         set_ranks += set_sizes[i];
@@ -42,28 +52,23 @@ static enum pl_status add_sets(struct pl_service *service, const int *set_ranks,
     return PL_OK;
 }
 
-static bool init(const void *communicator_at, const int *ranks, int rank_count, const int *set_ranks,
-                 const int *set_sizes, int set_count)
+static bool init(const struct pl_state_members *members, int communicators, const int *set_ranks, const int *set_sizes,
+                 int set_count)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct pl_service *service = pl_state_hold();
-    bool first = !service;
-    enum pl_status status = PL_OK;
-    int size;
+    enum pl_status status;
 
     if (service) {
         pl_state_release();
         return true;
     }
-    status = pl_state_start(communicator_at, &error);
+    status = pl_state_start(members, &error);
     service = status == PL_OK ? pl_state_hold() : NULL;
     if (service) {
-        size = pl_world_size(pl_runtime_world(pl_state_runtime()));
-        for (int i = 0; i < rank_count && status == PL_OK; i++) {
-            if (rank_count != size || ranks[i] != i) {
-                status = pl_error_set(&error, PL_UNSUPPORTED,
-                                      "init(comm=...) takes all %d ranks, in order, or an MPI communicator", size);
-            }
+        raises = pl_interpreter_install_check();
+        if (communicators > 0) {
+            status = pl_communicators_add(service, members->communicator_at, communicators, &error);
         }
         if (status == PL_OK) {
             status = add_sets(service, set_ranks, set_sizes, set_count, &error);
@@ -72,7 +77,7 @@ static bool init(const void *communicator_at, const int *ranks, int rank_count, 
     }
     if (status != PL_OK) {
         pl_log_error(&error, "hvd.init()");
-        if (first && service) {
+        if (service) {
             pl_state_stop();
         }
     }
@@ -81,17 +86,17 @@ static bool init(const void *communicator_at, const int *ranks, int rank_count, 
 
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count)
 {
-    return init(NULL, ranks, rank_count, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.ranks = ranks, .count = rank_count}, 0, set_ranks, set_sizes, set_count);
 }
 
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count)
 {
-    if (count != 1) {
-        pl_log(PL_LOG_ERROR, "hvd.init(): process sets are given by their ranks here, not by communicators");
+    if (count < 1) {
+        pl_log(PL_LOG_ERROR, "hvd.init(): %d communicators: expected that of all ranks first", count);
         return false;
     }
-    return init(communicators, NULL, 0, set_ranks, set_sizes, set_count);
+    return init(&(struct pl_state_members){.communicator_at = communicators}, count, set_ranks, set_sizes, set_count);
 }
 
 void horovod_shutdown(void)
@@ -168,19 +173,25 @@ int horovod_mpi_threads_supported(void)
 
 int horovod_start_timeline(const char *path, bool mark_cycles)
 {
-    (void)mark_cycles;
-    if (!horovod_is_initialized()) {
+    struct pl_error error = PL_ERROR_NONE;
+    int rank = horovod_rank();
+
+    if (rank < 0) {
         return HOROVOD_ERROR_INIT;
     }
-    pl_log(PL_LOG_WARNING,
-           "no timeline in %s: one that starts and stops is not there; PACELINE_TRACE=FILE writes one of the whole run",
-           path);
-    return -2;
+    if (rank == 0 && pl_timeline_start(path, mark_cycles, &error) != PL_OK) {
+        return raise_error("hvd.start_timeline()", &error);
+    }
+    return 0;
 }
 
 int horovod_stop_timeline(void)
 {
-    return horovod_is_initialized() ? 0 : HOROVOD_ERROR_INIT;
+    if (!horovod_is_initialized()) {
+        return HOROVOD_ERROR_INIT;
+    }
+    pl_timeline_stop();
+    return 0;
 }
 
 bool horovod_mpi_enabled(void)
@@ -279,7 +290,7 @@ int horovod_add_process_set(const int *ranks, int count)
     }
     if (!is_dynamic()) {
         set = HOROVOD_ERROR_DYNAMIC;
-    } else if (find_set(service, ranks, count, NULL) >= 0) {
+    } else if (pl_communicators_find_set(service, ranks, count, NULL) >= 0) {
         set = HOROVOD_ERROR_EXISTING_SET;
     } else {
         status = pl_service_add_set(service, ranks, count, &set, &error);
@@ -288,11 +299,7 @@ int horovod_add_process_set(const int *ranks, int count)
     if (status == PL_CANCELLED) {
         return HOROVOD_ERROR_SHUTDOWN;
     }
-    if (status != PL_OK) { /* there is no number for it: the call raises for a set that is there */
-        pl_log_error(&error, "hvd.add_process_set()");
-        return HOROVOD_ERROR_EXISTING_SET;
-    }
-    return set;
+    return status == PL_OK ? set : raise_error("hvd.add_process_set()", &error);
 }
 
 int horovod_remove_process_set(int set)
@@ -399,6 +406,11 @@ int horovod_process_set_ranks(int set, int *ret_ranks)
 
 int horovod_comm_process_set(const void *communicator)
 {
-    (void)communicator;
-    return horovod_is_initialized() ? HOROVOD_ERROR_UNKNOWN_SET : HOROVOD_ERROR_INIT;
+    int set;
+
+    if (!horovod_is_initialized()) {
+        return HOROVOD_ERROR_INIT;
+    }
+    set = pl_communicators_find(communicator);
+    return set < 0 ? HOROVOD_ERROR_UNKNOWN_SET : set;
 }

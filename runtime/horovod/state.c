@@ -2,22 +2,37 @@
 /* The state of Horovod's C interface: joined at init, left at shutdown, held by every call in between. */
 #include "runtime/horovod/state.h"
 
-#include "base/environment.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "collectives/bootstrap.h"
+#include "collectives/core/backend.h"
+#include "collectives/core/ranks.h"
+#include "runtime/horovod/communicators.h"
+#include "runtime/horovod/interpreter.h"
+#include "runtime/horovod/timeline.h"
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const int64_t AFTER_ANOTHER_NS = 2 * PL_NS_PER_S;
 
 static struct {
-    pthread_mutex_t changing; /* init and shutdown, one at a time */
+    pthread_mutex_t changing; /* init and shutdown, one at a time; guards the four below */
+    struct pl_bootstrap *job; /* from the first init to the end of the process; NULL: over a communicator */
+    pid_t pid;                /* 0: the end of the process is not watched so far */
+    bool failed;              /* a world has: others may not come to the job's end */
+    int64_t leave_ns;         /* for how long to wait for them there; negative: without end */
     pthread_rwlock_t lock;    /* read: held by a call; write: changed */
     struct {
         struct pl_service *service;
         struct pl_runtime *runtime;
-        struct pl_bootstrap *bootstrap; /* of the caller's communicator, else NULL */
+        struct pl_bootstrap *members; /* those of this init, where they are not the job's */
     } synced;
-} state = {.changing = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_RWLOCK_INITIALIZER};
+} state = {.changing = PTHREAD_MUTEX_INITIALIZER, .leave_ns = -1, .lock = PTHREAD_RWLOCK_INITIALIZER};
 
 struct pl_service *pl_state_hold(void)
 {
@@ -39,10 +54,139 @@ const struct pl_runtime *pl_state_runtime(void)
     return state.synced.runtime;
 }
 
+static void free_bootstrap(struct pl_bootstrap **bootstrap_at)
+{
+    if (*bootstrap_at) {
+        pl_bootstrap_free(*bootstrap_at);
+        *bootstrap_at = NULL;
+    }
+}
+
+static bool is_whole_job(const struct pl_state_members *members)
+{
+    bool whole = members->count == 0 || members->count == state.job->size;
+
+    for (int i = 0; i < members->count && whole; i++) {
+        whole = members->ranks[i] == i;
+    }
+    return whole;
+}
+
+static enum pl_status split_job(const struct pl_state_members *members, struct pl_bootstrap **ret_bootstrap,
+                                struct pl_error *reterr)
+{
+    bool found = false;
+
+    PL_TRY(pl_ranks_check("init(comm=...)", members->ranks, members->count, state.job->size, reterr));
+    for (int i = 0; i < members->count; i++) {
+        found = found || members->ranks[i] == state.job->rank;
+    }
+    if (!found) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "init(comm=...) without this process, which is rank %d of MPI_COMM_WORLD: expected a list "
+                            "of which the caller is a member",
+                            state.job->rank);
+    }
+    return state.job->split(state.job->context, members->ranks, members->count, PL_DEADLINE_NEVER, ret_bootstrap,
+                            reterr);
+}
+
+/* `*ret_bootstrap` NULL: all of the job. */
+static enum pl_status find_members(const struct pl_state_members *members, struct pl_bootstrap **ret_bootstrap,
+                                   struct pl_error *reterr)
+{
+    if (members->communicator_at) {
+        return pl_bootstrap_new_mpi(members->communicator_at, ret_bootstrap, reterr);
+    }
+    if (!state.job) {
+        PL_TRY(pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &state.job, reterr)
+                                        : pl_bootstrap_new_self(&state.job, reterr));
+    }
+    return is_whole_job(members) ? PL_OK : split_job(members, ret_bootstrap, reterr);
+}
+
+/* Let the others' operations fail: this process, which `ends` in a way, does not wait for them. */
+static void abort_members(const char *ends)
+{
+    struct pl_world *world = pl_runtime_world(state.synced.runtime);
+    struct pl_error why = PL_ERROR_NONE;
+
+    pl_error_set(&why, PL_FAILED, "its process on host %s %s", pl_world_locality(world, pl_world_rank(world))->host,
+                 ends);
+    pl_service_abort(state.synced.service, &why);
+    state.failed = true;
+}
+
+static void stop(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_service *service = state.synced.service;
+    struct pl_runtime *runtime = state.synced.runtime;
+    struct pl_bootstrap *members = state.synced.members;
+
+    /* It ends what others wait for, so that they leave their calls. */
+    if (pl_service_shutdown(service, &error) != PL_OK) {
+        pl_log_error(&error, "leaving");
+    }
+    pthread_rwlock_wrlock(&state.lock);
+    state.synced.service = NULL;
+    state.synced.runtime = NULL;
+    state.synced.members = NULL;
+    pthread_rwlock_unlock(&state.lock);
+    pl_service_free(service);
+    pl_timeline_stop();
+    pl_communicators_forget();
+    state.failed = state.failed || pl_world_failure(pl_runtime_world(runtime), NULL) != PL_OK;
+    state.leave_ns = pl_knob_real(pl_world_knobs(pl_runtime_world(runtime)), PL_KNOB_TIMEOUT_S) > 0
+                         ? pl_knob_ns(pl_world_knobs(pl_runtime_world(runtime)), PL_KNOB_TIMEOUT_S, PL_NS_PER_S)
+                         : -1;
+    pl_runtime_stop(runtime);
+    free_bootstrap(&members);
+}
+
+/* Whether the world has failed because of another rank. */
+static bool is_of_another(void)
+{
+    struct pl_world *world = pl_runtime_world(state.synced.runtime);
+    struct pl_error error = PL_ERROR_NONE;
+
+    return pl_world_failure(world, &error) == PL_PEER && error.domain == PL_DOMAIN_RANK &&
+           error.code != pl_world_rank(world);
+}
+
+/* The end of the process, by exit(3). With another status than 0 nobody is waited for. */
+static void end(int status, void *unused)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char ends[40];
+
+    (void)unused;
+    if (getpid() != state.pid || pthread_mutex_trylock(&state.changing) != 0) {
+        return;
+    }
+    if (status != 0 && state.synced.service && is_of_another()) {
+        /* The launcher blames the rank that ends first, and ends the others. */
+        pl_clock_nap(AFTER_ANOTHER_NS, PL_DEADLINE_NEVER);
+    } else if (status != 0 && state.synced.service) {
+        snprintf(ends, sizeof(ends), "ends with exit status %d", status);
+        abort_members(ends);
+    } else if (status == 0) {
+        if (state.synced.service) {
+            stop();
+        }
+        if (state.job && !state.failed &&
+            pl_bootstrap_leave(state.job, pl_deadline_after_ns(state.leave_ns), &error) != PL_OK) {
+            pl_log_error(&error, "leaving without the other ranks");
+        }
+        free_bootstrap(&state.job);
+    }
+    pthread_mutex_unlock(&state.changing);
+}
+
 /* Horovod's launchers by Gloo, on Ray and in Spark start processes that MPI does not know: each would train alone. */
 static enum pl_status check_launcher(const struct pl_runtime *runtime, struct pl_error *reterr)
 {
-    const unsigned size = (unsigned)pl_world_size(pl_runtime_world(runtime));
+    const unsigned size = (unsigned)state.job->size;
     unsigned wanted;
 
     PL_TRY(
@@ -56,76 +200,95 @@ static enum pl_status check_launcher(const struct pl_runtime *runtime, struct pl
     return PL_OK;
 }
 
-static enum pl_status start(const void *communicator_at, struct pl_error *reterr)
+/* HOROVOD_TIMELINE: on rank 0, whose variables count. DYNAMIC stands for no file so far. */
+static enum pl_status start_timeline(const struct pl_runtime *runtime, struct pl_error *reterr)
 {
-    const struct pl_named_options options = {.join_divisor = PL_NAMED_DIVIDE_BY_SIZE, .strict_join = true};
+    static const char marks[] = "HOROVOD_TIMELINE_MARK_CYCLES";
+    const struct pl_environment *environment = pl_runtime_environment(runtime);
+    const char *path = pl_environment_get(environment, "HOROVOD_TIMELINE");
+    const char *cycles = pl_environment_get(environment, marks);
+    bool mark_cycles = false;
+
+    if (!path || !*path || strcmp(path, "DYNAMIC") == 0 || pl_world_rank(pl_runtime_world(runtime)) != 0) {
+        return PL_OK;
+    }
+    if (cycles && *cycles) {
+        PL_TRY(pl_knob_read_bool(cycles, marks, &mark_cycles, reterr));
+    }
+    return pl_timeline_start(path, mark_cycles, reterr);
+}
+
+static enum pl_status start(const struct pl_state_members *members, struct pl_error *reterr)
+{
+    const struct pl_named_options options = {
+        .join_divisor = PL_NAMED_DIVIDE_BY_SIZE, .strict_join = true, .observer = pl_timeline_observer()};
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_runtime *runtime = NULL;
     struct pl_service *service = NULL;
-    enum pl_status status = PL_OK;
+    enum pl_status status;
 
-    if (communicator_at) {
-        PL_TRY(pl_bootstrap_new_mpi(communicator_at, &bootstrap, reterr));
+    if (state.pid == 0 && on_exit(end, NULL) != 0) { /* the functions of atexit() do not get the status */
+        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
     }
-    status = pl_runtime_start_unlimited(bootstrap, &runtime, reterr);
-    if (status == PL_OK && !communicator_at) {
+    state.pid = getpid();
+    PL_TRY(find_members(members, &bootstrap, reterr));
+    status = pl_runtime_start_unlimited(bootstrap ? bootstrap : state.job, &runtime, reterr);
+    if (status == PL_OK && state.job) {
         status = check_launcher(runtime, reterr);
+    }
+    if (status == PL_OK) {
+        status = start_timeline(runtime, reterr);
     }
     if (status == PL_OK) {
         status = pl_service_new(pl_runtime_world(runtime), &options, &service, reterr);
     }
     if (status != PL_OK) {
+        state.failed = true;
         pl_runtime_stop(runtime);
-        if (bootstrap) {
-            pl_bootstrap_free(bootstrap);
-        }
+        free_bootstrap(&bootstrap);
         return status;
     }
     pthread_rwlock_wrlock(&state.lock);
     state.synced.service = service;
     state.synced.runtime = runtime;
-    state.synced.bootstrap = bootstrap;
+    state.synced.members = bootstrap;
     pthread_rwlock_unlock(&state.lock);
     return PL_OK;
 }
 
-enum pl_status pl_state_start(const void *communicator_at, struct pl_error *reterr)
+enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
 
     pthread_mutex_lock(&state.changing);
     if (!state.synced.service) {
-        status = start(communicator_at, reterr);
+        status = start(members, reterr);
     }
     pthread_mutex_unlock(&state.changing);
     return status;
 }
 
+/* Whether MPI will still be there when the process ends; it may be another library's, which finalises it before. */
+static bool lasts_to_end(void)
+{
+    return pl_bootstrap_owns_mpi() || (state.job && !state.synced.members && !state.job->transport);
+}
+
 void pl_state_stop(void)
 {
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_service *service;
-    struct pl_runtime *runtime;
-    struct pl_bootstrap *bootstrap;
+    enum pl_interpreter interpreter;
 
     pthread_mutex_lock(&state.changing);
-    service = state.synced.service;
-    if (service) {
-        /* It ends what others wait for, so that they leave their calls. */
-        if (pl_service_shutdown(service, &error) != PL_OK) {
-            pl_log_error(&error, "leaving");
-        }
-        pthread_rwlock_wrlock(&state.lock);
-        runtime = state.synced.runtime;
-        bootstrap = state.synced.bootstrap;
-        state.synced.service = NULL;
-        state.synced.runtime = NULL;
-        state.synced.bootstrap = NULL;
-        pthread_rwlock_unlock(&state.lock);
-        pl_service_free(service);
-        pl_runtime_stop(runtime);
-        if (bootstrap) {
-            pl_bootstrap_free(bootstrap);
+    if (state.synced.service && getpid() == state.pid) {
+        interpreter = pl_interpreter_state();
+        if (interpreter == PL_INTERPRETER_FAILED && !lasts_to_end()) {
+            abort_members("has raised an exception");
+            state.pid = -1;
+        } else if (interpreter == PL_INTERPRETER_RUNS || !lasts_to_end()) {
+            stop();
+        } /* else when the exit status is known */
+        if (interpreter != PL_INTERPRETER_RUNS && !lasts_to_end()) {
+            free_bootstrap(&state.job);
         }
     }
     pthread_mutex_unlock(&state.changing);

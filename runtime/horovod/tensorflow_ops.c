@@ -167,7 +167,9 @@ static void define(const struct definition *definition, struct TF_Status *status
     for (int i = 0; i < 2 && definition->outputs[i]; i++) {
         tf->OpDefinitionBuilderAddOutput(builder, definition->outputs[i]);
     }
-    tf->OpDefinitionBuilderSetIsStateful(builder, definition->asks);
+    if (definition->asks) {
+        tf->OpDefinitionBuilderSetIsStateful(builder, true); /* TensorFlow does not look at the value */
+    }
     tf->OpDefinitionBuilderSetShapeInferenceFunction(builder, definition->shape);
     tf->RegisterOpDefinition(builder, status);
 }

@@ -15,6 +15,9 @@
 
 enum { HANDLE_CHAINS = 1024, TEXT_BYTES = 1100 };
 
+/* How a function is called. */
+enum { ONE = 0, GROUPED = 1 << 0, ON_GPU = 1 << 1 };
+
 /* What a call has submitted, until the program has waited for it. */
 struct handle {
     struct pl_completion completion;
@@ -22,6 +25,7 @@ struct handle {
     struct handle *next;
     enum pl_kind kind;
     PyObject *inputs, *outputs; /* kept alive; of a group, sequences */
+    PyObject *targets;          /* on a GPU, where what `outputs` get is copied to; else NULL */
     PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came, */
     int ranks;                  /* and how many there are */
     bool grouped;
@@ -34,6 +38,7 @@ static struct {
     struct handle *chains[HANDLE_CHAINS];
     long numbers;
     PyObject *data_ptr, *size, *resize, *dtype; /* names of attributes */
+    bool warned;                                /* that tensors on a GPU are copied */
 } torch;
 
 /* Horovod's Python makes a HorovodInternalError of a RuntimeError. */
@@ -115,6 +120,7 @@ static void handle_free(struct handle *handle)
     }
     Py_XDECREF(handle->inputs);
     Py_XDECREF(handle->outputs);
+    Py_XDECREF(handle->targets);
     Py_XDECREF(handle->received);
     free(handle);
 }
@@ -173,9 +179,19 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
+/* A new reference to the object, or to one of a sequence. */
+static PyObject *member(PyObject *objects, bool grouped, Py_ssize_t at)
+{
+    if (grouped) {
+        return PySequence_GetItem(objects, at);
+    }
+    Py_INCREF(objects);
+    return objects;
+}
+
 /* Submit one operation, or as many as the sequence `tensors` has; those may differ in shape and type. */
-static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
-                        PyObject *outputs, PyObject *received, bool grouped)
+static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
+                                  PyObject *outputs, PyObject *targets, PyObject *received, bool grouped)
 {
     Py_ssize_t count = grouped ? PySequence_Size(tensors) : 1;
     struct pl_error error = PL_ERROR_NONE;
@@ -195,12 +211,13 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
     handle->grouped = grouped;
+    Py_XINCREF(targets);
+    handle->targets = targets;
     Py_XINCREF(received);
     handle->received = received;
     handle->ranks = received ? horovod_process_set_size(set) : 0;
     for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
-        PyObject *tensor = grouped ? PySequence_GetItem(tensors, i) : tensors;
-        PyObject *output = grouped ? PySequence_GetItem(outputs, i) : outputs;
+        PyObject *tensor = member(tensors, grouped, i), *output = member(outputs, grouped, i);
         void *send = NULL;
 
         ops[i] = op;
@@ -208,10 +225,8 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
             ops[i].send = send;
             (void)(pointer_of(output, &ops[i].recv) && grouped && dtype_of(tensor, &ops[i].dtype));
         }
-        if (grouped) {
-            Py_XDECREF(tensor);
-            Py_XDECREF(output);
-        }
+        Py_XDECREF(tensor);
+        Py_XDECREF(output);
     }
     service = PyErr_Occurred() ? NULL : pl_state_hold();
     if (!service) {
@@ -228,8 +243,67 @@ static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name,
     return give_number(handle, status, &error);
 }
 
+/* `make(object)`, or a list of that for each member of a sequence. */
+static PyObject *map(PyObject *objects, bool grouped, PyObject *(*make)(PyObject *object))
+{
+    Py_ssize_t count = grouped ? PySequence_Size(objects) : 0;
+    PyObject *list = !grouped ? make(objects) : count < 0 ? NULL : PyList_New(0);
+
+    for (Py_ssize_t i = 0; list && i < count; i++) {
+        PyObject *object = PySequence_GetItem(objects, i), *made = object ? make(object) : NULL;
+
+        if (!made || PyList_Append(list, made) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(made);
+        Py_XDECREF(object);
+    }
+    return list;
+}
+
+static PyObject *to_host(PyObject *tensor)
+{
+    return PyObject_CallMethod(tensor, "cpu", NULL);
+}
+
+static PyObject *new_empty(PyObject *tensor)
+{
+    return PyObject_CallMethod(tensor, "new_empty", "((i))", 0);
+}
+
+static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
+                        PyObject *outputs, PyObject *received, int how)
+{
+    bool grouped = how & GROUPED, in_place = op.kind == PL_ALLREDUCE || op.kind == PL_BROADCAST;
+    PyObject *copies, *results = NULL, *number = NULL;
+
+    if (!(how & ON_GPU)) {
+        return submit_from_host(op, kind, name, set, tensors, outputs, NULL, received, grouped);
+    }
+    if (!torch.warned && PyErr_WarnEx(PyExc_RuntimeWarning,
+                                      "Paceline's module for torch works in host memory: tensors on a GPU are copied "
+                                      "there and back",
+                                      1) != 0) {
+        return NULL;
+    }
+    torch.warned = true;
+    copies = map(tensors, grouped, to_host);
+    if (copies && in_place) {
+        results = copies;
+        Py_INCREF(results);
+    } else if (copies) {
+        results = map(copies, grouped, new_empty);
+    }
+    if (results) {
+        number = submit_from_host(op, kind, name, set, copies, results, outputs, received, grouped);
+    }
+    Py_XDECREF(results);
+    Py_XDECREF(copies);
+    return number;
+}
+
 /* (tensor, output, divisor, name, op, prescale, postscale, set); the divisor is 1 but for ROCm. */
-static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, bool grouped)
+static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_ALLREDUCE, .dtype = dtype};
     PyObject *tensor, *output, *name;
@@ -241,11 +315,11 @@ static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, bool groupe
         return NULL;
     }
     pl_request_reduce(&op, number, prescale, postscale);
-    return submit(op, grouped ? "grouped_allreduce" : "allreduce", name, set, tensor, output, NULL, grouped);
+    return submit(op, how & GROUPED ? "grouped_allreduce" : "allreduce", name, set, tensor, output, NULL, how);
 }
 
 /* (tensor, output, name, op, set, prescale, postscale) */
-static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, bool grouped)
+static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_REDUCE_SCATTER, .dtype = dtype};
     PyObject *tensor, *output, *name;
@@ -256,11 +330,11 @@ static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, bool gr
         return NULL;
     }
     pl_request_reduce(&op, number, prescale, postscale);
-    return submit(op, grouped ? "grouped_reducescatter" : "reducescatter", name, set, tensor, output, NULL, grouped);
+    return submit(op, how & GROUPED ? "grouped_reducescatter" : "reducescatter", name, set, tensor, output, NULL, how);
 }
 
 /* (tensor, output, name, set) */
-static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, bool grouped)
+static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_ALLGATHER, .dtype = dtype};
     PyObject *tensor, *output, *name;
@@ -269,7 +343,7 @@ static PyObject *allgather(PyObject *arguments, enum pl_dtype dtype, bool groupe
     if (!PyArg_ParseTuple(arguments, "OOOi", &tensor, &output, &name, &set)) {
         return NULL;
     }
-    return submit(op, grouped ? "grouped_allgather" : "allgather", name, set, tensor, output, NULL, grouped);
+    return submit(op, how & GROUPED ? "grouped_allgather" : "allgather", name, set, tensor, output, NULL, how);
 }
 
 /* The place of the job's rank `root` in the set; false, with an exception: it is no member. */
@@ -293,18 +367,17 @@ static bool root_in_set(int root, int set, int *ret_root)
 }
 
 /* (tensor, output, root, name, set) */
-static PyObject *broadcast(PyObject *arguments, enum pl_dtype dtype, bool grouped)
+static PyObject *broadcast(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_BROADCAST, .dtype = dtype};
     PyObject *tensor, *output, *name;
     int root, set;
 
-    (void)grouped;
     if (!PyArg_ParseTuple(arguments, "OOiOi", &tensor, &output, &root, &name, &set) ||
         !root_in_set(root, set, &op.root)) {
         return NULL;
     }
-    return submit(op, "broadcast", name, set, tensor, output, NULL, false);
+    return submit(op, "broadcast", name, set, tensor, output, NULL, how);
 }
 
 /* Bytes of an integer of the tensor `splits`; 0, with an exception: they are none. */
@@ -346,20 +419,19 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
 }
 
 /* (tensor, splits, output, received, name, set) */
-static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, bool grouped)
+static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_ALLTOALL, .dtype = dtype};
     PyObject *tensor, *splits, *output, *received, *name, *number = NULL;
     uint64_t *rows = NULL;
     int set;
 
-    (void)grouped;
     if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received, &name, &set)) {
         return NULL;
     }
     if (read_splits(splits, set, &rows)) {
         op.splits = rows;
-        number = submit(op, "alltoall", name, set, tensor, output, received, false);
+        number = submit(op, "alltoall", name, set, tensor, output, received, how);
     }
     free(rows);
     return number;
@@ -494,6 +566,19 @@ static bool fill_received(PyObject *received, const struct pl_named_result *resu
     return true;
 }
 
+/* From host memory to the GPU, `resizes`: with the shape that it has there. */
+static bool copy_back(PyObject *target, PyObject *output, bool resizes)
+{
+    PyObject *size = resizes ? PyObject_CallMethodObjArgs(output, torch.size, NULL) : NULL;
+    PyObject *resized = size ? PyObject_CallMethodObjArgs(target, torch.resize, size, NULL) : NULL;
+    PyObject *copied = !resizes || resized ? PyObject_CallMethod(target, "copy_", "O", output) : NULL;
+
+    Py_XDECREF(copied);
+    Py_XDECREF(resized);
+    Py_XDECREF(size);
+    return copied;
+}
+
 /* What the operations of `handle` made, into its outputs; those that are reduced in place have it already. */
 static bool fill_all(const struct handle *handle)
 {
@@ -507,16 +592,18 @@ static bool fill_all(const struct handle *handle)
         }
         return good;
     }
-    for (size_t i = 0; i < handle->count && good && handle->results[i].data; i++) {
-        Py_ssize_t at = (Py_ssize_t)i;
-        PyObject *output = handle->grouped ? PySequence_GetItem(handle->outputs, at) : handle->outputs;
-        PyObject *input = handle->grouped ? PySequence_GetItem(handle->inputs, at) : handle->inputs;
+    for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
+        PyObject *output = member(handle->outputs, handle->grouped, (Py_ssize_t)i);
+        PyObject *input = member(handle->inputs, handle->grouped, (Py_ssize_t)i);
+        PyObject *target = handle->targets ? member(handle->targets, handle->grouped, (Py_ssize_t)i) : NULL;
 
-        good = output && input && fill(output, input, &handle->results[i]);
-        if (handle->grouped) {
-            Py_XDECREF(output);
-            Py_XDECREF(input);
+        good = output && input && (!handle->results[i].data || fill(output, input, &handle->results[i]));
+        if (good && handle->targets) {
+            good = target && copy_back(target, output, handle->results[i].data);
         }
+        Py_XDECREF(target);
+        Py_XDECREF(output);
+        Py_XDECREF(input);
     }
     return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->ranks) : good;
 }
@@ -588,42 +675,50 @@ static PyObject *reset(PyObject *module, PyObject *arguments)
 
 /* function of Horovod's, what it does, groups or not; the types that it takes */
 #define REDUCTIONS(X)                                                                                                  \
-    X(allreduce, allreduce, false)                                                                                     \
-    X(grouped_allreduce, allreduce, true)                                                                              \
-    X(reducescatter, reducescatter, false)                                                                             \
-    X(grouped_reducescatter, reducescatter, true)
+    X(allreduce, allreduce, ONE)                                                                                       \
+    X(grouped_allreduce, allreduce, GROUPED)                                                                           \
+    X(reducescatter, reducescatter, ONE)                                                                               \
+    X(grouped_reducescatter, reducescatter, GROUPED)
 #define MOVES(X)                                                                                                       \
-    X(allgather, allgather, false)                                                                                     \
-    X(grouped_allgather, allgather, true)                                                                              \
-    X(broadcast, broadcast, false)                                                                                     \
-    X(alltoall, alltoall, false)
+    X(allgather, allgather, ONE)                                                                                       \
+    X(grouped_allgather, allgather, GROUPED)                                                                           \
+    X(broadcast, broadcast, ONE)                                                                                       \
+    X(alltoall, alltoall, ONE)
 
-#define FUNCTION(function, body, grouped, tensor, type)                                                                \
+#define FUNCTION(function, body, how, tensor, type)                                                                    \
     static PyObject *function##_##tensor(PyObject *module, PyObject *arguments)                                        \
     {                                                                                                                  \
         (void)module;                                                                                                  \
-        return body(arguments, type, grouped);                                                                         \
+        return body(arguments, type, how);                                                                             \
+    }                                                                                                                  \
+                                                                                                                       \
+    static PyObject *function##_cuda_##tensor(PyObject *module, PyObject *arguments)                                   \
+    {                                                                                                                  \
+        (void)module;                                                                                                  \
+        return body(arguments, type, (how) | ON_GPU);                                                                  \
     }
-#define REDUCTION_FUNCTIONS(function, body, grouped)                                                                   \
-    FUNCTION(function, body, grouped, Int, PL_INT32)                                                                   \
-    FUNCTION(function, body, grouped, Long, PL_INT64)                                                                  \
-    FUNCTION(function, body, grouped, Half, PL_FLOAT16)                                                                \
-    FUNCTION(function, body, grouped, Float, PL_FLOAT32)                                                               \
-    FUNCTION(function, body, grouped, Double, PL_FLOAT64)
-#define MOVE_FUNCTIONS(function, body, grouped)                                                                        \
-    REDUCTION_FUNCTIONS(function, body, grouped)                                                                       \
-    FUNCTION(function, body, grouped, Byte, PL_UINT8)                                                                  \
-    FUNCTION(function, body, grouped, Char, PL_INT8)                                                                   \
-    FUNCTION(function, body, grouped, Short, PL_INT16)
+#define REDUCTION_FUNCTIONS(function, body, how)                                                                       \
+    FUNCTION(function, body, how, Int, PL_INT32)                                                                       \
+    FUNCTION(function, body, how, Long, PL_INT64)                                                                      \
+    FUNCTION(function, body, how, Half, PL_FLOAT16)                                                                    \
+    FUNCTION(function, body, how, Float, PL_FLOAT32)                                                                   \
+    FUNCTION(function, body, how, Double, PL_FLOAT64)
+#define MOVE_FUNCTIONS(function, body, how)                                                                            \
+    REDUCTION_FUNCTIONS(function, body, how)                                                                           \
+    FUNCTION(function, body, how, Byte, PL_UINT8)                                                                      \
+    FUNCTION(function, body, how, Char, PL_INT8)                                                                       \
+    FUNCTION(function, body, how, Short, PL_INT16)
 REDUCTIONS(REDUCTION_FUNCTIONS)
 MOVES(MOVE_FUNCTIONS)
 
 #define METHOD(function, tensor)                                                                                       \
-    {"horovod_torch_" #function "_async_torch_" #tensor "Tensor", function##_##tensor, METH_VARARGS, NULL},
-#define REDUCTION_METHODS(function, body, grouped)                                                                     \
+    {"horovod_torch_" #function "_async_torch_" #tensor "Tensor", function##_##tensor, METH_VARARGS, NULL},            \
+        {"horovod_torch_" #function "_async_torch_cuda_" #tensor "Tensor", function##_cuda_##tensor, METH_VARARGS,     \
+         NULL},
+#define REDUCTION_METHODS(function, body, how)                                                                         \
     METHOD(function, Int) METHOD(function, Long) METHOD(function, Half) METHOD(function, Float) METHOD(function, Double)
-#define MOVE_METHODS(function, body, grouped)                                                                          \
-    REDUCTION_METHODS(function, body, grouped)                                                                         \
+#define MOVE_METHODS(function, body, how)                                                                              \
+    REDUCTION_METHODS(function, body, how)                                                                             \
     METHOD(function, Byte) METHOD(function, Char) METHOD(function, Short)
 
 static PyMethodDef methods[] = {

@@ -57,7 +57,33 @@ void pl_named_describe_sum(const struct pl_named *named, const struct named_defi
     }
 }
 
-struct named_batch *pl_named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr)
+void pl_named_observe(struct pl_named_observer *observer, bool active)
+{
+    __atomic_store_n(&observer->active, active, __ATOMIC_RELAXED);
+}
+
+void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct named_entry *entry,
+                       int rank, bool first)
+{
+    const struct pl_named_observer *observer = named->options.observer;
+    struct pl_named_event event = {.phase = phase, .first = first};
+
+    if (!observer || !__atomic_load_n(&observer->active, __ATOMIC_RELAXED)) {
+        return;
+    }
+    if (entry) {
+        event.name = entry->name;
+        event.kind = (enum pl_kind)entry->definition.kind;
+        event.dtype = (enum pl_dtype)entry->definition.dtype;
+        event.dims = entry->definition.dims;
+        event.shape = entry->definition.shape;
+        event.rank = pl_world_global_rank(named->world, rank);
+    }
+    observer->happened(observer->context, &event);
+}
+
+struct named_batch *pl_named_batch_new(const struct pl_named *named, struct named_entry **entries, size_t count,
+                                       struct pl_error *reterr)
 {
     struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
 
@@ -66,6 +92,8 @@ struct named_batch *pl_named_batch_new(struct named_entry **entries, size_t coun
         for (size_t i = 0; i < count; i++) {
             batch->items[i].entry = entries[i];
             batch->items[i].local = entries[i]->local;
+            pl_named_observed(named, PL_NAMED_AGREED, entries[i], named->rank, false);
+            pl_named_observed(named, PL_NAMED_STARTED, entries[i], named->rank, false);
         }
     }
     return batch;
@@ -134,6 +162,7 @@ void pl_named_batch_end(struct pl_named *named, struct named_batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct named_item *item = &batch->items[i];
 
+        pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
         if (item->local) {
             named->slots[item->local->slot].results[item->local->member] = item->result;
             memset(&item->result, 0, sizeof(item->result));

@@ -19,7 +19,8 @@ void pl_named_describe_sum(const struct pl_named *named, const struct named_defi
                            struct pl_collective *collective);
 
 /** A batch of `count` entries; the caller fills and posts it. */
-struct named_batch *pl_named_batch_new(struct named_entry **entries, size_t count, struct pl_error *reterr);
+struct named_batch *pl_named_batch_new(const struct pl_named *named, struct named_entry **entries, size_t count,
+                                       struct pl_error *reterr);
 
 /** Append a posted batch, whose entries no longer take part in rounds. */
 enum pl_status pl_named_batch_posted(struct pl_named *named, struct named_batch *batch,
@@ -32,5 +33,9 @@ void pl_named_end_local(struct pl_named *named, struct named_local *local, enum 
 
 /** The requests of `batch` have ended well: hand results over and free it. */
 void pl_named_batch_end(struct pl_named *named, struct named_batch *batch);
+
+/** Let the observer know, if one is there and active. `rank` is that of the engine's world, of ANNOUNCED. */
+void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct named_entry *entry,
+                       int rank, bool first);
 
 #endif

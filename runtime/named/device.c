@@ -261,7 +261,7 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
 enum pl_status pl_named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
                                     struct pl_error *reterr)
 {
-    struct named_batch *batch = pl_named_batch_new(entries, count, reterr);
+    struct named_batch *batch = pl_named_batch_new(named, entries, count, reterr);
     enum pl_status status;
 
     if (!batch) {

@@ -141,6 +141,17 @@ static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_
                         pl_world_global_rank(named->world, rank));
 }
 
+static enum pl_status announce(struct pl_named *named, struct named_entry *entry, int rank,
+                               const struct named_definition *definition, const void *row_counts,
+                               struct pl_error *reterr)
+{
+    bool first = entry->announced == 0;
+
+    PL_TRY(pl_named_table_announce(&named->table, entry, rank, definition, row_counts, reterr));
+    pl_named_observed(named, PL_NAMED_ANNOUNCED, entry, rank, first);
+    return PL_OK;
+}
+
 static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
 {
     const struct named_head *head = &named->round.heads[rank];
@@ -150,7 +161,7 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
             if (id >= named->table.known_count) {
                 return corrupt(named, rank, reterr);
             }
-            PL_TRY(pl_named_table_announce(&named->table, named->table.known[id], rank, NULL, NULL, reterr));
+            PL_TRY(announce(named, named->table.known[id], rank, NULL, NULL, reterr));
         }
     }
     return PL_OK;
@@ -206,7 +217,7 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     if ((size_t)(end - *at) < row_counts_bytes) {
         return corrupt(named, rank, reterr);
     }
-    PL_TRY(pl_named_table_announce(&named->table, entry, rank, &definition, row_counts_bytes ? *at : NULL, reterr));
+    PL_TRY(announce(named, entry, rank, &definition, row_counts_bytes ? *at : NULL, reterr));
     *at += row_counts_bytes;
     return PL_OK;
 }
@@ -218,6 +229,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     while (named->table.first_pending) {
         struct named_entry *entry = named->table.first_pending;
 
+        pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
         PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
         if (entry->local) {
             pl_named_queue_remove(named, entry->local);
@@ -356,6 +368,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
     uint32_t any = 0, all = UINT32_MAX;
     int leaving_rank = -1;
 
+    pl_named_observed(named, PL_NAMED_ROUND, NULL, 0, false);
     for (int rank = 0; rank < named->ranks; rank++) {
         const struct named_head *head = &named->round.heads[rank];
         const unsigned char *end = at + head->payload_bytes;

@@ -160,7 +160,7 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
 static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct named_batch *batch = counts ? pl_named_batch_new(&entry, 1, reterr) : NULL;
+    struct named_batch *batch = counts ? pl_named_batch_new(named, &entry, 1, reterr) : NULL;
     struct pl_collective collective;
     enum pl_status status;
 
@@ -184,6 +184,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
     struct named_local *local = entry->local;
 
+    pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
     PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
     if (!local) {
         pl_named_table_drop_idle(&named->table, entry);

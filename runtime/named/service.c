@@ -115,6 +115,42 @@ enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_opti
     return PL_OK;
 }
 
+static void stop_thread(struct pl_service *service)
+{
+    if (service->has_thread) {
+        pthread_mutex_lock(&service->lock);
+        service->synced.stop = true;
+        pthread_cond_signal(&service->work);
+        pthread_mutex_unlock(&service->lock);
+        pthread_join(service->thread, NULL);
+        service->has_thread = false;
+    }
+}
+
+void pl_service_abort(struct pl_service *service, const struct pl_error *why)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
+    struct pl_named *named = service->all;
+
+    stop_thread(service);
+    pthread_mutex_lock(&service->lock);
+    while (service->synced.leads && !pl_deadline_passed(deadline_ns)) {
+        pl_deadline_wait(deadline_ns, &service->changed, &service->lock);
+    }
+    if (!service->synced.leads) {
+        service->synced.leads = true;
+        pthread_mutex_unlock(&service->lock);
+        do {
+            pl_world_revoke(named->world, why);
+            named = named->sibling;
+        } while (named != service->all);
+        pthread_mutex_lock(&service->lock);
+        service->synced.leads = false;
+        pthread_cond_broadcast(&service->changed);
+    }
+    pthread_mutex_unlock(&service->lock);
+}
+
 void pl_service_free(struct pl_service *service)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -122,13 +158,7 @@ void pl_service_free(struct pl_service *service)
     if (!service) {
         return;
     }
-    if (service->has_thread) {
-        pthread_mutex_lock(&service->lock);
-        service->synced.stop = true;
-        pthread_cond_signal(&service->work);
-        pthread_mutex_unlock(&service->lock);
-        pthread_join(service->thread, NULL);
-    }
+    stop_thread(service);
     pl_error_set(&error, PL_CANCELLED, "the named tensors were freed");
     pl_service_end_all(service, &error);
     pl_process_sets_free(service->sets);

@@ -4,21 +4,22 @@
 
 Needs a Python with torch, Python.h at build time, mpirun, and PyPI for Horovod's package, which is not compiled; skips without.
 """
+import glob
 import json
 import os
-import subprocess
+import re
 import sys
 import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
+from horovod_python import pip, ranks, run, skip  # noqa: E402
 from python_with import python_with  # noqa: E402
 
-SKIP = 77
 PACELINE = f"{BUILD}/entrypoint/paceline"
-SECONDS = 300  # far away: what hangs is found by it
 
 OPERATIONS = r'''
+import json, os, sys, warnings
 import torch
 import horovod.torch as hvd
 hvd.init(process_sets="dynamic")
@@ -42,6 +43,17 @@ while not all(map(hvd.poll, handles)):
     pass
 for i, handle in zip(range(50) if r % 2 else reversed(range(50)), handles):
     assert hvd.synchronize(handle).equal(total * i)
+if n & (n - 1) == 0:  # Adasum against a model
+    def pair(a, b):
+        dot = (a * b).sum()
+        return a * (1 - dot / (2 * (a * a).sum())) + b * (1 - dot / (2 * (b * b).sum()))
+    def tree(vectors):
+        return vectors[0] if len(vectors) == 1 else tree([pair(a, b) for a, b in zip(vectors[::2], vectors[1::2])])
+    for elems in (6, 70001):
+        of = [torch.sin(torch.arange(elems, dtype=torch.float64) * (i + 1)) * (i + 1) for i in range(n)]
+        for dtype, near in ((torch.float16, 2e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)):
+            for name, got in (("one", hvd.allreduce(of[r].to(dtype), op=hvd.Adasum)), ("group", hvd.grouped_allreduce([of[r].to(dtype)] * 2, op=hvd.Adasum)[1])):
+                assert got.dtype == dtype and (got.double() - tree(of)).norm() <= near * tree(of).norm(), (name, dtype, elems)
 g = hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)
 assert g[0].equal(total) and g[1].equal(total * 2)
 
@@ -58,10 +70,59 @@ assert came.tolist() == [r] * n and got.tolist() == [[i, i] for i in range(n) fo
 part = hvd.reducescatter(torch.ones(n * 2 + 1, 2), op=hvd.Sum)
 assert part.shape == ((3 if r == 0 else 2), 2) and (part == n).all()
 hvd.barrier()
+
+# Tensors that say they are on a GPU: copied to host memory and back.
+class Far:
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.size, self.resize_, self.copy_, self.dtype = tensor.size, tensor.resize_, tensor.copy_, tensor.dtype
+    def cpu(self):
+        return self.tensor.clone()
+    def data_ptr(self):
+        raise SystemExit("a pointer into a GPU's memory was used")
+def far(function, *arguments):
+    lib = hvd.mpi_ops.mpi_lib
+    lib.horovod_torch_wait_and_clear(getattr(lib, f"horovod_torch_{function}_async_torch_cuda_FloatTensor")(*arguments))
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    a, b = Far(x.clone()), Far(torch.zeros(2, 3))
+    far("allreduce", a, b, 1, b"far", hvd.Sum, 1.0, 1.0, 0)
+    assert a.tensor.equal(x) and b.tensor.equal(total)
+    far("allreduce", a, a, 1, b"far", hvd.Sum, 1.0, 1.0, 0)
+    assert a.tensor.equal(total)
+    a, b = [Far(x.clone()), Far(x * 2)], [Far(torch.zeros(2, 3)), Far(torch.zeros(2, 3))]
+    far("grouped_allreduce", a, b, 1, b"far group", hvd.Sum, 1.0, 1.0, 0)
+    assert b[0].tensor.equal(total) and b[1].tensor.equal(total * 2)
+    a, b = Far(torch.full((r + 1, 2), float(r))), Far(torch.empty(0))
+    far("allgather", a, b, b"far rows", 0)
+    assert b.tensor.equal(torch.cat([torch.full((i + 1, 2), float(i)) for i in range(n)]))
+    a = Far(torch.full((3,), float(r)))
+    far("broadcast", a, a, n - 1, b"far root", 0)
+    assert a.tensor.tolist() == [n - 1] * 3
+    assert [str(warning.message) for warning in caught] == ["Paceline's module for torch works in host memory: tensors on a GPU are copied there and back"]
 w = torch.ones(3, requires_grad=True)
 (hvd.allreduce(w, op=hvd.Sum) * (r + 1)).sum().backward()
 assert w.grad.tolist() == [n * (n + 1) / 2] * 3
 assert hvd.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd.allgather_object(r) == list(range(n))
+
+# A timeline that starts and stops, on rank 0.
+timeline = os.path.join(sys.argv[1], "timeline.json")
+for marks in (True, False):
+    hvd.start_timeline(timeline, mark_cycles=marks)
+    hvd.allreduce(x, name="shown")
+    hvd.stop_timeline()
+    hvd.allreduce(x, name="hidden")
+    if r == 0:
+        text = open(timeline).read()
+        names = [event.get("name") for event in json.loads(text)]
+        assert {"NEGOTIATE_ALLREDUCE", "ALLREDUCE"} < set(names) and marks == ("CYCLE_START" in names), names
+        assert "allreduce.shown" in text and "hidden" not in text, text
+if r == 0:
+    try:
+        hvd.start_timeline(timeline + "/none")
+        raise SystemExit("a timeline was made below a file")
+    except ValueError as error:
+        assert timeline in str(error), error
 
 # What is refused, and where.
 try:
@@ -80,6 +141,12 @@ if n > 1:
         raise SystemExit("the whole world was added")
     except ValueError:
         pass
+    for bad, words in (([0, n], f"{n} is not a rank"), ([0, 0], "twice"), ([], f"1 to {n} ranks")):
+        try:
+            hvd.add_process_set(bad)
+            raise SystemExit(f"{bad} was added")
+        except ValueError as error:
+            assert words in str(error), error
     last = hvd.add_process_set([n - 1])
     assert last.size() == 1 and last.included() == (r == n - 1) and last.process_set_id == 1
     if last.included():
@@ -98,8 +165,11 @@ if n > 1:
         except hvd.HorovodInternalError:
             pass
         hvd.join()
-hvd.shutdown()
-assert not hvd.is_initialized()
+for _ in range(2):  # a shutdown is no end
+    hvd.shutdown()
+    assert not hvd.is_initialized()
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum) == n and len(hvd.mpi_ops._basics._get_process_set_ids_and_ranks()) == 1
 print("rank", r, "is right")
 '''
 
@@ -129,18 +199,67 @@ assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
 '''
 
-# Rank 0 raises while the others wait for it.
-RAISING = r'''
+# Communicators: all ranks backwards, and process sets of odd and even ones; or lists of ranks.
+COMMUNICATORS = r'''
+import sys
 import torch
 import horovod.torch as hvd
+ranks, rank = int(sys.argv[2]), None
+if sys.argv[1] == "mpi4py":
+    from mpi4py import MPI
+    world = MPI.COMM_WORLD
+    rank = world.rank
+    every, halves = world.Split(0, -rank), world.Split(rank % 2, rank)
+    for _ in range(2):
+        sets = [hvd.ProcessSet(halves), hvd.ProcessSet([0, 1])]
+        hvd.init(every, process_sets=sets)
+        assert hvd.rank() == ranks - 1 - rank and hvd.size() == ranks and hvd.global_process_set.mpi_comm is every
+        assert len(hvd.mpi_ops._basics._get_process_set_ids_and_ranks()) == 4 and sets[1].process_set_id == 3
+        assert sets[0].mpi_comm is halves and sets[0].size() == halves.size and sets[0].rank() == halves.rank and sets[0].included()
+        got = hvd.allreduce(torch.tensor([rank]), op=hvd.Sum, process_set=sets[0], name="half")
+        assert got.item() == sum(range(rank % 2, ranks, 2)), got
+        try:
+            hvd.mpi_ops._basics._comm_process_set_id(world)
+            raise SystemExit("a communicator that was not given has a set")
+        except ValueError:
+            pass
+        hvd.shutdown()
+    world.Barrier()
+else:
+    import os
+    rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+    members = [i for i in reversed(range(ranks)) if i % 2 == rank % 2]
+    if sys.argv[1] == "foreign":
+        members = [i for i in range(ranks) if i != rank]
+    try:
+        hvd.init(comm=members)
+    except ValueError:
+        print("refused")
+        raise SystemExit(0)
+    assert hvd.size() == len(members) and hvd.rank() == members.index(rank)
+    assert hvd.allreduce(torch.tensor([rank]), op=hvd.Sum).item() == sum(members)
+print("is right")
+'''
+
+# Rank 0 fails in some way; the others wait for it, or are busy with something else for longer than the test lasts.
+FAILING = r'''
+import sys, threading
+import torch
+import horovod.torch as hvd
+how, others = sys.argv[1:]
 hvd.init()
 hvd.allreduce(torch.ones(1))
 if hvd.rank() == 0:
-    raise KeyError("rank 0 raises")
+    if how == "raise":
+        raise KeyError("rank 0 raises")
+    sys.exit(int(how))
+if others == "busy":
+    threading.Event().wait()
 try:
     hvd.allreduce(torch.ones(1), name="never")
 except hvd.HorovodInternalError as error:
     print("rank", hvd.rank(), "got", type(error).__name__, error, flush=True)
+    threading.Event().wait(0 if how == "0" else None)  # mpirun ends the job with rank 0's status
 '''
 
 
@@ -151,23 +270,6 @@ import horovod.torch as hvd
 hvd.init()
 print("rank", hvd.rank(), "of", hvd.size())
 '''
-
-
-def skip(why):
-    print(f"SKIP: {why}")
-    sys.exit(SKIP)
-
-
-def run(*words, expect=0, **more):
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **more)
-    if expect is not None and done.returncode != expect:
-        sys.exit(f"{' '.join(words[:8])}: exit {done.returncode}, not {expect}\n{done.stdout}")
-    return done.stdout
-
-
-def ranks(python, count, program, expect=0, **more):
-    environment = {**os.environ, **more, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
-    return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, expect=expect, env=environment)
 
 
 def train(python, folder, requirements, expect):
@@ -241,10 +343,7 @@ def main():
         missing = run(PACELINE, "horovod", "--python", python, expect=None)
         if "pip install horovod" not in missing and "horovod" not in missing:
             sys.exit(f"without Horovod: {missing}")
-        installed = subprocess.run([python, "-m", "pip", "install", "-q", "horovod==0.28.1"], env={**os.environ, "HOROVOD_SKIP_COMPILE": "1"},
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
-        if installed.returncode != 0:
-            skip("pip cannot install horovod==0.28.1 here: " + installed.stdout.strip().splitlines()[-1])
+        pip(python, "horovod==0.28.1")
 
         assert "not there: paceline horovod" in run(PACELINE, "horovod", "--check", "--python", python, expect=1)
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
@@ -260,10 +359,30 @@ def main():
 
         for count in (1, 2, 3, 4):
             for program in (OPERATIONS, TRAINING):
-                text = ranks(python, count, program)
+                text = ranks(python, count, program, folder, HOROVOD_TIMELINE=f"{folder}/whole.json")
                 assert text.count("is right") == count, text
-        text = ranks(python, 3, RAISING, expect=None)
-        assert "rank 0 raises" in text and "got HorovodInternalError rank 0 shut" in text, text
+                assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
+        with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
+            assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
+        assert ranks(python, 4, COMMUNICATORS, "ranks", "4").count("is right") == 4
+        text = ranks(python, 2, COMMUNICATORS, "foreign", "2")
+        assert text.count("refused") == 2 and "init(comm=...) without this process, which is rank 0 of MPI_COMM_WORLD" in text, text
+        if python_with("torch", "mpi4py") == base:
+            assert ranks(python, 4, COMMUNICATORS, "mpi4py", "4").count("is right") == 4
+
+        horovodrun = f"{folder}/venv/bin/horovodrun"
+        said = run(horovodrun, "--check-build")
+        assert "[X] PyTorch" in said and "[X] MPI" in said and "[ ] Gloo" in said, said
+        said = run(horovodrun, "--mpi", "-np", "2", python, "-c", "import torch, horovod.torch as hvd; hvd.init(); print('sum', hvd.allreduce(torch.ones(1), op=hvd.Sum).item())")
+        assert said.count("sum 2.0") == 2, said
+
+        # Nobody waits for a rank that fails, and the job ends with its status.
+        text = ranks(python, 2, FAILING, "raise", "wait", expect=1)
+        assert "rank 0 raises" in text and re.search("rank 0 has given up: its process on host .+ ends with exit status 1|rank 0's process has ended", text), text
+        ranks(python, 2, FAILING, "raise", "busy", expect=1)
+        ranks(python, 2, FAILING, "3", "busy", expect=3)
+        text = ranks(python, 2, FAILING, "0", "wait")
+        assert "got HorovodInternalError rank 0 shut" in text, text
         what_is_not_there_is_said(python)
         if python_with("torch", "numpy", "venv") == base:
             names_without_the_package(base, python)

@@ -11,5 +11,5 @@ except ImportError:
 
 paceline.__path__ = []  # programs import these of it
 for part in ("mpi_ops", "functions", "compression", "optimizer"):
-    sys.modules[f"{__name__}.{part}"] = paceline
+    sys.modules[f"{__name__}.{part}"] = vars(paceline)[part] = paceline
 sys.modules[__name__] = paceline

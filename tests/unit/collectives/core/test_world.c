@@ -541,7 +541,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     for (size_t i = 0; i < count; i++) {
         RANKS_NEED(pl_collective_run(world, &bad[i], NULL) == PL_INVALID, "bad descriptor %zu was taken", i);
     }
-    RANKS_NEED(pl_allreduce(world, a, b, 4, PL_FLOAT32, PL_ADASUM, NULL) == PL_UNSUPPORTED, "adasum was taken");
+    RANKS_NEED(pl_allreduce(world, a, b, 4, PL_INT32, PL_ADASUM, NULL) == PL_INVALID, "adasum of integers was taken");
     RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world is as good as before */
 }
 

@@ -420,8 +420,10 @@ static void local_body(struct rank *self)
            "%s", error.cause);
     bad = sum_of("bad", data, 4);
     bad.op = PL_ADASUM;
-    expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED && strstr(error.cause, "'bad': adasum"),
+    bad.dtype = PL_INT32;
+    expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad': adasum takes"),
            "%s", error.cause);
+    bad.dtype = PL_FLOAT32;
     bad.kind = PL_REDUCE_SCATTER;
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_UNSUPPORTED, "%s", error.cause);
     for (int i = 0; i < 8; i++) { /* what would otherwise end the engine when all ranks have agreed on it */

@@ -436,6 +436,45 @@ START_TEST(a_rank_that_leaves_ends_what_others_wait_for)
 }
 END_TEST
 
+/* Rank 0 ends without a shutdown, with an operation of its own under way; the others wait in both sets. */
+static void abort_body(struct rank *self)
+{
+    struct pl_error why = PL_ERROR_NONE;
+    struct pl_completion completions[2] = {{0}};
+    const int all[] = {2, 1, 0};
+    float values[2] = {1, 1}, own = 1;
+    int set = -1;
+
+    SERVICE(NULL);
+    pl_error_set(&why, PL_FAILED, "a test ends");
+    expect_ok(pl_service_add_set(service, all, 3, &set, &error));
+    for (int i = 0; i < 2; i++) {
+        struct pl_named_op op = sum_of("never", &values[i], 1), alone = sum_of("alone", &own, 1);
+
+        if (self->rank != 0 || i == 0) {
+            expect_ok(
+                pl_service_submit(service, i == 0 ? 0 : set, self->rank == 0 ? &alone : &op, &completions[i], &error));
+        }
+    }
+    if (self->rank == 0) {
+        pl_service_abort(service, &why);
+        expect(pl_service_wait(service, &completions[0], &error) == PL_FAILED, "%s", error.cause);
+    } else {
+        for (int i = 2; i-- > 0;) {
+            expect(pl_service_wait(service, &completions[i], &error) == PL_PEER, "%s",
+                   pl_status_name(completions[i].status));
+            expect(strstr(error.cause, "rank 0 has given up: a test ends") != NULL, "%s", error.cause);
+        }
+    }
+    pl_service_free(service);
+}
+
+START_TEST(a_rank_that_aborts_fails_what_others_wait_for)
+{
+    ck_assert_bodies(3, abort_body, NULL);
+}
+END_TEST
+
 /* Freed without a shutdown: whoever submitted is told. The other rank sees its world fail. */
 static void freed_body(struct rank *self)
 {
@@ -468,4 +507,4 @@ UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_a
           what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
           ranks_that_disagree_get_the_same_words_and_go_on, allgather_and_broadcast_fail_after_a_strict_join_only,
           process_sets_change_while_other_threads_wait, a_rank_that_leaves_ends_what_others_wait_for,
-          freeing_ends_what_is_under_way)
+          a_rank_that_aborts_fails_what_others_wait_for, freeing_ends_what_is_under_way)

@@ -6,5 +6,5 @@ import paceline_horovod.tensorflow as _tensorflow
 
 _tensorflow.__path__ = __path__
 for part in ("mpi_ops", "compression", "functions"):
-    sys.modules[f"{__name__}.{part}"] = _tensorflow
+    sys.modules[f"{__name__}.{part}"] = vars(_tensorflow)[part] = _tensorflow
 sys.modules[__name__] = _tensorflow

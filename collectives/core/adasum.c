@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adasum's chain: which collectives it consists of, and what a rank computes between them. */
+#include "collectives/core/adasum.h"
+
+#include "base/memory.h"
+#include "collectives/core/types.h"
+#include "collectives/reduce/kernel.h"
+
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GATHERED_BYTES = 256 << 10, /* of all ranks' vectors: up to so many one allgather is faster */
+    DOTS = 3,                   /* a.b, a.a, b.b */
+    SUMS = 8,                   /* partial sums of a dot product, so that additions do not wait for each other */
+};
+
+struct pl_adasum {
+    struct pl_collective collective; /* the program's */
+    int rank, ranks, levels, steps;
+    int requests;        /* that have it */
+    bool gathers;        /* one allgather is all */
+    enum pl_dtype dtype; /* float32 or float64, of what is computed */
+    uint64_t *counts;    /* [2 n], of the step described last */
+    /* in the world's memory, from the first step on */
+    char *work;  /* this rank's vector; gathers: [n] vectors */
+    char *other; /* what arrives */
+    double *dots, own_dots[DOTS];
+};
+
+enum pl_status pl_adasum_check(int size, const struct pl_collective *collective, struct pl_error *reterr)
+{
+    if (collective->kind != PL_ALLREDUCE) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "adasum is for allreduce, not %s", pl_kind_text(collective->kind));
+    }
+    if (!pl_dtype_is_float(collective->dtype)) {
+        return pl_error_set(reterr, PL_INVALID, "adasum takes floats, not %s", pl_dtype_text(collective->dtype));
+    }
+    if (collective->memory == PL_MEMORY_DEVICE) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "adasum takes host memory, not device memory");
+    }
+    if (size & (size - 1)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "adasum needs a number of ranks that is a power of two, not %d",
+                            size);
+    }
+    return PL_OK;
+}
+
+/* The part of the vector that `rank` holds after `levels` halvings. */
+static void find_part(uint64_t count, int rank, int levels, uint64_t *ret_at, uint64_t *ret_length)
+{
+    uint64_t at = 0, length = count;
+
+    for (int level = 0; level < levels; level++) {
+        uint64_t low = length - length / 2;
+
+        if (rank >> level & 1) {
+            at += low;
+            length -= low;
+        } else {
+            length = low;
+        }
+    }
+    *ret_at = at;
+    *ret_length = length;
+}
+
+enum pl_status pl_adasum_new(const struct pl_world *world, const struct pl_collective *collective,
+                             struct pl_adasum **ret_adasum, int *ret_steps, struct pl_error *reterr)
+{
+    struct pl_adasum *adasum = pl_memory_new(1, sizeof(*adasum), reterr);
+    size_t ranks = (size_t)world->size;
+
+    if (!adasum) {
+        return PL_MEMORY;
+    }
+    adasum->counts = pl_memory_new(2 * ranks, sizeof(uint64_t), reterr);
+    if (!adasum->counts) {
+        free(adasum);
+        return PL_MEMORY;
+    }
+    adasum->collective = *collective;
+    adasum->rank = world->rank;
+    adasum->ranks = world->size;
+    adasum->dtype = collective->dtype == PL_FLOAT64 ? PL_FLOAT64 : PL_FLOAT32;
+    adasum->gathers = collective->count <= GATHERED_BYTES / ranks / pl_dtype_bytes(collective->dtype);
+    while (1 << adasum->levels < world->size) {
+        adasum->levels++;
+    }
+    adasum->steps = adasum->gathers ? 1 : 2 * adasum->levels + 1;
+    *ret_steps = adasum->requests = adasum->steps;
+    *ret_adasum = adasum;
+    return PL_OK;
+}
+
+void pl_adasum_release(struct pl_adasum *adasum)
+{
+    if (--adasum->requests == 0) {
+        free(adasum->counts);
+        free(adasum);
+    }
+}
+
+bool pl_adasum_is_last(const struct pl_adasum *adasum, int step)
+{
+    return step == adasum->steps - 1;
+}
+
+struct pl_collective pl_adasum_describe(struct pl_adasum *adasum, int step)
+{
+    const struct pl_collective *c = &adasum->collective;
+    struct pl_collective described = {.kind = PL_ALLGATHER,
+                                      .dtype = adasum->gathers ? c->dtype : adasum->dtype,
+                                      .flags = c->flags & PL_AGREED,
+                                      .name = c->name,
+                                      .deadline_ns = c->deadline_ns,
+                                      .about = c->about,
+                                      .counts = adasum->counts};
+    int level = step / 2, partner = adasum->rank ^ 1 << level;
+    uint64_t at;
+
+    memset(adasum->counts, 0, 2 * (size_t)adasum->ranks * sizeof(uint64_t));
+    if (adasum->gathers) {
+        described.counts = NULL;
+        described.count = c->count;
+    } else if (pl_adasum_is_last(adasum, step)) {
+        for (int rank = 0; rank < adasum->ranks; rank++) {
+            find_part(c->count, rank, adasum->levels, &at, &adasum->counts[rank]);
+        }
+    } else if (step % 2) {
+        described.dtype = PL_FLOAT64;
+        described.counts = NULL;
+        described.count = DOTS;
+    } else {
+        described.kind = PL_ALLTOALL;
+        described.recv_counts = adasum->counts + adasum->ranks;
+        find_part(c->count, partner, level + 1, &at, &adasum->counts[partner]);
+        find_part(c->count, adasum->rank, level + 1, &at, &adasum->counts[adasum->ranks + partner]);
+    }
+    return described;
+}
+
+/* The scratch memory of the world, of which one chain at a time makes use. */
+static enum pl_status get_memory(struct pl_world *world, struct pl_adasum *adasum, struct pl_error *reterr)
+{
+    size_t count = adasum->collective.count, ranks = (size_t)adasum->ranks, item = pl_dtype_bytes(adasum->dtype);
+    size_t vectors = adasum->gathers ? ranks : 1, dots_bytes = DOTS * ranks * sizeof(double);
+    size_t elems = 2 * vectors * count + dots_bytes / item;
+
+    if (world->adasum_bytes / item < elems) {
+        free(world->adasum_memory);
+        world->adasum_bytes = 0;
+        world->adasum_memory = pl_memory_new(elems, item, reterr);
+        if (!world->adasum_memory) {
+            return PL_MEMORY;
+        }
+        world->adasum_bytes = elems * item;
+    }
+    adasum->dots = world->adasum_memory;
+    adasum->work = (char *)world->adasum_memory + dots_bytes;
+    adasum->other = adasum->work + vectors * count * item;
+    return PL_OK;
+}
+
+void pl_adasum_drop(struct pl_world *world)
+{
+    free(world->adasum_memory);
+    world->adasum_memory = NULL;
+    world->adasum_bytes = 0;
+}
+
+#define FOR_FLOATS(X) X(float) X(double)
+
+#define ARITHMETIC(type)                                                                                               \
+    static void scale_##type(type *to, const type *from, uint64_t count, double factor)                                \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < count; i++) {                                                                         \
+            to[i] = (type)((double)from[i] * factor);                                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void dot_##type(const type *a, const type *b, uint64_t count, double dots[DOTS])                            \
+    {                                                                                                                  \
+        double sums[DOTS][SUMS] = {{0}};                                                                               \
+        uint64_t i = 0;                                                                                                \
+                                                                                                                       \
+        for (; i + SUMS <= count; i += SUMS) {                                                                         \
+            for (int k = 0; k < SUMS; k++) {                                                                           \
+                double x = (double)a[i + (unsigned)k], y = (double)b[i + (unsigned)k];                                 \
+                                                                                                                       \
+                sums[0][k] += x * y;                                                                                   \
+                sums[1][k] += x * x;                                                                                   \
+                sums[2][k] += y * y;                                                                                   \
+            }                                                                                                          \
+        }                                                                                                              \
+        for (; i < count; i++) {                                                                                       \
+            double x = (double)a[i], y = (double)b[i];                                                                 \
+                                                                                                                       \
+            sums[0][0] += x * y;                                                                                       \
+            sums[1][0] += x * x;                                                                                       \
+            sums[2][0] += y * y;                                                                                       \
+        }                                                                                                              \
+        for (int k = 0; k < DOTS; k++) {                                                                               \
+            dots[k] = 0;                                                                                               \
+            for (int j = 0; j < SUMS; j++) {                                                                           \
+                dots[k] += sums[k][j];                                                                                 \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void combine_##type(type *to, const type *a, const type *b, uint64_t count, double of_a, double of_b)       \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < count; i++) {                                                                         \
+            to[i] = (type)(of_a * (double)a[i] + of_b * (double)b[i]);                                                 \
+        }                                                                                                              \
+    }
+FOR_FLOATS(ARITHMETIC)
+
+/* How much of a vector with the square `square` is left beside one of which it has `dot`. */
+static double factor_of(double dot, double square)
+{
+    return square < DBL_MIN ? 1 : 1 - dot / square / 2;
+}
+
+static void dot(const struct pl_adasum *adasum, const void *a, const void *b, uint64_t count, double dots[DOTS])
+{
+    if (adasum->dtype == PL_FLOAT64) {
+        dot_double(a, b, count, dots);
+    } else {
+        dot_float(a, b, count, dots);
+    }
+}
+
+static void combine(const struct pl_adasum *adasum, void *to, const void *a, const void *b, uint64_t count,
+                    const double dots[DOTS])
+{
+    double of_a = factor_of(dots[0], dots[1]), of_b = factor_of(dots[0], dots[2]);
+
+    if (adasum->dtype == PL_FLOAT64) {
+        combine_double(to, a, b, count, of_a, of_b);
+    } else {
+        combine_float(to, a, b, count, of_a, of_b);
+    }
+}
+
+/* The program's elements to those that are computed with, and back. */
+static void widen(const struct pl_adasum *adasum, void *to, const void *from, uint64_t count)
+{
+    double factor = adasum->collective.scaled ? adasum->collective.prescale : 1;
+
+    if (adasum->dtype == PL_FLOAT64) {
+        scale_double(to, from, count, factor);
+        return;
+    }
+    if (adasum->collective.dtype != PL_FLOAT32) {
+        pl_kernel_widen(pl_kernel_best(), adasum->collective.dtype, to, from, count);
+        from = to;
+    }
+    scale_float(to, from, count, factor);
+}
+
+static void narrow(const struct pl_adasum *adasum, void *to, void *from, uint64_t count)
+{
+    double factor = adasum->collective.scaled ? adasum->collective.postscale : 1;
+
+    if (adasum->dtype == PL_FLOAT64) {
+        scale_double(to, from, count, factor);
+    } else if (adasum->collective.dtype == PL_FLOAT32) {
+        scale_float(to, from, count, factor);
+    } else {
+        scale_float(from, from, count, factor);
+        pl_kernel_narrow(pl_kernel_best(), adasum->collective.dtype, to, from, count);
+    }
+}
+
+/* The whole tree, over all ranks' vectors. */
+static void walk_tree(struct pl_adasum *adasum)
+{
+    uint64_t count = adasum->collective.count, bytes = count * pl_dtype_bytes(adasum->dtype);
+    double dots[DOTS];
+
+    for (int rank = 0; rank < adasum->ranks; rank++) {
+        widen(adasum, adasum->work + (uint64_t)rank * bytes,
+              adasum->other + (uint64_t)rank * count * pl_dtype_bytes(adasum->collective.dtype), count);
+    }
+    for (int distance = 1; distance < adasum->ranks; distance *= 2) {
+        for (int rank = 0; rank < adasum->ranks; rank += 2 * distance) {
+            char *a = adasum->work + (uint64_t)rank * bytes, *b = a + (uint64_t)distance * bytes;
+
+            dot(adasum, a, b, count, dots);
+            combine(adasum, a, a, b, count, dots);
+        }
+    }
+    narrow(adasum, adasum->collective.recv, adasum->work, count);
+}
+
+/* This rank's part of the two vectors that meet at `level`: the one of the lower ranks first. */
+static void find_pair(const struct pl_adasum *adasum, int level, char **ret_own, const char **ret_a, const char **ret_b,
+                      uint64_t *ret_length)
+{
+    uint64_t at;
+
+    find_part(adasum->collective.count, adasum->rank, level + 1, &at, ret_length);
+    *ret_own = adasum->work + at * pl_dtype_bytes(adasum->dtype);
+    *ret_a = adasum->rank >> level & 1 ? adasum->other : *ret_own;
+    *ret_b = adasum->rank >> level & 1 ? *ret_own : adasum->other;
+}
+
+/* The dot products of `level` are there: those of the parts, in the order of the ranks that have them. */
+static void end_level(struct pl_adasum *adasum, int level)
+{
+    int ranks = 2 << level, first = adasum->rank & ~(ranks - 1);
+    double dots[DOTS] = {0};
+    const char *a, *b;
+    uint64_t length;
+    char *own;
+
+    for (int rank = first; rank < first + ranks; rank++) {
+        for (int k = 0; k < DOTS; k++) {
+            dots[k] += adasum->dots[rank * DOTS + k];
+        }
+    }
+    find_pair(adasum, level, &own, &a, &b, &length);
+    combine(adasum, own, a, b, length, dots);
+}
+
+enum pl_status pl_adasum_start(struct pl_request *request, struct pl_error *reterr)
+{
+    struct pl_adasum *adasum = request->adasum;
+    struct pl_collective *c = &request->collective;
+    int step = request->adasum_step, level = step / 2;
+    size_t item = pl_dtype_bytes(adasum->dtype);
+    uint64_t at, length;
+    const char *a, *b;
+    char *own;
+
+    if (step == 0) {
+        PL_TRY(get_memory(request->world, adasum, reterr));
+        if (adasum->gathers) {
+            c->send = adasum->collective.send;
+            c->recv = adasum->other;
+            return PL_OK;
+        }
+        widen(adasum, adasum->work, adasum->collective.send, adasum->collective.count);
+    }
+    if (step % 2) {
+        find_pair(adasum, level, &own, &a, &b, &length);
+        dot(adasum, a, b, length, adasum->own_dots);
+        c->send = adasum->own_dots;
+        c->recv = adasum->dots;
+        return PL_OK;
+    }
+    if (step > 0) {
+        end_level(adasum, level - 1);
+    }
+    find_part(adasum->collective.count, pl_adasum_is_last(adasum, step) ? adasum->rank : adasum->rank ^ 1 << level,
+              pl_adasum_is_last(adasum, step) ? adasum->levels : level + 1, &at, &length);
+    c->send = adasum->work + at * item;
+    c->recv = adasum->other;
+    return PL_OK;
+}
+
+void pl_adasum_finish(struct pl_request *request)
+{
+    struct pl_adasum *adasum = request->adasum;
+    size_t item = pl_dtype_bytes(adasum->collective.dtype), work_item = pl_dtype_bytes(adasum->dtype);
+    uint64_t from = 0, at, length;
+
+    if (adasum->gathers) {
+        walk_tree(adasum);
+        return;
+    }
+    for (int rank = 0; rank < adasum->ranks; rank++) {
+        find_part(adasum->collective.count, rank, adasum->levels, &at, &length);
+        narrow(adasum, (char *)adasum->collective.recv + at * item, adasum->other + from * work_item, length);
+        from += length;
+    }
+}

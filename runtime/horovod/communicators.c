@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Process sets by communicators: ranks gather who is in which, add the sets in the same order, and remember them. */
+#include "runtime/horovod/communicators.h"
+
+#include "base/memory.h"
+#include "collectives/bootstrap.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct known {
+    struct known *next;
+    const void *communicator;
+    int set;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct {
+        struct known *known;
+    } synced;
+} communicators = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+int pl_communicators_find(const void *communicator)
+{
+    const struct known *at;
+    int set;
+
+    pthread_mutex_lock(&communicators.lock);
+    for (at = communicators.synced.known; at && at->communicator != communicator; at = at->next) {
+    }
+    set = at ? at->set : -1;
+    pthread_mutex_unlock(&communicators.lock);
+    return set;
+}
+
+static enum pl_status remember(const void *communicator, int set, struct pl_error *reterr)
+{
+    struct known *known = pl_memory_new(1, sizeof(*known), reterr);
+
+    if (!known) {
+        return PL_MEMORY;
+    }
+    pthread_mutex_lock(&communicators.lock);
+    *known = (struct known){.next = communicators.synced.known, .communicator = communicator, .set = set};
+    communicators.synced.known = known;
+    pthread_mutex_unlock(&communicators.lock);
+    return PL_OK;
+}
+
+void pl_communicators_forget(void)
+{
+    pthread_mutex_lock(&communicators.lock);
+    while (communicators.synced.known) {
+        struct known *known = communicators.synced.known;
+
+        communicators.synced.known = known->next;
+        free(known);
+    }
+    pthread_mutex_unlock(&communicators.lock);
+}
+
+int pl_communicators_find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
+{
+    int sets = pl_service_list_sets(service, NULL, 0), size, found = -1;
+    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)sets, sizeof(int), reterr);
+    PL_AUTO_FREE int *known = NULL;
+
+    if (!numbers) {
+        return -1;
+    }
+    sets = pl_service_list_sets(service, numbers, sets);
+    known = pl_memory_new((size_t)count + 1, sizeof(int), reterr);
+    for (int i = 0; i < sets && known && found < 0; i++) {
+        if (pl_service_set_size(service, numbers[i], &size, NULL) == PL_OK && size == count &&
+            pl_service_set_ranks(service, numbers[i], known, NULL) == PL_OK &&
+            memcmp(known, ranks, (size_t)count * sizeof(int)) == 0) {
+            found = numbers[i];
+        }
+    }
+    return found;
+}
+
+/* Every rank's `own` [width] in `*ret_all`, which the caller frees. */
+static enum pl_status gather(struct pl_service *service, const int32_t *own, int width, int32_t **ret_all,
+                             struct pl_error *reterr)
+{
+    struct pl_named_result result = {0};
+    struct pl_completion completion = {.results = &result};
+    const struct pl_named_op op = {.name = "process sets by communicators",
+                                   .kind = PL_ALLGATHER,
+                                   .dtype = PL_INT32,
+                                   .dims = 2,
+                                   .shape = {1, (uint64_t)width},
+                                   .send = own};
+
+    PL_TRY(pl_service_submit(service, 0, &op, &completion, reterr));
+    PL_TRY(pl_service_wait(service, &completion, reterr));
+    *ret_all = PL_TAKE(result.data);
+    pl_named_result_done(&result);
+    return PL_OK;
+}
+
+/* Add the sets that ranks give for one communicator; `lists` [ranks * width]: each a count and the ranks. */
+static enum pl_status add_lists(struct pl_service *service, const int32_t *lists, int ranks, int width,
+                                struct pl_error *reterr)
+{
+    for (int rank = 0; rank < ranks; rank++) {
+        const int32_t *list = lists + (size_t)rank * (size_t)width;
+        int set;
+
+        if (list[0] > 0 && pl_communicators_find_set(service, list + 1, list[0], reterr) < 0) {
+            PL_TRY(pl_service_add_set(service, list + 1, list[0], &set, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_communicators_add(struct pl_service *service, const void *handles, int count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int32_t *own = NULL;
+    const void *communicator;
+    int ranks = 0;
+
+    PL_TRY(pl_service_set_size(service, 0, &ranks, reterr));
+    own = pl_memory_new((size_t)ranks + 1, sizeof(int32_t), reterr);
+    if (!own) {
+        return PL_MEMORY;
+    }
+    for (int i = 0; i < count; i++) {
+        PL_AUTO_FREE int32_t *all = NULL;
+
+        PL_TRY(pl_bootstrap_mpi_members(handles, i, own + 1, ranks, &own[0], &communicator, reterr));
+        if (i > 0) {
+            PL_TRY(gather(service, own, ranks + 1, &all, reterr));
+            PL_TRY(add_lists(service, all, ranks, ranks + 1, reterr));
+        }
+        if (own[0] > 0) {
+            PL_TRY(remember(communicator, pl_communicators_find_set(service, own + 1, own[0], reterr), reterr));
+        }
+    }
+    return PL_OK;
+}

@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Horovod's timeline: events become lines of JSON in a text, which a thread writes to the file. */
+#include "runtime/horovod/timeline.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json/json_write.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/thread.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { CHAINS = 1024, WORD_BYTES = 64 };
+
+/* Threads of a tensor's process in the file: a tensor may be announced again before its last operation has ended. */
+enum { NEGOTIATION, OPERATION };
+
+/* A name that has a line. */
+struct line {
+    struct line *next;
+    int number;
+    char name[];
+};
+
+static struct {
+    pthread_mutex_t changing; /* start and stop, one at a time */
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    struct {
+        int fd; /* -1: none */
+        bool mark_cycles, stop;
+        bool any; /* an event was written */
+        int64_t start_ns;
+        struct pl_text text; /* not yet written */
+        struct line *lines[CHAINS];
+        int line_count;
+    } synced;
+    pthread_t thread;
+} timeline = {.changing = PTHREAD_MUTEX_INITIALIZER,
+              .lock = PTHREAD_MUTEX_INITIALIZER,
+              .work = PTHREAD_COND_INITIALIZER,
+              .synced = {.fd = -1}};
+
+/* An event, open for more; `line` 0 is the file's own. Under the lock. */
+static struct pl_json_writer begin(const char *phase, const char *name, int line, int thread)
+{
+    struct pl_json_writer writer = PL_JSON_WRITER(&timeline.synced.text);
+
+    pl_text_append(&timeline.synced.text, timeline.synced.any ? ",\n" : "[\n");
+    timeline.synced.any = true;
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_text(&writer, "ph", phase);
+    if (name) {
+        pl_json_write_text(&writer, "name", name);
+    }
+    pl_json_write_int64(&writer, "pid", line);
+    pl_json_write_int64(&writer, "tid", thread);
+    if (*phase != 'M') {
+        pl_json_write_int64(&writer, "ts", (pl_clock_now_ns() - timeline.synced.start_ns) / PL_NS_PER_US);
+    }
+    return writer;
+}
+
+/* `writer` has nothing but names that were made readable, and numbers. */
+static void end(struct pl_json_writer *writer)
+{
+    pl_json_write_close(writer);
+}
+
+/* An event of the file's own with one argument. */
+static void add_head(const char *name, int line, const char *argument, const char *text, int64_t number)
+{
+    struct pl_json_writer writer = begin("M", name, line, 0);
+
+    pl_json_write_object(&writer, "args");
+    if (text) {
+        pl_json_write_text(&writer, argument, text);
+    } else {
+        pl_json_write_int64(&writer, argument, number);
+    }
+    pl_json_write_close(&writer);
+    end(&writer);
+}
+
+/* The number of the line for `name`, which begins with its first event; 0 without memory. */
+static int find_line(const char *name)
+{
+    size_t length = strlen(name);
+    struct line **at = &timeline.synced.lines[pl_hash(PL_HASH_START, name, length) % CHAINS];
+
+    while (*at && strcmp((*at)->name, name) != 0) {
+        at = &(*at)->next;
+    }
+    if (!*at) {
+        char readable[PL_NAMED_MAX_NAME_BYTES + WORD_BYTES];
+        struct line *line = pl_memory_new(1, sizeof(*line) + length + 1, NULL);
+
+        if (!line) {
+            return 0;
+        }
+        memcpy(line->name, name, length + 1);
+        line->number = ++timeline.synced.line_count;
+        *at = line;
+        snprintf(readable, sizeof(readable), "%s", name);
+        pl_text_mask_broken(readable, strlen(readable));
+        add_head("process_name", line->number, "name", readable, 0);
+        add_head("process_sort_index", line->number, "sort_index", NULL, line->number);
+        add_head("thread_name", line->number, "name", "negotiation", 0);
+    }
+    return (*at)->number;
+}
+
+/* "NEGOTIATE_ALLREDUCE" and so on: Horovod's words for a kind. */
+static const char *word_of(const char *before, enum pl_kind kind, char word[WORD_BYTES])
+{
+    snprintf(word, WORD_BYTES, "%s%s", before, kind == PL_REDUCE_SCATTER ? "reducescatter" : pl_kind_text(kind));
+    for (char *at = word; *at; at++) {
+        *at = (char)toupper((unsigned char)*at);
+    }
+    return word;
+}
+
+static void add_shape(struct pl_json_writer *writer, const struct pl_named_event *event)
+{
+    char shape[PL_NAMED_MAX_DIMS * 24] = "";
+    size_t used = 0;
+
+    for (unsigned i = 0; i < event->dims; i++) {
+        used += (size_t)snprintf(shape + used, sizeof(shape) - used, "%s%llu", i ? ", " : "",
+                                 (unsigned long long)event->shape[i]);
+    }
+    pl_json_write_object(writer, "args");
+    pl_json_write_text(writer, "dtype", pl_dtype_text(event->dtype));
+    pl_json_write_text(writer, "shape", shape);
+    pl_json_write_close(writer);
+}
+
+static void add_announced(const struct pl_named_event *event, int line)
+{
+    char word[WORD_BYTES], rank[16];
+    struct pl_json_writer writer;
+
+    if (event->first) {
+        writer = begin("B", word_of("negotiate_", event->kind, word), line, NEGOTIATION);
+        end(&writer);
+    }
+    snprintf(rank, sizeof(rank), "%d", event->rank);
+    writer = begin("X", rank, line, NEGOTIATION);
+    pl_json_write_int64(&writer, "dur", 0);
+    end(&writer);
+}
+
+static void add(const struct pl_named_event *event)
+{
+    int line = event->phase == PL_NAMED_ROUND ? 0 : find_line(event->name);
+    struct pl_json_writer writer;
+    char word[WORD_BYTES];
+
+    switch (event->phase) {
+    case PL_NAMED_ANNOUNCED:
+        add_announced(event, line);
+        return;
+    case PL_NAMED_AGREED:
+        writer = begin("E", NULL, line, NEGOTIATION);
+        break;
+    case PL_NAMED_STARTED:
+        writer = begin("B", word_of("", event->kind, word), line, OPERATION);
+        add_shape(&writer, event);
+        break;
+    case PL_NAMED_ENDED:
+        writer = begin("E", NULL, line, OPERATION);
+        break;
+    case PL_NAMED_ROUND:
+        if (!timeline.synced.mark_cycles) {
+            return;
+        }
+        writer = begin("i", "CYCLE_START", line, 0);
+        pl_json_write_text(&writer, "s", "g");
+        break;
+    }
+    end(&writer);
+}
+
+static void happened(void *context, const struct pl_named_event *event)
+{
+    (void)context;
+    pthread_mutex_lock(&timeline.lock);
+    if (timeline.synced.fd >= 0 && !timeline.synced.stop) {
+        add(event);
+        pthread_cond_signal(&timeline.work);
+    }
+    pthread_mutex_unlock(&timeline.lock);
+}
+
+static struct pl_named_observer observer = {.happened = happened};
+
+const struct pl_named_observer *pl_timeline_observer(void)
+{
+    return &observer;
+}
+
+/* Write what is there; the first failure is reported, and ends the timeline. The lock is released meanwhile. */
+static void write_text(bool *failed)
+{
+    struct pl_text text = timeline.synced.text;
+    struct pl_error error = PL_ERROR_NONE;
+    int fd = timeline.synced.fd;
+
+    timeline.synced.text = PL_TEXT_NONE;
+    pthread_mutex_unlock(&timeline.lock);
+    if (!*failed && (pl_text_check(&text, &error) != PL_OK ||
+                     pl_file_write_fd(fd, text.data, text.length, "the timeline", &error) != PL_OK)) {
+        pl_log_error(&error, "the timeline ends here");
+        *failed = true;
+        pl_named_observe(&observer, false);
+    }
+    pl_text_done(&text);
+    pthread_mutex_lock(&timeline.lock);
+}
+
+static void *write_all(void *unused)
+{
+    bool failed = false;
+
+    (void)unused;
+    pthread_mutex_lock(&timeline.lock);
+    while (!timeline.synced.stop || timeline.synced.text.length > 0) {
+        if (timeline.synced.text.length > 0) {
+            write_text(&failed);
+        } else {
+            pthread_cond_wait(&timeline.work, &timeline.lock);
+        }
+    }
+    pthread_mutex_unlock(&timeline.lock);
+    return NULL;
+}
+
+/* Between start and stop, one at a time. */
+static void stop(void)
+{
+    int fd;
+
+    pthread_mutex_lock(&timeline.lock);
+    fd = timeline.synced.fd;
+    if (fd >= 0) {
+        pl_named_observe(&observer, false);
+        pl_text_append(&timeline.synced.text, "\n]\n");
+        timeline.synced.stop = true;
+        pthread_cond_signal(&timeline.work);
+    }
+    pthread_mutex_unlock(&timeline.lock);
+    if (fd < 0) {
+        return;
+    }
+    pthread_join(timeline.thread, NULL);
+    pthread_mutex_lock(&timeline.lock);
+    timeline.synced.fd = -1;
+    for (size_t i = 0; i < CHAINS; i++) {
+        while (timeline.synced.lines[i]) {
+            struct line *line = timeline.synced.lines[i];
+
+            timeline.synced.lines[i] = line->next;
+            free(line);
+        }
+    }
+    pthread_mutex_unlock(&timeline.lock);
+    if (close(fd) != 0) {
+        pl_log(PL_LOG_ERROR, "the timeline may not be whole: closing it failed");
+    }
+}
+
+static enum pl_status start(const char *path, bool mark_cycles, struct pl_error *reterr)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    struct timespec now = {0};
+    enum pl_status status;
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "create the timeline '%s'", path);
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    pthread_mutex_lock(&timeline.lock);
+    timeline.synced.fd = fd;
+    timeline.synced.mark_cycles = mark_cycles;
+    timeline.synced.stop = timeline.synced.any = false;
+    timeline.synced.start_ns = pl_clock_now_ns();
+    timeline.synced.text = PL_TEXT_NONE;
+    timeline.synced.line_count = 0;
+    add_head("start_time_since_epoch_in_micros", 0, "start_time_since_epoch_in_micros", NULL,
+             (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    status = pl_thread_start(&timeline.thread, write_all, NULL, "the thread of the timeline", reterr);
+    if (status != PL_OK) {
+        timeline.synced.fd = -1;
+        pl_text_done(&timeline.synced.text);
+        close(fd);
+    }
+    pthread_mutex_unlock(&timeline.lock);
+    pl_named_observe(&observer, status == PL_OK);
+    return status;
+}
+
+enum pl_status pl_timeline_start(const char *path, bool mark_cycles, struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    pthread_mutex_lock(&timeline.changing);
+    stop();
+    status = start(path, mark_cycles, reterr);
+    pthread_mutex_unlock(&timeline.changing);
+    return status;
+}
+
+void pl_timeline_stop(void)
+{
+    pthread_mutex_lock(&timeline.changing);
+    stop();
+    pthread_mutex_unlock(&timeline.changing);
+}
