@@ -293,7 +293,7 @@ def main():
                 assert text.count("is right") == count, text
                 assert program != IN_PLACE or version != "2.15.1" or text.count("in place") == count, text
         text = ranks(python, 3, RAISING, expect=None, **variables)
-        assert "rank 0 raises" in text and "got UnknownError" in text and "rank 0 shut" in text and "HorovodAllreduce" in text, text
+        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and text.count("rank 0") > 1, text
     print(f"horovod.tensorflow {version}: as it should be" + ("" if has_torch else "; not tried with torch in one process"))
 
 
