@@ -76,6 +76,8 @@ static const struct framework {
              "print('horovod.tensorflow works')\n"
              "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
              "except tf.errors.UnimplementedError as error: print(error.message[error.message.find('broadcasting'):])\n"
+             "import horovod.tensorflow.keras as keras\n"
+             "print('Keras', getattr(tf.keras, '__version__', '2') + ':', keras.__name__)\n"
              "hvd.shutdown()\n"},
 };
 
