@@ -14,8 +14,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define PACKAGE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 static const char bundled_name[] = "mnist";
 
@@ -84,7 +87,7 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return search(job, "python", ret_path, reterr);
 }
 
-enum { HEAD_BYTES = 5 };
+enum { HEAD_BYTES = 5, REQUIREMENTS_BYTES = 1 << 20 };
 
 /* What the file begins with; zeroes where it is shorter or cannot be read. */
 static void read_head(const char *path, char head[HEAD_BYTES])
@@ -261,6 +264,53 @@ static enum pl_status probe_pip(const struct pl_job *job, const struct pl_progra
                           file);
 }
 
+static const char horovod_package[] = "horovod==0.28.1"; /* whose Python Paceline's modules serve */
+
+/* Whether a line of requirements.txt asks for the package `name`. */
+static bool requires(const struct pl_job *job, const char *name)
+{
+    PL_AUTO_FREE char *path = NULL, *text = NULL;
+    const size_t length = strlen(name);
+
+    if (code_path(job, "requirements.txt", &path, NULL) != PL_OK ||
+        pl_file_read(path, REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
+        return false;
+    }
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += strspn(line, "\n\r\t ");
+        if (strncasecmp(line, name, length) == 0 && strspn(line + length, PACKAGE_LETTERS) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Where Paceline's modules for Horovod are, pip does not compile a Horovod, which takes minutes and compilers: it
+ * installs the Python of the version that they serve, or says that requirements.txt wants another, and a step puts
+ * them into it. Not where the user has set HOROVOD_SKIP_COMPILE to something else.
+ */
+static enum pl_status add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char skip[] = "HOROVOD_SKIP_COMPILE";
+    PL_AUTO_FREE char *module = NULL, *tool = NULL;
+
+    if (strcmp(pl_environment_get_or(job->process, skip, "1"), "1") != 0 ||
+        pl_companion_find(job->self_path, "libpaceline-horovod.so", &module, NULL) != PL_OK ||
+        pl_companion_find(job->self_path, "paceline-horovod", &tool, NULL) != PL_OK) {
+        return PL_OK;
+    }
+    PL_TRY(pl_steps_set(&plan->steps, skip, "1", reterr));
+    if (!requires(job, "horovod")) {
+        return PL_OK;
+    }
+    PL_TRY(pl_strv_add(argv, horovod_package, reterr));
+    PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
+    return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
+                            reterr);
+}
+
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
 static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
@@ -301,7 +351,10 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
     if (package) {
         PL_TRY(pl_strv_add(argv, ".", reterr));
     }
-    return requirements ? pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr) : PL_OK;
+    if (requirements) {
+        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr));
+    }
+    return add_horovod(job, program, argv, plan, reterr);
 }
 
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,

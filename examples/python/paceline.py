@@ -9,10 +9,12 @@ One thread uses this module. It stays one file, longer than others, because it i
 import atexit
 import contextlib
 import ctypes
+import functools
 import operator
 import os
 import pickle
 import sys
+import warnings
 import weakref
 
 import numpy
@@ -44,10 +46,8 @@ class InvalidError(PacelineError, ValueError):
 
 HorovodInternalError = PacelineError
 
-
 def _struct(name, /, **fields):
     return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
-
 
 _Error = _struct("_Error", status=ctypes.c_int, domain=ctypes.c_int, code=ctypes.c_int64, retryable=ctypes.c_bool, cause=ctypes.c_char * 600,
                  context=ctypes.c_char * 400)
@@ -57,7 +57,6 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
-
 
 def _load():
     local = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
@@ -72,23 +71,26 @@ def _load():
                               "take paceline.py and libpaceline.so from the same build")
     library.pl_error_text.restype = library.pl_status_name.restype = ctypes.c_char_p
     library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
+    library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = ctypes.c_bool
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     return library
-
 
 _library = None
 _runtime, _world, _sets = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
 _gpu = None  # the number that CUDA gives this rank's GPU
 
+_error = ctypes.byref(_Error())  # one for all calls: filled in by those that fail
+
+def _failed(status):
+    text = ctypes.create_string_buffer(1100)
+    _library.pl_error_text(_error, text, len(text))
+    name, text = _library.pl_status_name(status).decode(), text.value.decode(errors="replace")
+    raise InvalidError(text) if name == "INVALID" else PacelineError(name, text)
 
 def _call(function, *arguments):
-    error = _Error()
-    status = function(*arguments, ctypes.byref(error))
-    if status != 0:
-        text = ctypes.create_string_buffer(1100)
-        _library.pl_error_text(ctypes.byref(error), text, len(text))
-        name, text = _library.pl_status_name(status).decode(), text.value.decode(errors="replace")
-        raise InvalidError(text) if name == "INVALID" else PacelineError(name, text)
+    status = function(*arguments, _error)
+    if status:
+        _failed(status)
 
 
 class ProcessSet:
@@ -109,6 +111,7 @@ class ProcessSet:
     def _close(self):
         self.process_set_id = None
         self._named = ctypes.c_void_p()
+        self._kept = {}  # requests by what they are: see _submit_sum()
         self._under_way = {}  # by number of the operation: its arrays, which the library uses although the program may have let go of them
 
     def _engine(self):
@@ -131,9 +134,9 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 _open_sets = []
 
-
 def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself.
+    `process_sets` are sets to begin with, or "dynamic", as Horovod has it, which says that others will be added: they always can be.
 
     Each rank gets a GPU where PACELINE_DEVICE has it so; without that variable, where torch was imported before and finds one."""
     global _library, _gpu
@@ -141,6 +144,8 @@ def init(comm=None, process_sets=None):
         return
     if comm:
         raise ValueError("init() takes all of mpirun's ranks, not comm; make a ProcessSet of some")
+    if isinstance(process_sets, str) and process_sets.lower() != "dynamic":
+        raise ValueError(f"process_sets is a list of sets or 'dynamic', not {process_sets!r}")
     atexit.unregister(_leave)
     atexit.register(_leave, os.getpid())
     sys.exit = _exit
@@ -151,13 +156,12 @@ def init(comm=None, process_sets=None):
     _world.value = _library.pl_runtime_world(_runtime)
     device = ctypes.c_void_p(_library.pl_runtime_device(_runtime))
     _gpu = _library.pl_device_info(device)[0] if device else None  # struct pl_device_info begins with the number
-    _call(_library.pl_process_sets_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE)), ctypes.byref(_sets))
+    _call(_library.pl_process_sets_new, _world, ctypes.byref(_Options(join_divisor=_DIVIDE_BY_SIZE, strict_join=True)), ctypes.byref(_sets))
     global_process_set.ranks = list(range(size()))
     global_process_set._open(0)
     _open_sets.append(global_process_set)
-    for process_set in process_sets or []:
+    for process_set in [] if isinstance(process_sets, str) else process_sets or []:
         add_process_set(process_set)
-
 
 def shutdown():
     """Leave; all ranks' operations under way end. Collective. The interpreter's end does it for a program that ran through."""
@@ -171,7 +175,6 @@ def shutdown():
     while _open_sets:
         _open_sets.pop()._close()
 
-
 def add_process_set(process_set):
     """Make a set of the ranks in a list (or in a ProcessSet). All ranks call, in the set or not."""
     process_set = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
@@ -181,7 +184,6 @@ def add_process_set(process_set):
     process_set._open(number.value)
     _open_sets.append(process_set)
     return process_set
-
 
 def remove_process_set(process_set):
     """Forget a set, of which no operation is under way. All ranks call. False when there is nothing to forget."""
@@ -193,17 +195,14 @@ def remove_process_set(process_set):
     process_set._close()
     return True
 
-
 _sys_exit = sys.exit
 _exit_status = None
-
 
 def _exit(status=None):
     """sys.exit(), whose status is unknown at the interpreter's end; see _leave()."""
     global _exit_status
     _exit_status = status
     _sys_exit(status)
-
 
 def _leave(pid):
     """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
@@ -215,23 +214,21 @@ def _leave(pid):
     elif getattr(sys, "last_type", None) is None and not _exit_status:  # that ends MPI with the interpreter: what is known by now has to do
         shutdown()
 
-
 def is_initialized():
     return bool(_sets)
-
 
 def _running():
     if not _sets:
         raise InvalidError("call paceline.init() first")
 
-
 def _asking(name):
     return lambda: _running() or getattr(_library, name)(_world)  # the former gives nothing, or raises
-
 
 rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
 local_rank, local_size = _asking("pl_world_local_rank"), _asking("pl_world_local_size")  # among the ranks of a host
 cross_rank, cross_size = _asking("pl_world_cross_rank"), _asking("pl_world_cross_size")  # among the hosts
+is_homogeneous = _asking("pl_world_is_homogeneous")  # as many ranks on each host
+mpi_threads_supported = _asking("pl_world_any_thread")  # whether the program may call MPI from any thread
 
 # What Horovod was built with, for programs that ask. What the library finds for a GPU it takes by itself.
 mpi_built = mpi_enabled = lambda: True
@@ -242,30 +239,25 @@ _ABSENT = {  # names that only Horovod has
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
     "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
     **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
-    "mpi_threads_supported": "mpi4py knows, MPI.Query_thread()",
 }
-
 
 def __getattr__(name):
     raise AttributeError(f"paceline has no '{name}'" + (f": {_ABSENT[name]}" if name in _ABSENT else ""))
-
 
 def _is_torch(array):
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
-
 def _gpu_of(array):
     """The number of the GPU that has it, None in host memory."""
-    return array.device.index if _is_torch(array) and array.device.type == "cuda" else None
-
+    return array.device.index if _is_torch(array) and array.is_cuda else None
 
 def _view(array, written=False):
     """Address, shape and type name of a contiguous array."""
     if _is_torch(array):
         if array.layout is not sys.modules["torch"].strided:
             raise ValueError("a sparse torch tensor: sparse_allreduce_async() takes it")
-        if array.device.type not in ("cpu", "cuda") or not array.is_contiguous():
+        if not (array.is_cpu or array.is_cuda) or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _gpu):
             advice = f"{_gpu}: torch.cuda.set_device({_gpu})" if _gpu is not None else "none: import torch before init(), and see `paceline info`"
@@ -285,8 +277,9 @@ def _view(array, written=False):
 class Handle:
     """An operation in flight. wait() ends it and returns its result; poll() says whether wait() would block."""
 
-    def __init__(self, process_set, number, count, finish):
-        self._set, self._number, self._count, self._finish = process_set, number, count, finish
+    def __init__(self, process_set, number, count, finish, given, recv):
+        self._set, self._number, self._count, self._finish, self._recv = process_set, number, count, finish, recv
+        process_set._under_way[number.value] = given, recv
 
     def poll(self):
         done = ctypes.c_bool()
@@ -294,17 +287,22 @@ class Handle:
         return done.value
 
     def wait(self):
-        results = (_Result * self._count)()
+        results = self._finish and (_Result * self._count)()  # without `_finish` the result is where it was wanted
         number, self._number = self._number, ctypes.c_uint64(0)
-        _call(_library.pl_named_wait, self._set._engine(), number, results)
+        status = _library.pl_named_wait(self._set._engine(), number, results, _error)
+        if status:
+            _failed(status)
         del self._set._under_way[number.value]
-        return self._finish(results)
+        return self._finish(results) if results else self._recv
 
     __call__ = wait  # as programs do with what Horovod's sparse_allreduce_async() gives
 
 
 poll, synchronize = Handle.poll, Handle.wait
 
+def _waiting(start):
+    """The function that does what `start` does, and waits for its result."""
+    return functools.wraps(start)(lambda *arguments, **keywords: start(*arguments, **keywords).wait())
 
 def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
     if op not in _OPS:
@@ -325,7 +323,6 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
         request.splits = (ctypes.c_uint64 * len(splits))(*splits)
     if scales != (1.0, 1.0):
         request.scaled, (request.prescale, request.postscale) = True, scales
-
 
 def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, result: recv, grouped=False, combine=None, **settings):
     """Start an operation, or with `grouped` as many as there are arrays; `combine` makes the handle's result of all that `finish` gives."""
@@ -349,14 +346,32 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     else:
         requests[0].name = name
         _call(_library.pl_named_submit, engine, requests, ctypes.byref(number))
-    process_set._under_way[number.value] = given, recv
     combine = combine or (list if grouped else next)
-    return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)))
+    return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)), given, recv)
 
+def _submit_sum(name, process_set, send, recv, op, scales):
+    """An allreduce of `send` into `recv`, which is like it. For a torch tensor in host memory the request is kept, so that the next one of its name
+    needs its addresses only: 2 us of Python with all the rest."""
+    kept = process_set._kept.get((name, op, scales))
+    if not (kept and type(send) is kept[2] and send.is_cpu and send.dtype is kept[3] and send.layout is kept[4] and send.shape == kept[5] and
+            send.is_contiguous()):
+        if not _is_torch(send) or not send.is_cpu:
+            return _submit("allreduce", name, process_set, [send], [recv], op=op, scales=scales)
+        request = _Op(name=name and name.encode())
+        _describe(request, "allreduce", send, recv, op=op, scales=scales)
+        if len(process_set._kept) > 1 << 14:  # a program with ever new names
+            process_set._kept.clear()
+        kept = process_set._kept[name, op, scales] = request, ctypes.byref(request), type(send), send.dtype, send.layout, send.shape
+    request, number = kept[0], ctypes.c_uint64()
+    request.send = send.data_ptr()
+    request.recv = request.send if recv is send else recv.data_ptr()
+    status = _library.pl_named_submit(process_set._engine(), kept[1], ctypes.byref(number), _error)
+    if status:
+        _failed(status)
+    return Handle(process_set, number, 1, None, send, recv)
 
 def _like(array):
     return sys.modules["torch"].empty_like(array) if _is_torch(array) else numpy.empty_like(array)
-
 
 def _rows_like(array, _, result):
     """Copy the library's memory into an array of `array`'s kind, type and inner shape."""
@@ -367,7 +382,6 @@ def _rows_like(array, _, result):
     _library.pl_named_result_done(ctypes.byref(result))
     return out if _gpu_of(array) is None else out.to(array.device)
 
-
 def _op(average, op):
     """The reduction, by Horovod's older parameter or by the newer."""
     if isinstance(average, str):
@@ -375,7 +389,6 @@ def _op(average, op):
     if average is not None and op is not None:
         raise ValueError("average and op say the same; give one of them")
     return (Average if average is None or average else Sum) if op is None else op
-
 
 def _differentiable(forward, backward, *tensors):
     """forward(*tensors), a list; where torch follows them for gradients, backward(*gradients of the results) makes those of the tensors."""
@@ -394,7 +407,6 @@ class Compression:
 
     class none:
         compress, decompress = staticmethod(lambda tensor: (tensor, None)), staticmethod(lambda tensor, context: tensor)
-
     class fp16:
         @staticmethod
         def compress(tensor):
@@ -407,16 +419,12 @@ class Compression:
 
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Replace `tensor` by the reduction over all ranks, the average unless `op` says otherwise; returns a Handle."""
-    return _submit("allreduce", name, process_set, [tensor], [tensor], op=_op(average, op), scales=(prescale_factor, postscale_factor))
-
+    return _submit_sum(name, process_set, tensor, tensor, _op(average, op), (prescale_factor, postscale_factor))
 
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    return _submit("allreduce", name, process_set, [tensor], [_like(tensor)], op=_op(average, op), scales=(prescale_factor, postscale_factor))
+    return _submit_sum(name, process_set, tensor, _like(tensor), _op(average, op), (prescale_factor, postscale_factor))
 
-
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set).wait()
-
+allreduce_ = _waiting(allreduce_async_)
 
 def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
     """New arrays of what an allreduce or a reduce_scatter leaves on this rank."""
@@ -437,39 +445,30 @@ def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
         return _allgather([gradient * factor for gradient in gradients], name and f"{name}.backward", process_set, grouped)
     return _differentiable(forward, backward, *tensors)
 
-
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
               process_set=global_process_set):
     """The reduction of `tensor` over all ranks, as a new one of the same kind."""
     return _reduce("allreduce", [tensor], compression, name, process_set, False, _op(average, op), (prescale_factor, postscale_factor))[0]
 
-
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """As allreduce_async_() with a list, of which all or none are reduced."""
     return _submit("allreduce", name, process_set, tensors, tensors, grouped=True, op=_op(average, op), scales=(prescale_factor, postscale_factor))
-
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     return _submit("allreduce", name, process_set, tensors, map(_like, tensors), grouped=True, op=_op(average, op),
                    scales=(prescale_factor, postscale_factor))
 
-
-def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set).wait()
-
+grouped_allreduce_ = _waiting(grouped_allreduce_async_)
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
                       process_set=global_process_set):
     return _reduce("allreduce", tensors, compression, name, process_set, True, _op(average, op), (prescale_factor, postscale_factor))
 
-
 def allgather_async(tensor, name=None, process_set=global_process_set):
     return _submit("allgather", name, process_set, [tensor], finish=_rows_like)
 
-
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     return _submit("allgather", name, process_set, tensors, finish=_rows_like, grouped=True)
-
 
 def _allgather(tensors, name, process_set, grouped):
     begins = []  # where this rank's rows begin in each result
@@ -486,15 +485,12 @@ def _allgather(tensors, name, process_set, grouped):
         return [mean[begin:begin + len(tensor)] for mean, begin, tensor in zip(means, begins, tensors)]
     return _differentiable(forward, backward, *tensors)
 
-
 def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' rows one after the other; the number of rows may differ between ranks."""
     return _allgather([tensor], name, process_set, False)[0]
 
-
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     return _allgather(tensors, name, process_set, True)
-
 
 def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_set):
     """The reduction of torch's sparse tensors: a handle, whose result has the rows of all ranks, those of one index added up."""
@@ -509,26 +505,20 @@ def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_
     return _submit("allgather", name, process_set, [tensor.indices().t().contiguous(), tensor.values().contiguous()], finish=_rows_like, grouped=True,
                    combine=combine)
 
-
 def _broadcast_async(tensor, out, root_rank, name, process_set):
     _running()
     if root_rank not in process_set.ranks:
         raise InvalidError(f"root {root_rank} is not among the ranks {process_set.ranks}")
     return _submit("broadcast", name, process_set, [tensor], [out], root=process_set.ranks.index(root_rank))
 
-
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Replace `tensor` on every rank by that of `root_rank`; returns a Handle."""
     return _broadcast_async(tensor, tensor, root_rank, name, process_set)
 
-
-def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
-    return broadcast_async_(tensor, root_rank, name, process_set).wait()
-
+broadcast_ = _waiting(broadcast_async_)
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
     return _broadcast_async(tensor, _like(tensor), root_rank, name, process_set)
-
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The tensor of `root_rank`, as a new one."""
@@ -536,7 +526,6 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
         mean = allreduce(gradient, name=name and f"{name}.backward", process_set=process_set)
         return [mean if rank() == root_rank else mean * 0]
     return _differentiable(lambda tensor: [broadcast_async(tensor, root_rank, name, process_set).wait()], backward, tensor)[0]
-
 
 def _alltoall_async(tensor, splits, name, process_set, combine):
     """combine(rows, how many of them came from each rank) is the result."""
@@ -553,7 +542,6 @@ def _alltoall_async(tensor, splits, name, process_set, combine):
         return combine(_rows_like(send, recv, result), came)
     return _submit("alltoall", name, process_set, [tensor], finish=finish, splits=splits)
 
-
 def _alltoall_result(tensor, splits, rows, came):
     if splits is None:
         return rows
@@ -562,10 +550,8 @@ def _alltoall_result(tensor, splits, rows, came):
     torch = sys.modules["torch"]
     return rows, torch.tensor(came, **{"dtype": splits.dtype, "device": splits.device} if _is_torch(splits) else {"dtype": torch.int32})
 
-
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
     return _alltoall_async(tensor, splits, name, process_set, lambda rows, came: _alltoall_result(tensor, splits, rows, came))
-
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Equal parts of the rows to every rank; with `splits`, splits[r] rows to rank r, and the result is (rows, rows from each rank)."""
@@ -579,36 +565,29 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
         return [alltoall(gradient, came, name and f"{name}.backward", process_set)[0]]
     return _alltoall_result(tensor, splits, *_differentiable(forward, backward, tensor), came)
 
-
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     return _submit("reduce_scatter", name, process_set, [tensor], finish=_rows_like, op=op, scales=(prescale_factor, postscale_factor))
 
-
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     return _submit("reduce_scatter", name, process_set, tensors, finish=_rows_like, grouped=True, op=op, scales=(prescale_factor, postscale_factor))
-
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
     """This rank's rows of the reduction over all ranks."""
     return _reduce("reduce_scatter", [tensor], compression, name, process_set, False, op, (prescale_factor, postscale_factor))[0]
 
-
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
                           postscale_factor=1.0):
     return _reduce("reduce_scatter", tensors, compression, name, process_set, True, op, (prescale_factor, postscale_factor))
 
-
 def barrier(process_set=global_process_set):
     _submit("barrier", None, process_set, [None]).wait()
-
 
 def join(device=-1):
     """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join. `device` is Horovod's, without effect."""
     last = ctypes.c_int()
     _call(_library.pl_named_join, global_process_set._engine(), ctypes.byref(last))
     return last.value
-
 
 def broadcast_parameters(params, root_rank=0):
     """Give every rank `root_rank`'s values: a dict (a state_dict(), say), (name, array) pairs, or arrays in an order that all ranks share."""
@@ -624,25 +603,30 @@ def broadcast_parameters(params, root_rank=0):
         if here is not value:
             value.copy_(here)
 
+def _dumps(obj):
+    """By cloudpickle where it is installed, which takes functions and classes of the program's own too."""
+    try:
+        import cloudpickle
+    except ImportError:
+        return pickle.dumps(obj)
+    return cloudpickle.dumps(obj)
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
-    """The object of `root_rank` on every rank, by pickle."""
+    """The object of `root_rank` on every rank."""
     name = name or "object"
-    here = pickle.dumps(obj) if rank() == root_rank else b""
+    here = _dumps(obj) if rank() == root_rank else b""
     length = broadcast(numpy.array([len(here)], numpy.int64), root_rank, f"{name} length", process_set)
     data = numpy.frombuffer(here, numpy.uint8).copy() if rank() == root_rank else numpy.empty(int(length[0]), numpy.uint8)
     broadcast_(data, root_rank, name, process_set)
     return obj if rank() == root_rank else pickle.loads(data.tobytes())
 
-
 def allgather_object(obj, name=None, process_set=global_process_set):
-    """Every rank's object, in a list by rank, by pickle."""
+    """Every rank's object, in a list by rank."""
     name = name or "objects"
-    here = numpy.frombuffer(pickle.dumps(obj), numpy.uint8)
+    here = numpy.frombuffer(_dumps(obj), numpy.uint8)
     lengths = allgather(numpy.array([len(here)], numpy.int64), f"{name} lengths", process_set)
     rows = allgather(here, name, process_set)
     return [pickle.loads(part.tobytes()) for part in numpy.split(rows, numpy.cumsum(lengths)[:-1])]
-
 
 def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
     """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options. `model` is Horovod's, without effect."""
@@ -653,6 +637,10 @@ def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
             return type(value)(map(on_host, value))
         return value if _gpu_of(value) is None else value.cpu()
     state = broadcast_object(on_host(optimizer.state_dict()) if rank() == root_rank else None, root_rank, "optimizer state")
+    if not state["state"]:  # Horovod leaves gradients behind where there was no step yet
+        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = sys.modules["torch"].zeros_like(parameter)
     if rank() != root_rank:
         optimizer.load_state_dict(state)
 
@@ -660,29 +648,27 @@ def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
 class _Distributed:
     """What DistributedOptimizer() puts before an optimizer's own class."""
 
-    def _distribute(self, named_parameters, compression, backward_passes_per_step, op, predivide, sparse_as_dense, process_set):
-        self._compression, self._op, self._process_set, self._sparse_as_dense = compression, op, process_set, sparse_as_dense
-        self._scales = 1.0 / predivide, predivide
-        self._passes = backward_passes_per_step
-        self._waits, self._seen, self._hooks, self._synchronized = {}, {}, [], False
-        self._given = {id(parameter): name for name, parameter in named_parameters}
-        self._names = {}  # parameters by name
+    def _distribute(self, given, compression, backward_passes_per_step, op, predivide, sparse_as_dense, process_set):
+        self._compression, self.op, self.process_set, self.sparse_as_dense = compression, op, process_set, sparse_as_dense
+        self.gradient_predivide_factor, self.backward_passes_per_step = predivide, backward_passes_per_step
+        self._waits, self._seen, self._hooks, self._synchronized, self._skipping = {}, {}, [], False, False
+        self._given = given  # names by number of the parameter's object
+        self._names, self._parameter_names = {}, {}  # parameters by name, and names by parameter
         self._sparse = set()  # names of those with sparse gradients
         self._watch()
 
     def _watch(self):
         """Hook every parameter that needs a gradient and has no hook yet: one of a group that was added, or no longer frozen."""
-        if not self._process_set.included():
+        if not self.process_set.included():
             return
-        known = {id(parameter) for parameter in self._names.values()}
         owned = [parameter for group in self.param_groups for parameter in group["params"]]
         for i, parameter in enumerate(owned):
-            if not parameter.requires_grad or id(parameter) in known:
+            if not parameter.requires_grad or parameter in self._parameter_names:
                 continue
             name = self._given.get(id(parameter), f"parameter{i}")
             if name in self._names:
                 raise ValueError(f"two parameters are called '{name}'")
-            self._names[name] = parameter
+            self._names[name], self._parameter_names[parameter] = parameter, name
             # The node that adds to parameter.grad; its hook runs when the gradient of this pass is complete.
             accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
             accumulate.register_hook(self._hook_of(name, parameter))
@@ -699,26 +685,28 @@ class _Distributed:
     def _passed(self, name, parameter):
         self._synchronized = False
         self._seen[name] = self._seen.get(name, 0) + 1
-        if self._seen[name] > self._passes:
-            raise RuntimeError(f"'{name}': more than {self._passes} backward passes without step(); see backward_passes_per_step")
-        if self._seen[name] == self._passes:
+        if self._seen[name] > self.backward_passes_per_step:
+            raise AssertionError(f"'{name}': more than {self.backward_passes_per_step} backward passes without step(); see backward_passes_per_step")
+        if self._seen[name] == self.backward_passes_per_step:
             self._start(name, parameter)
 
     def _start(self, name, parameter):
         """Hand the gradient over; self._waits[name]() puts what comes of it in its place."""
-        import torch
-        grad = parameter.grad
+        torch, grad, predivide = sys.modules["torch"], parameter.grad, self.gradient_predivide_factor
         if grad is not None and grad.is_sparse:
             self._sparse.add(name)
         if name in self._sparse and (grad is None or not grad._nnz()):  # of another form after zero_grad()
             grad = torch.sparse_coo_tensor(parameter.new_empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
         elif grad is None:
             grad = parameter.grad = torch.zeros_like(parameter)
-        if grad.is_sparse and not self._sparse_as_dense:
-            handle = sparse_allreduce_async(grad, f"gradient.{name}", self._op, self._process_set)
+        if grad.is_sparse and not self.sparse_as_dense:
+            handle = sparse_allreduce_async(grad, f"gradient.{name}", self.op, self.process_set)
         else:
             small, context = self._compression.compress((grad.to_dense() if grad.is_sparse else grad).contiguous())
-            handle = allreduce_async_(small, None, f"gradient.{name}", self._op, *self._scales, self._process_set)
+            handle = allreduce_async_(small, None, f"gradient.{name}", self.op, 1.0 / predivide, predivide, self.process_set)
+            if small is grad:
+                self._waits[name] = handle.wait
+                return
 
         def wait():
             reduced = handle.wait()
@@ -733,7 +721,7 @@ class _Distributed:
         self._waits[name] = wait
 
     def set_backward_passes_per_step(self, passes):
-        self._passes = passes
+        self.backward_passes_per_step = passes
 
     def synchronize(self):
         """Wait until parameter.grad is reduced everywhere; the next step() does not do it again."""
@@ -750,11 +738,11 @@ class _Distributed:
     @contextlib.contextmanager
     def skip_synchronize(self):
         """step() inside takes the gradients as they are."""
-        self._synchronized = True
+        self._synchronized = self._skipping = True
         try:
             yield
         finally:
-            self._synchronized = False
+            self._synchronized = self._skipping = False
 
     def step(self, closure=None):
         def averaged():
@@ -763,6 +751,8 @@ class _Distributed:
             return loss
         if closure is None and not self._synchronized:
             self.synchronize()
+        elif closure is None and not self._skipping:
+            warnings.warn("optimizer.step() called without optimizer.skip_synchronize(): gradients, which synchronize() has reduced, are taken as they are")
         result = super().step(averaged if closure else None)
         self._synchronized = False
         return result
@@ -771,7 +761,7 @@ class _Distributed:
 
     def zero_grad(self, *arguments, **keywords):
         if self._waits:
-            raise RuntimeError("zero_grad() between backward() and step() would clear gradients that are being averaged")
+            raise AssertionError("zero_grad() between backward() and step() would clear gradients that are being averaged")
         return super().zero_grad(*arguments, **keywords)
 
 
@@ -782,19 +772,28 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     It stays an instance of its own class, so that schedulers and scalers take it. Gradients are handed over as the backward pass finishes
     them, and waited for in step() (or in synchronize(), for clipping). With backward_passes_per_step = n each gradient, by then the sum of n,
     is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match;
-    one that is frozen on all ranks is left alone, and one that is thawed or added later takes part from then on.
+    one that is frozen on all ranks is left alone, and one that is thawed or added later takes part from then on. `groups` is checked, and has no
+    effect: gradients that are ready travel together without.
     """
-    if num_groups or groups:
-        raise ValueError("groups of gradients are not here: those that are ready travel together without")
+    if num_groups:
+        warnings.warn("num_groups is an old name of groups", DeprecationWarning)
+    groups = num_groups if num_groups and groups is None else groups
+    members = [parameter for group in groups for parameter in group] if isinstance(groups, list) else []
+    if not all(map(_is_torch, members)) or len(set(map(id, members))) < len(members) or isinstance(groups, int) and groups <= 0:
+        raise ValueError("groups is how many there are, or lists of parameters, none of them twice")
     if backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step is 1 at least, not {backward_passes_per_step}")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(f"gradient_predivide_factor parts an average, not {op}")
-    named_parameters = list(named_parameters or ())
-    if not all(isinstance(pair, tuple) for pair in named_parameters):
+    pairs = list(() if named_parameters is None else named_parameters)
+    if not all(isinstance(pair, tuple) for pair in pairs):
         raise ValueError("named_parameters are pairs of name and parameter, as model.named_parameters() gives them")
+    given = {id(parameter): name for name, parameter in pairs}
+    unnamed = sum(id(parameter) not in given for group in optimizer.param_groups for parameter in group["params"])
+    if named_parameters is not None and unnamed:
+        raise ValueError(f"named_parameters lack {unnamed} parameter(s) of the optimizer; model.named_parameters() has all")
     # A scheduler that was made before has put its own step() over the class's.
     vars(optimizer).pop("step", None)
     optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
-    optimizer._distribute(named_parameters, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set)
+    optimizer._distribute(given, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set)
     return optimizer

@@ -11,6 +11,7 @@
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/timeline.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +183,23 @@ static void end(int status, void *unused)
     pthread_mutex_unlock(&state.changing);
 }
 
+/* Horovod's launchers by Gloo, on Ray and in Spark start processes that MPI does not know: each would train alone. */
+static enum pl_status check_launcher(const struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    const unsigned size = (unsigned)state.job->size;
+    unsigned wanted;
+
+    PL_TRY(
+        pl_environment_get_number_or(pl_runtime_environment(runtime), "HOROVOD_SIZE", size, INT_MAX, &wanted, reterr));
+    if (wanted != size) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "HOROVOD_SIZE is %u, as Horovod's launchers by Gloo, on Ray and in Spark set it, but MPI "
+                            "knows of %u rank(s): start the program with mpirun, paceline train or horovodrun --mpi",
+                            wanted, size);
+    }
+    return PL_OK;
+}
+
 /* HOROVOD_TIMELINE: on rank 0, whose variables count. DYNAMIC stands for no file so far. */
 static enum pl_status start_timeline(const struct pl_runtime *runtime, struct pl_error *reterr)
 {
@@ -215,6 +233,9 @@ static enum pl_status start(const struct pl_state_members *members, struct pl_er
     state.pid = getpid();
     PL_TRY(find_members(members, &bootstrap, reterr));
     status = pl_runtime_start_unlimited(bootstrap ? bootstrap : state.job, &runtime, reterr);
+    if (status == PL_OK && state.job) {
+        status = check_launcher(runtime, reterr);
+    }
     if (status == PL_OK) {
         status = start_timeline(runtime, reterr);
     }

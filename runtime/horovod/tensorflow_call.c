@@ -83,7 +83,7 @@ static void fail_by(struct TF_OpKernelContext *context, enum pl_status status, c
 }
 
 /* Whether TensorFlow's call went well; if not, the kernel fails. */
-static bool went_well(struct call *call, struct TF_Status *status)
+static bool is_ok(struct call *call, struct TF_Status *status)
 {
     bool good = tf->GetCode(status) == TF_OK;
 
@@ -168,7 +168,7 @@ static bool take_input(struct call *call, int at, struct TF_Status *status)
     struct pl_named_op *op = &call->ops[at];
 
     tf->GetInput(call->context, at, &tensor->input, status);
-    if (!went_well(call, status) || !describe(call, tensor->input, op)) {
+    if (!is_ok(call, status) || !describe(call, tensor->input, op)) {
         return false;
     }
     op->send = tf->TensorData(tensor->input);
@@ -190,7 +190,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
     tf->DeleteTensor(tensor->input); /* held, it would not be given away */
     tensor->input = NULL;
     tensor->output = tf->ForwardInputOrAllocateOutput(call->context, &at, 1, at, dims, count, &forwarded, status);
-    if (!went_well(call, status)) {
+    if (!is_ok(call, status)) {
         return false;
     }
     op->recv = tf->TensorData(tensor->output);
@@ -199,7 +199,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
         return true;
     }
     tf->GetInput(call->context, at, &tensor->input, status);
-    return went_well(call, status);
+    return is_ok(call, status);
 }
 
 /* The root's tensor is its own result. */
@@ -217,12 +217,12 @@ static bool take_broadcast(struct call *call, struct TF_Status *status)
         tf->SetOutput(call->context, 0, tensor->input, status);
         op->recv = tf->TensorData(tensor->input);
         op->send = op->recv;
-        return went_well(call, status);
+        return is_ok(call, status);
     }
     count = dims_of(tensor->input, dims);
     tensor->output = tf->AllocateOutput(call->context, 0, tf->TensorType(tensor->input), dims, count,
                                         tf->TensorByteSize(tensor->input), status);
-    if (!went_well(call, status)) {
+    if (!is_ok(call, status)) {
         return false;
     }
     op->recv = tf->TensorData(tensor->output);
@@ -246,7 +246,7 @@ static bool take_variable(struct call *call, int at, struct TF_Status *status)
     struct pl_named_op *op = &call->ops[at];
 
     tf->GetInputTensorFromVariable(call->context, at, false, false, false, copy_tensor, &tensor->output, status);
-    if (!went_well(call, status)) {
+    if (!is_ok(call, status)) {
         return false;
     }
     if (!tensor->output || tf->TensorElementCount(tensor->output) < 0) {
@@ -270,7 +270,7 @@ static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status
     enum pl_status taken;
 
     tf->GetInput(call->context, 1, &splits, status);
-    if (!went_well(call, status)) {
+    if (!is_ok(call, status)) {
         return false;
     }
     taken = pl_request_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
@@ -344,7 +344,7 @@ static bool give(struct call *call, int at, int type, const int64_t *dims, int c
 {
     struct TF_Tensor *output = tf->AllocateOutput(call->context, at, type, dims, count, bytes, status);
 
-    if (!went_well(call, status)) {
+    if (!is_ok(call, status)) {
         return false;
     }
     if (bytes > 0) {

@@ -20,28 +20,38 @@
 #define VERSION "0.28.1"
 #define LIBRARY "libpaceline-horovod.so"
 
-enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, TENSORFLOW = 1, FRAMEWORKS, LINES = 3 + FRAMEWORKS };
 
 static const char usage[] =
-    "usage: paceline horovod [--python P] [--force]   put Paceline's modules into the Horovod of P (python3)\n"
-    "       paceline horovod --check [--python P]     say what is there and whether it works\n\n"
+    "usage: paceline horovod [--python P] [--force | --unless-compiled]\n"
+    "                                               put Paceline's modules into the Horovod of P (python3)\n"
+    "       paceline horovod --check [--python P]   say what is there and whether it works\n\n"
     "Horovod's own Python comes first, without a compiler: HOROVOD_SKIP_COMPILE=1 P -m pip install "
     "horovod==" VERSION "\n"
-    "A compiled Horovod, or another version, is left alone without --force.\n";
+    "A compiled Horovod, or another version, is left alone without --force: an error, but for a compiled one with "
+    "--unless-compiled.\n";
+
+/* TensorFlow says much to standard error while it is imported. */
+#define QUIETLY                                                                                                        \
+    "import os, sys\n"                                                                                                 \
+    "def quietly(name):\n"                                                                                             \
+    "    kept = os.dup(2)\n"                                                                                           \
+    "    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"                                                               \
+    "    try: return __import__(name)\n"                                                                               \
+    "    finally: os.dup2(kept, 2)\n"
 
 /* The frameworks' versions come last, in the order of `frameworks`. */
-static const char inquiry[] = "import importlib.metadata as m, importlib.util as u, os, sys, sysconfig\n"
-                              "os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')\n"
-                              "spec = u.find_spec('horovod')\n"
-                              "print(os.path.dirname(spec.origin) if spec and spec.origin else '')\n"
-                              "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
-                              "try: print(m.version('horovod'))\n"
-                              "except m.PackageNotFoundError: print('')\n"
-                              "for name in 'torch', 'tensorflow':\n"
-                              "    try: print(u.find_spec(name) and __import__(name).__version__ or '')\n"
-                              "    except Exception as error:\n"
-                              "        print('')\n"
-                              "        print(f'import {name}: {error}', file=sys.stderr)\n";
+static const char inquiry[] = QUIETLY "import importlib.metadata as m, importlib.util as u, sysconfig\n"
+                                      "try: print(os.path.abspath(m.distribution('horovod').locate_file('horovod')))\n"
+                                      "except m.PackageNotFoundError: print('')\n"
+                                      "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
+                                      "try: print(m.version('horovod'))\n"
+                                      "except m.PackageNotFoundError: print('')\n"
+                                      "for name in 'torch', 'tensorflow':\n"
+                                      "    try: print(u.find_spec(name) and quietly(name).__version__ or '')\n"
+                                      "    except Exception as error:\n"
+                                      "        print('')\n"
+                                      "        print(f'import {name}: {error}', file=sys.stderr)\n";
 
 /* What is served, with a short program for each. */
 static const struct framework {
@@ -59,15 +69,16 @@ static const struct framework {
      "print('horovod.torch works')\n"
      "hvd.shutdown()\n"},
     {"TensorFlow", "tensorflow", "tensorflow", "mpi_lib", "libpaceline-horovod-tensorflow.so",
-     "import os\n"
-     "os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')\n"
-     "import tensorflow as tf, horovod.tensorflow as hvd\n"
-     "hvd.init()\n"
-     "assert hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist() == [hvd.size()] * 2\n"
-     "print('horovod.tensorflow works')\n"
-     "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
-     "except tf.errors.UnimplementedError as error: print('without broadcasts in place:', error.message)\n"
-     "hvd.shutdown()\n"},
+     QUIETLY "tf = quietly('tensorflow')\n"
+             "import horovod.tensorflow as hvd\n"
+             "hvd.init()\n"
+             "assert hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist() == [hvd.size()] * 2\n"
+             "print('horovod.tensorflow works')\n"
+             "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
+             "except tf.errors.UnimplementedError as error: print(error.message[error.message.find('broadcasting'):])\n"
+             "import horovod.tensorflow.keras as keras\n"
+             "print('Keras', getattr(tf.keras, '__version__', '2') + ':', keras.__name__)\n"
+             "hvd.shutdown()\n"},
 };
 
 /* What a Python says of itself. */
@@ -225,11 +236,36 @@ static enum pl_status write_versions(const struct installed *installed, struct p
     return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
 }
 
-/* Whether what is installed may be changed. */
-static enum pl_status check_install(const struct installed *installed, const struct place *places, bool force,
-                                    struct pl_error *reterr)
+/* Horovod's Python for Keras does not know Keras 3: a package of ours is put beside Horovod, which Python looks into
+ * at its start. Where the link leads nowhere, nothing happens. */
+static enum pl_status add_keras(const struct installed *installed, struct pl_error *reterr)
 {
-    bool any = false;
+    static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
+    PL_AUTO_TEXT struct pl_text package = PL_TEXT_NONE, start = PL_TEXT_NONE;
+
+    pl_text_printf(&package, "%s/../paceline_horovod", installed->folder);
+    pl_text_printf(&start, "%s/../paceline_horovod.pth", installed->folder);
+    PL_TRY(pl_text_check(&package, reterr));
+    PL_TRY(pl_text_check(&start, reterr));
+    PL_TRY(link_to(package.data, "horovod/paceline_horovod", reterr));
+    return pl_file_write_atomic(start.data, line, sizeof(line) - 1, 0644, reterr);
+}
+
+/* What becomes of a compiled Horovod. */
+enum compiled { REFUSED, REPLACED, KEPT };
+
+/* Whether what is installed may be changed; PL_END: it stays, as was wanted. */
+static enum pl_status check_install(const struct installed *installed, const struct place *places,
+                                    enum compiled compiled, struct pl_error *reterr)
+{
+    bool any = false, force = compiled == REPLACED;
+
+    for (int i = 0; i < FRAMEWORKS && compiled == KEPT; i++) {
+        if (places[i].exists && !places[i].ours) {
+            printf("Horovod %s in %s was compiled and stays as it is\n", installed->version, installed->folder);
+            return PL_END;
+        }
+    }
 
     if (strcmp(installed->version, VERSION) != 0 && !force) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
@@ -247,10 +283,14 @@ static enum pl_status check_install(const struct installed *installed, const str
     return any ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is neither torch nor TensorFlow to serve");
 }
 
-static enum pl_status install(const struct installed *installed, const struct place *places, bool force,
+static enum pl_status install(const struct installed *installed, const struct place *places, enum compiled compiled,
                               struct pl_error *reterr)
 {
-    PL_TRY(check_install(installed, places, force, reterr));
+    enum pl_status status = check_install(installed, places, compiled, reterr);
+
+    if (status != PL_OK) {
+        return status == PL_END ? PL_OK : status;
+    }
     for (int i = 0; i < FRAMEWORKS; i++) {
         if (*installed->frameworks[i]) {
             PL_TRY(link_to(places[i].library.data, LIBRARY, reterr));
@@ -258,6 +298,9 @@ static enum pl_status install(const struct installed *installed, const struct pl
         }
     }
     PL_TRY(write_versions(installed, reterr));
+    if (*installed->frameworks[TENSORFLOW]) {
+        PL_TRY(add_keras(installed, reterr));
+    }
     printf("Horovod %s in %s runs on Paceline; ", installed->version, installed->folder);
     for (int i = 0; i < FRAMEWORKS; i++) {
         if (*installed->frameworks[i]) {
@@ -302,7 +345,7 @@ static enum pl_status check(const char *python, const struct installed *installe
     return PL_OK;
 }
 
-static enum pl_status run(const char *python, bool checks, bool force, struct pl_error *reterr)
+static enum pl_status run(const char *python, bool checks, enum compiled compiled, struct pl_error *reterr)
 {
     struct place places[FRAMEWORKS] = {0};
     struct installed installed;
@@ -312,7 +355,7 @@ static enum pl_status run(const char *python, bool checks, bool force, struct pl
         status = find_place(&installed, &frameworks[i], &places[i], reterr);
     }
     if (status == PL_OK) {
-        status = checks ? check(python, &installed, places, reterr) : install(&installed, places, force, reterr);
+        status = checks ? check(python, &installed, places, reterr) : install(&installed, places, compiled, reterr);
     }
     for (int i = 0; i < FRAMEWORKS; i++) {
         pl_text_done(&places[i].module);
@@ -327,10 +370,12 @@ int main(int argc, char **argv)
                                           {"python", required_argument, NULL, 'p'},
                                           {"check", no_argument, NULL, 'c'},
                                           {"force", no_argument, NULL, 'f'},
+                                          {"unless-compiled", no_argument, NULL, 'u'},
                                           {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     const char *python = "python3";
-    bool checks = false, force = false;
+    enum compiled compiled = REFUSED;
+    bool checks = false;
     enum pl_status status;
     int option;
 
@@ -338,7 +383,7 @@ int main(int argc, char **argv)
     while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
         python = option == 'p' ? optarg : python;
         checks = checks || option == 'c';
-        force = force || option == 'f';
+        compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
     }
     if (status == PL_OK) {
         fputs(usage, stdout);
@@ -349,7 +394,7 @@ int main(int argc, char **argv)
                status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
         return PL_EXIT_USAGE;
     }
-    if (run(python, checks, force, &error) != PL_OK) {
+    if (run(python, checks, compiled, &error) != PL_OK) {
         pl_log_error(&error, checks ? "checking" : "installing");
         return EXIT_FAILURE;
     }

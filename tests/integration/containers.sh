@@ -81,6 +81,7 @@ the_image_is_built() {
     test "$(stat -c %a /etc/paceline/ssh/id_ed25519 /etc/paceline/ssh/host_ed25519 | sort -u)" = 600 || exit 12
     ! ls /etc/ssh/ssh_host_* 2>/dev/null || exit 13
     test -d /usr/local/share/paceline/examples/mnist || exit 14
+    for module in horovod horovod-torch horovod-tensorflow; do test -f "/usr/local/libexec/paceline/libpaceline-$module.so" || exit 17; done
     ldconfig -p | grep -q "libpaceline.so.0 .*=> /usr/local/lib/" && test -f /usr/local/lib/pkgconfig/paceline.pc || exit 16
     ! grep -rlE "libcuda|libnccl|cuInit" /usr/local/bin /usr/local/lib /usr/local/libexec || exit 15'
   ends look 120

@@ -263,6 +263,74 @@ except hvd.HorovodInternalError as error:
 '''
 
 
+# Whoever joins says so; started by itself, with what a launcher by Gloo, on Ray or in Spark sets, it must not train alone.
+ALONE = r'''
+import torch
+import horovod.torch as hvd
+hvd.init()
+print("rank", hvd.rank(), "of", hvd.size())
+'''
+
+
+def train(python, folder, requirements, expect):
+    """`paceline train` of two ranks of TRAINING, whose requirements.txt is this; everything that was said."""
+    base = tempfile.mkdtemp(dir=folder)
+    hyperparameters = {"sagemaker_program": "train.py", "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2"}
+    for path, text in {"code/train.py": TRAINING, "code/requirements.txt": requirements, "input/config/hyperparameters.json": json.dumps(hyperparameters),
+                       "input/config/resourceconfig.json": '{"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "lo"}'}.items():
+        os.makedirs(os.path.dirname(f"{base}/{path}"), exist_ok=True)
+        with open(f"{base}/{path}", "w") as file:
+            file.write(text)
+    return run(PACELINE, "train", expect=expect, env={**os.environ, "SAGEMAKER_BASE_DIR": base, "PACELINE_PYTHON": python, "OMP_NUM_THREADS": "1"})
+
+
+def requirements_start_no_compiler(base, folder):
+    """A line `horovod` in requirements.txt is served by the modules; one that asks for another version is refused by pip, which says so."""
+    python = f"{folder}/required/bin/python"
+    run(base, "-m", "venv", "--system-site-packages", f"{folder}/required")
+    text = train(python, folder, "horovod\n", 0)
+    assert text.count("is right") == 2 and "runs on Paceline" in text, text
+    module = run(python, "-c", "import horovod, os, sysconfig; print(os.path.dirname(horovod.__file__) + '/torch/mpi_lib_v2' + "
+                 "sysconfig.get_config_var('EXT_SUFFIX'))").strip()
+    for wanted in ("horovod==0.27.0", "horovod[torch]<0.28"):
+        text = train(python, folder, f"{wanted}\n", 1)
+        assert "horovod==0.28.1" in text and "onflict" in text and "is right" not in text, text
+        assert os.path.islink(module)
+    text = train(python, folder, "horovod[torch]>=0.20\n", 0)
+    assert text.count("is right") == 2 and os.path.islink(module), text
+    os.unlink(module)
+    with open(module, "w") as file:  # a compiled one
+        file.write("compiled")
+    text = train(python, folder, "horovod\n", 1)  # Python refuses the file
+    assert "was compiled and stays" in text and open(module).read() == "compiled", text
+
+
+def what_is_not_there_is_said(python):
+    """Each line of the table in docs/horovod.md that can be tried without Ray or Spark."""
+    bin = os.path.dirname(python)
+    environment = {**os.environ, "PATH": f"{bin}:{os.environ['PATH']}"}
+    gloo = {**environment, "HOROVOD_RANK": "0", "HOROVOD_SIZE": "2", "HOROVOD_CONTROLLER": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1"}
+    assert "horovodrun --mpi" in run(python, "-c", ALONE, expect=1, env=gloo)
+    assert "rank 0 of 1" in run(python, "-c", ALONE, env={**gloo, "HOROVOD_SIZE": "1"})
+    for words, said in {("--gloo", "-np", "2", python, "-c", ALONE): "Gloo support has not been built",
+                        ("--min-np", "1", "-np", "2", "--host-discovery-script", "/bin/true", python): "Gloo support is required"}.items():
+        assert said in run(f"{bin}/horovodrun", *words, expect=1, env=environment)
+    for module, said in {"mxnet": "horovod.mxnet has not been built", "spark": "No module named 'pyspark'", "ray": "No module named 'ray'"}.items():
+        assert said in run(python, "-c", f"import horovod.{module}", expect=1), module
+
+
+def names_without_the_package(base, python):
+    """A folder for PYTHONPATH gives a Python without Horovod the names, from paceline.py; an installed Horovod it does not hide."""
+    names = {"PYTHONPATH": f"{BUILD}/libexec/paceline/horovod:{SOURCE}/examples/python", "PACELINE_LIBRARY": f"{BUILD}/runtime/libpaceline.so"}
+    program = TRAINING + "\nimport horovod.torch.mpi_ops, paceline\nassert hvd is paceline and horovod.torch.mpi_ops.allreduce is hvd.allreduce\n"
+    assert ranks(base, 2, program, **names).count("is right") == 2
+    assert "without Horovod's package" in run(base, "-c", "import horovod; horovod.run", expect=1, env={**os.environ, **names})
+    assert f"in {os.path.dirname(os.path.dirname(python))}" in run(PACELINE, "horovod", "--python", python, env={**os.environ, **names})
+    said = run(python, "-c", "import horovod, horovod.torch; print(horovod.run.__module__, horovod.torch.__file__)", env={**os.environ, **names})
+    assert f"horovod.runner {os.path.dirname(os.path.dirname(python))}" in said, said
+    assert ranks(python, 2, TRAINING, **names).count("is right") == 2
+
+
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -315,6 +383,12 @@ def main():
         ranks(python, 2, FAILING, "3", "busy", expect=3)
         text = ranks(python, 2, FAILING, "0", "wait")
         assert "got HorovodInternalError rank 0 shut" in text, text
+        what_is_not_there_is_said(python)
+        if python_with("torch", "numpy", "venv") == base:
+            names_without_the_package(base, python)
+        else:
+            print("left out: the names without the package, the Python with torch has no numpy")
+        requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 
 

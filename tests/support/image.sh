@@ -16,7 +16,7 @@ esac
 if [ "${1:-}" = build ]; then
   shift
   cd ../..
-  meson setup /build . --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples "$@"
+  meson setup /build . --prefix=/usr/local --buildtype=release -Dstrip=true -Dtests=disabled -Dexamples=$examples -Dhorovod=enabled "$@"
   ninja -C /build
   DESTDIR=/out meson install -C /build --no-rebuild
   mkdir -p /out/usr/local/share/paceline/examples

@@ -88,7 +88,7 @@ GUARDED_WORDS = {
 
 TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "libexec", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
-CODE = {".c", ".h", ".cu", ".cuh"}
+CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
 MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
 MAX_COLUMNS = 120
@@ -322,6 +322,8 @@ def main():
         data = (root / name).read_bytes()
         if name.split("/", 1)[0] not in TOP_LEVEL and not name.startswith("."):
             findings.append((name, "does not belong at the top level"))
+        if name.endswith(".cc") and name != "runtime/horovod/tensorflow_done.cc":
+            findings.append((name, "C++, where C is expected"))
         if b"\0" in data[:8192]:
             continue
         text = data.decode("utf-8", errors="replace")

@@ -97,6 +97,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_DISABLE_PIP_VERSION_CHECK"), "1");
     tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
     tree_env(&tree, "PIP_DISABLE_PIP_VERSION_CHECK", "0");
+    tree_env(&tree, "HOROVOD_SKIP_COMPILE", "0");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(tree.plan->steps.items[1].additions);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(no); i++) {
@@ -113,6 +114,43 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/no/such");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    tree_done(&tree);
+}
+END_TEST
+
+static bool has_horovod_modules(void) /* where there is a Python.h */
+{
+    return access(PL_TEST_BUILD "/libexec/paceline/libpaceline-horovod.so", R_OK) == 0;
+}
+
+START_TEST(a_horovod_that_is_required_is_not_compiled_but_gets_the_modules)
+{
+    static const char *const horovods[] = {"horovod", "numpy\n Horovod[pytorch]>=0.19 # a comment\n",
+                                           "\r\n\nhorovod==0.27.0"};
+    static const char *const others[] = {"", "horovod-x\n", "# horovod\nnumpy\n", "xhorovod"};
+    const struct pl_launch_plan_step *steps;
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(horovods) + PL_ARRAY_ITEMS(others) && has_horovod_modules(); i++) {
+        bool required = i < PL_ARRAY_ITEMS(horovods);
+
+        tree_write(&tree, "code/requirements.txt", required ? horovods[i] : others[i - PL_ARRAY_ITEMS(horovods)]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        steps = tree.plan->steps.items;
+        ck_assert_str_eq(pl_environment_get(steps[1].additions, "HOROVOD_SKIP_COMPILE"), "1");
+        ck_assert_str_eq(joined(&steps[1].argv), required ? "/py|-m|pip|install|-r|requirements.txt|horovod==0.28.1"
+                                                          : "/py|-m|pip|install|-r|requirements.txt");
+        ck_assert_uint_eq(tree.plan->steps.count, required ? 3 : 2);
+        ck_assert(!required || strstr(joined(&steps[2].argv), "/paceline-horovod|--python|/py|--unless-compiled"));
+    }
+    tree_write(&tree, "code/requirements.txt", "horovod\n");
+    tree_env(&tree, "HOROVOD_SKIP_COMPILE", "0");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_uint_eq(tree.plan->steps.count, 2);
+    ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|-r|requirements.txt");
     tree_done(&tree);
 }
 END_TEST
@@ -738,7 +776,8 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
 END_TEST
 
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
-          the_kind_of_program_follows_its_name_and_the_code_directory, a_program_that_gives_way_to_another_is_named,
+          the_kind_of_program_follows_its_name_and_the_code_directory,
+          a_horovod_that_is_required_is_not_compiled_but_gets_the_modules, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others,
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,

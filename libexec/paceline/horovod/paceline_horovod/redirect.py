@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they stay Horovod's own.
+
+`horovod.tensorflow` has `callbacks` besides, as some tutorials want it. Nothing of an installed Horovod is changed. Every start of Python with
+Horovod imports this, so that it imports nothing itself.
+"""
+import sys
+
+_OURS = {horovods + part: "paceline_horovod.keras" + part for horovods in ("horovod.tensorflow.keras", "horovod.keras") for part in ("", ".callbacks")}
+
+
+def _version(name):
+    """Of the Keras that a module of this name would be for."""
+    if name.startswith("horovod.tensorflow"):
+        import tensorflow
+        return getattr(tensorflow.keras, "__version__", "2")  # 2.15 has it elsewhere
+    import keras
+    return keras.__version__
+
+
+class _Alias:
+    """Loads a module that is there under another name."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def create_module(self, spec):
+        import importlib
+        return importlib.import_module(self._name)
+
+    def exec_module(self, module):
+        pass
+
+
+class _WithCallbacks:
+    """Loads horovod.tensorflow, and lets it have `callbacks` when they are asked for."""
+
+    def __init__(self, loader):
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def exec_module(self, module):
+        import importlib
+
+        def absent(name):
+            if name == "callbacks":
+                return importlib.import_module("horovod.tensorflow.keras.callbacks")
+            raise AttributeError(f"module 'horovod.tensorflow' has no attribute '{name}'")
+        self._loader.exec_module(module)
+        vars(module).setdefault("__getattr__", absent)
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name != "horovod.tensorflow" and name not in _OURS:
+            return None
+        from importlib.machinery import ModuleSpec, PathFinder
+        if name in _OURS:
+            try:
+                return ModuleSpec(name, _Alias(_OURS[name]), is_package="callbacks" not in name) if int(_version(name).split(".")[0]) >= 3 else None
+            except ImportError:
+                return None  # Horovod says what it lacks
+        spec = PathFinder.find_spec(name, path)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _WithCallbacks(spec.loader)
+        return spec
+
+
+if not any(finder is _Finder for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Finder)

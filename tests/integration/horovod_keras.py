@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Programs for Keras 3 that import horovod.tensorflow.keras, on 1 to 4 ranks: what `paceline horovod` maps to the package of our own.
+
+Needs PyPI for TensorFlow (270 MB) and Horovod's package, unless PACELINE_TEST_TENSORFLOW names a Python that has both; skips without. Of the long suite.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
+sys.path.insert(0, f"{SOURCE}/tests/support")
+from horovod_python import pip, ranks, run, skip  # noqa: E402
+from python_with import python_with  # noqa: E402
+
+PACELINE = f"{BUILD}/entrypoint/paceline"
+HEAD = r'''
+import os, sys, warnings
+import numpy as np
+import tensorflow as tf
+import keras
+import horovod.tensorflow as hvd_tf
+import horovod.tensorflow.keras as hvd
+hvd.init(process_sets="dynamic")
+n, r = hvd.size(), hvd.rank()
+
+def refused(kind, words, call, *arguments, **keywords):
+    try:
+        call(*arguments, **keywords)
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise SystemExit(f"not refused: {words}")
+
+def everywhere(values):
+    """These values of every rank, one row each."""
+    return hvd.allgather(np.concatenate([np.ravel(value) for value in values])[None].astype(np.float64)).numpy()
+
+def same(values):
+    rows = everywhere(values)
+    assert (rows == rows[0]).all(), rows
+'''
+
+OPTIMIZER = HEAD + r'''
+import horovod.keras
+from horovod.tensorflow.keras.callbacks import MetricAverageCallback
+assert horovod.keras is not None and horovod.keras.DistributedOptimizer is hvd.DistributedOptimizer and hvd.__name__ == "paceline_horovod.keras"
+assert hvd_tf.callbacks.MetricAverageCallback is MetricAverageCallback is hvd.callbacks.MetricAverageCallback
+refused(AttributeError, "no 'elastic' for Keras 3", lambda: hvd.elastic)
+mean = (n - 1) / 2
+
+def stepped(grads_of_steps, optimizer=None, **keywords):
+    """What steps with these gradients of w (2) and e (3 rows) leave of zeros, at a learning rate of 1; in a graph and without."""
+    values = []
+    for in_graph in (True, False):
+        given = keras.optimizers.SGD(1.0)
+        made = hvd.DistributedOptimizer(given, **keywords)
+        assert made is given and isinstance(made, keras.optimizers.SGD) and type(made).__name__ == "SGD"
+        w, e = keras.Variable(np.zeros(2, "float32"), name="w"), keras.Variable(np.zeros((3, 1), "float32"), name="e")
+        if optimizer:
+            optimizer(made, w)
+        apply = lambda a, b: made.apply_gradients(zip([a, b], [w, e]))
+        apply = tf.function(apply) if in_graph else apply
+        for grads in grads_of_steps:
+            apply(*grads)
+        assert int(made.iterations) == len(grads_of_steps), made.iterations
+        values.append([w.numpy(), e.numpy().ravel()])
+    assert all((a == b).all() for a, b in zip(*values)), values
+    return values[0]
+
+rows = lambda *numbers: tf.IndexedSlices(tf.constant([[float(number)] for number in numbers]), tf.constant([0] * len(numbers)), tf.constant([3, 1]))
+for sparse_as_dense in (False, True):
+    w, e = stepped([(tf.constant([1.0, r]), rows(1, r))], sparse_as_dense=sparse_as_dense)
+    assert w.tolist() == [-1, -mean] and np.allclose(e, [-1 - mean, 0, 0]), (w, e)
+w, e = stepped([(tf.constant([1.0, r]), tf.fill([3, 1], 2.0))] * 2, op=hvd.Sum)
+assert w.tolist() == [-2 * n, -2 * n * mean] and (e == -4 * n).all(), (w, e)
+w, _ = stepped([(tf.constant([1.0, r]), rows(0))], gradient_predivide_factor=2.0, compression=hvd.Compression.fp16)
+assert np.allclose(w, [-1, -mean]), w
+for average, whole in ((False, 1), (True, 1 / 2)):  # the last of the five is half a step
+    w, e = stepped([(tf.constant([1.0, r]), rows(r))] * 5, backward_passes_per_step=2, average_aggregated_gradients=average)
+    assert np.allclose(w, [-4 * whole, -4 * whole * mean]) and np.allclose(e, [-4 * whole * mean, 0, 0]), (w, e)
+local = lambda made, w: made.register_local_var(w)
+assert np.allclose(stepped([(tf.constant([1.0, r]), rows(r))], local)[0], [-1 / n, -r / n])
+assert np.allclose(stepped([(tf.constant([1.0, r]), rows(r))], local, scale_local_gradients=False)[0], [-1, -r])
+if n > 2:
+    pair = hvd.add_process_set([0, 1])
+    w, _ = stepped([(tf.constant([1.0, r]), rows(r))], process_set=pair)
+    assert w.tolist() == ([-1, -0.5] if r < 2 else [-1, -r]), w
+
+assert np.allclose(hvd.allreduce([1.0, r]), [1, mean]) and np.allclose(hvd.allreduce([1.0, r], op=hvd.Sum, name="sum"), [n, n * mean])
+assert hvd.allgather([r] * (r + 1), name="rows").numpy().tolist() == [i for i in range(n) for _ in range(i + 1)]
+assert hvd.broadcast([r], n - 1).numpy().tolist() == [n - 1] and hvd.reducescatter(np.ones((n, 2)), op=hvd.Sum).numpy().tolist() == [[n, n]]
+
+refused(ValueError, "takes an optimizer of Keras", hvd.DistributedOptimizer, "adam")
+refused(ValueError, "predivide", hvd.DistributedOptimizer, keras.optimizers.SGD(), op=hvd.Sum, gradient_predivide_factor=2.0)
+refused(ValueError, "at least", hvd.DistributedOptimizer, keras.optimizers.SGD(), backward_passes_per_step=0)
+refused(ValueError, "already", hvd.DistributedOptimizer, hvd.DistributedOptimizer(keras.optimizers.SGD()))
+layer = keras.layers.Dense(1)
+layer.build((None, 2))
+partial = hvd.PartialDistributedOptimizer(keras.optimizers.SGD(1.0), local_layers=layer)
+before = layer.kernel.numpy()
+partial.apply_gradients([(tf.fill([2, 1], float(r)), layer.kernel)])
+assert np.allclose(before - layer.kernel.numpy(), r / n)
+print("rank", r, "is right")
+'''
+
+TRAINING = HEAD + r'''
+keras.utils.set_random_seed(r)  # other weights on each rank, and other data
+
+def made():
+    model = keras.Sequential([keras.layers.Dense(16, activation="relu"), keras.layers.Dropout(0.1), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    return model
+
+x = np.random.randn(96, 4).astype("float32")
+y = x.sum(1, keepdims=True)
+
+class Rates(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.rates = []
+    def on_train_batch_end(self, batch, logs=None):
+        self.rates.append(float(self.model.optimizer.learning_rate))
+
+# Callbacks, with XLA asked for.
+model, rates = made(), Rates()
+model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.02, momentum=0.5)), loss="mse", metrics=["mae"], jit_compile=True)
+first = []
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    history = model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback(),
+        hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.02, warmup_epochs=2), rates])
+assert any("jit_compile is switched off" in str(word.message) for word in said) == (n > 1), [str(word.message) for word in said]
+same([variable.numpy() for variable in model.trainable_variables] + [variable.numpy() for variable in model.optimizer.variables])
+same([[value for name in sorted(history.history) for value in history.history[name]]])
+assert history.history["loss"][-1] < history.history["loss"][0] / 2, history.history
+steps = 12  # of the warm-up; then the rate stays
+assert np.allclose(rates.rates[:steps], [0.02 / n * (1 + (i + 1) / steps * (n - 1)) for i in range(steps)]) and np.allclose(rates.rates[steps:], 0.02), rates.rates
+assert np.allclose(history.history["lr"][-1], 0.02)
+
+# A schedule in stairs; momentum is scaled with the rate.
+schedule = hvd.callbacks.LearningRateScheduleCallback(initial_lr=0.02, multiplier=0.1, start_epoch=1, end_epoch=3)
+history = model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[schedule, rates])
+assert np.allclose(rates.rates[::6], [0.02, 0.02, 0.002, 0.002]), rates.rates
+velocity = model.optimizer.momentums[0].numpy()
+schedule._adjust(1)
+assert np.allclose(model.optimizer.momentums[0].numpy(), velocity * 10)
+refused(ValueError, "give steps_per_epoch", model.fit, ((x[:16], y[:16]) for _ in range(2)), verbose=0, callbacks=[
+    hvd.callbacks.LearningRateWarmupCallback(initial_lr=0.02)])
+
+# A variable that stays each rank's own.
+model = made()
+model.build((None, 4))
+model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)), loss="mse")
+own = model.layers[0].kernel
+before = everywhere([own])
+model.fit(x, y, epochs=1, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(n - 1, local_variables=[own])])
+assert (everywhere([own]) == before).all() and (n == 1 or (before[0] != before[1]).any())
+same([model.layers[-1].kernel.numpy()])
+
+# Rank 0's checkpoint, as tutorials have it; all ranks go on from it, with the optimizer's state.
+path = sys.argv[1] + f"/model{n}.keras"
+model = made()
+model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.Adam(0.01)), loss="mse", metrics=["mae"])
+callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+if r == 0:
+    callbacks.append(keras.callbacks.ModelCheckpoint(path))
+    callbacks.append(hvd.callbacks.BestModelCheckpoint(monitor="loss", filepath=sys.argv[1] + f"/best{n}.keras"))
+model.fit(x, y, batch_size=16, epochs=2, verbose=0, callbacks=callbacks)
+hvd.allreduce([0.0], name="written")
+assert os.path.exists(sys.argv[1] + f"/best{n}.keras")
+plain = keras.models.load_model(path)
+assert type(plain.optimizer) is keras.optimizers.Adam
+loaded = hvd.load_model(path)
+assert isinstance(loaded.optimizer, keras.optimizers.Adam) and int(loaded.optimizer.iterations) == 12 and hasattr(loaded.optimizer, "register_local_var")
+for one, other in ((model.trainable_variables, loaded.trainable_variables), (model.optimizer.variables, loaded.optimizer.variables)):
+    assert len(one) == len(other) > 4 and all((a.numpy() == b.numpy()).all() for a, b in zip(one, other))
+loaded.fit(x, y, batch_size=16, epochs=1, verbose=0)
+same([variable.numpy() for variable in loaded.trainable_variables])
+assert int(loaded.optimizer.iterations) == 18
+
+# float16 that overflows on one rank: all skip that step. The wrapper of the loss goes inside.
+keras.mixed_precision.set_global_policy("mixed_float16")
+model = keras.Sequential([keras.layers.Dense(1)])
+model.build((None, 4))
+scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01), initial_scale=8.0)
+model.compile(optimizer=hvd.DistributedOptimizer(scaled), loss="mse")
+start = hvd.callbacks.BroadcastGlobalVariablesCallback(0)
+model.fit(x[:16], y[:16] * (np.inf if r == n - 1 else 1), batch_size=16, verbose=0, callbacks=[start])
+same([model.layers[0].kernel.numpy(), scaled.dynamic_scale.numpy()])
+assert float(scaled.dynamic_scale) == 4.0 and np.isfinite(model.layers[0].kernel.numpy()).all()
+model.fit(x, y, batch_size=16, verbose=0)
+same([model.layers[0].kernel.numpy()])
+model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.01)), loss="mse")
+refused(ValueError, "LossScaleOptimizer around", model.fit, x, y, verbose=0, callbacks=[start])
+print("rank", r, "is right")
+'''
+
+# What Horovod's own Python and ours without it share besides Keras.
+TAPE = HEAD + r'''
+import horovod
+assert horovod.__version__ == "0.28.1"
+w = tf.Variable([1.0, 2.0])
+with hvd_tf.DistributedGradientTape(tf.GradientTape()) as tape:
+    loss = tf.reduce_sum(w * w) * r
+assert np.allclose(tape.gradient(loss, [w])[0], np.array([2.0, 4.0]) * (n - 1) / 2)
+w.assign(w * (r + 1))
+hvd_tf.broadcast_variables([w], root_rank=0)
+assert w.numpy().tolist() == [1, 2]
+assert hvd_tf.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd_tf.allgather_object(r) == list(range(n))
+assert hvd_tf.allreduce(tf.constant([r]), op=hvd_tf.Max, name="most").numpy().tolist() == [n - 1]
+twice = tf.function(lambda x: hvd_tf.allreduce(x, op=hvd_tf.Sum) + hvd_tf.allreduce(x * 2, op=hvd_tf.Sum))
+assert np.allclose(twice(tf.constant([1.0])), 3 * n)
+print("rank", r, "is right")
+'''
+
+LEGACY = r'''
+import horovod.tensorflow.keras as hvd
+hvd.init()
+assert hvd.__name__ == "horovod.tensorflow.keras" and hvd.__file__.endswith("horovod/tensorflow/keras/__init__.py")
+print("rank", hvd.rank(), "is right")
+'''
+
+OTHER_BACKEND = r'''
+import keras
+keras.backend.backend = lambda: "jax"
+import horovod.keras
+'''
+
+
+def main():
+    if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-tensorflow.so"):
+        skip("built without Python.h or without a C++ compiler")
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with tempfile.TemporaryDirectory() as folder:
+        python = os.environ.get("PACELINE_TEST_TENSORFLOW")
+        if not python:
+            base = python_with("venv")
+            if not base:
+                skip("no Python here has venv")
+            python = f"{folder}/venv/bin/python"
+            run(base, "-m", "venv", f"{folder}/venv")
+            pip(python, "tensorflow-cpu==2.21.0", "horovod==0.28.1")
+        assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
+        assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)
+        for count in (1, 2, 3, 4):
+            for program in (OPTIMIZER, TRAINING):
+                text = ranks(python, count, program, folder, TF_CPP_MIN_LOG_LEVEL="3")
+                assert text.count("is right") == count, text
+        # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
+        packages = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
+        os.mkdir(f"{folder}/packages")
+        for name in os.listdir(packages):
+            if not name.startswith(("horovod", "paceline_horovod")):
+                os.symlink(f"{packages}/{name}", f"{folder}/packages/{name}")
+        alone = {**environment, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
+                 "PYTHONPATH": f"{folder}/packages:{BUILD}/libexec/paceline/horovod"}
+        assert "without Horovod's package" in run(python, "-S", "-c", "import horovod; horovod.run", expect=1, env=alone)
+        for program in (OPTIMIZER, TRAINING, TAPE):
+            text = run("mpirun", "-n", "2", "--oversubscribe", python, "-S", "-c", program, folder, env=alone)
+            assert text.count("is right") == 2, text
+        named = {**environment, "PYTHONPATH": f"{BUILD}/libexec/paceline/horovod"}  # which does not hide an installed one
+        assert "is right" in run(python, "-c", TAPE, env=named) and packages in run(python, "-c", "import horovod.tensorflow as m; print(m.__file__)", env=named)
+        assert "KERAS_BACKEND=tensorflow" in run(python, "-c", OTHER_BACKEND, expect=1, env=environment)
+        if subprocess.run([python, "-c", "import tf_keras"], stderr=subprocess.DEVNULL, env=environment).returncode == 0:
+            assert "is right" in run(python, "-c", LEGACY, env={**environment, "TF_USE_LEGACY_KERAS": "1"})
+        else:
+            print("left out: Keras 2, there is no tf_keras")
+    print("horovod.tensorflow.keras on Keras 3: as it should be")
+
+
+main()

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/horovod/tensorflow_api.c. */
+/* Where TensorFlow is not loaded; with it: tests/integration/horovod_tensorflow.py. */
+#include "runtime/horovod/tensorflow_api.h"
+
+#include "tests/support/unit.h"
+
+#include <string.h>
+
+START_TEST(a_process_without_tensorflow_is_told_so)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(pl_tensorflow_api_find(&error), PL_NOT_FOUND);
+    ck_assert_ptr_nonnull(strstr(error.cause, "TF_NewStatus is not in libtensorflow_framework.so.2"));
+    ck_assert_str_eq(pl_tensorflow_api_missing(), "TF_GetInputTensorFromVariable");
+}
+END_TEST
+
+UNIT_MAIN("runtime/horovod/tensorflow_api", a_process_without_tensorflow_is_told_so)
