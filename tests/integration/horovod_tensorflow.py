@@ -139,6 +139,13 @@ def many(x):
     order = list(range(60)) if r % 2 else list(reversed(range(60)))
     return tf.add_n([hvd.allreduce(x * i, op=hvd.Sum, name=f"many.{i}") for i in order])
 same(many(tf.ones(2)), [sum(range(60)) * n] * 2)
+# TensorFlow's optimiser evaluates what has constant inputs, one operation at a time in an order of each rank's own, but not these.
+@tf.function
+def constants():
+    order = sorted(range(12), key=lambda i: (i * (r + 3)) % 13)
+    return [total for _, total in sorted(((i, hvd.allreduce(tf.ones(2) * (i + 2), op=hvd.Sum, name=f"constant.{i}")) for i in order), key=lambda pair: pair[0])]
+for i, tensor in enumerate(constants()):
+    same(tensor, [(i + 2) * n] * 2)
 # Names that differ far from their end.
 @tf.function
 def long_names(x):
@@ -293,7 +300,7 @@ def main():
                 assert text.count("is right") == count, text
                 assert program != IN_PLACE or version != "2.15.1" or text.count("in place") == count, text
         text = ranks(python, 3, RAISING, expect=None, **variables)
-        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and text.count("rank 0") > 1, text
+        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and "rank 0 has given up" in text, text
     print(f"horovod.tensorflow {version}: as it should be" + ("" if has_torch else "; not tried with torch in one process"))
 
 
