@@ -112,6 +112,7 @@ typedef void pl_tensorflow_delete(void *kernel);
       (struct TF_OpKernelConstruction *, const char *, char **ret_texts, size_t *ret_lengths, int room, void *storage, \
        size_t storage_bytes, struct TF_Status *))                                                                      \
     X(struct TF_StringView, OpKernelConstruction_GetName, (struct TF_OpKernelConstruction *))                          \
+    X(int64_t, StepId, (struct TF_OpKernelContext *))                                                                  \
     X(void, OpKernelContext_Failure, (struct TF_OpKernelContext *, struct TF_Status *))                                \
     X(void, GetInput, (struct TF_OpKernelContext *, int, struct TF_Tensor **ret_tensor, struct TF_Status *))           \
     X(void, SetOutput, (struct TF_OpKernelContext *, int, const struct TF_Tensor *, struct TF_Status *))               \

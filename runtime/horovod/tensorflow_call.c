@@ -199,7 +199,8 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
         return true;
     }
     tf->GetInput(call->context, at, &tensor->input, status);
-    return is_ok(call, status);
+    op->send = is_ok(call, status) ? tf->TensorData(tensor->input) : NULL;
+    return !call->failed;
 }
 
 /* The root's tensor is its own result. */
@@ -318,7 +319,8 @@ static bool make_room(struct call *call)
     return call->tensors && call->parts && call->results && call->ops;
 }
 
-static void call_free(struct call *call)
+/* Let go of the tensors and the results. */
+static void release(struct call *call)
 {
     for (size_t i = 0; call->tensors && i < call->tensor_count; i++) {
         if (call->tensors[i].input) {
@@ -335,7 +337,6 @@ static void call_free(struct call *call)
     free(call->parts);
     free(call->results);
     free(call->ops);
-    free(call);
 }
 
 /* A new output of `bytes`, with `data` in it. */
@@ -405,10 +406,9 @@ static void give_all(struct call *call)
 /* Everything has ended: say how, and let TensorFlow go on. */
 static void finish(struct call *call)
 {
-    struct pl_tensorflow_done done = call->done;
     bool failed = call->failed;
 
-    for (size_t i = 0; i < call->part_count && !failed; i++) {
+    for (size_t i = 0; i < call->part_count && call->parts && !failed; i++) {
         if (call->parts[i].completion.status != PL_OK) {
             fail_by(call->context, call->parts[i].completion.status, &call->parts[i].completion.error);
             failed = true;
@@ -417,8 +417,9 @@ static void finish(struct call *call)
     if (!failed) {
         give_all(call);
     }
-    call_free(call);
-    pl_tensorflow_done_run(&done);
+    release(call);
+    pl_tensorflow_done_run(&call->done); /* where it is: a std::function may point into itself */
+    free(call);
 }
 
 static void drop(struct call *call)
@@ -507,17 +508,35 @@ static void submit(struct call *call, struct pl_service *service)
 
 static const char uninitialised[] = "Horovod has not been initialized; use hvd.init().";
 
+/*
+ * Whether TensorFlow optimises a graph and tries to replace a node, whose inputs are constants, by what it gives. Each
+ * rank does that by itself, one node at a time, in an order of its own, so that ranks would wait for one another without
+ * end; a node that fails then stays in the graph. Such a run has no step: 0, or LogMemory::SpecialStepIds, which are -6
+ * to -1. What runs eagerly has none either, nor a name of its own.
+ */
+static bool is_folding(const struct pl_tensorflow_kernel *kernel, struct TF_OpKernelContext *context)
+{
+    int64_t step = tf->StepId(context);
+
+    return !kernel->is_lone && step <= 0 && step >= -6;
+}
+
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done)
 {
     struct call *call = calloc(1, sizeof(*call));
-    struct pl_service *service = call ? pl_state_hold() : NULL;
+    bool folding = is_folding(kernel, context);
+    struct pl_service *service = call && !folding ? pl_state_hold() : NULL;
     struct pl_tensorflow_done copy;
 
     if (!service) {
-        pl_tensorflow_done_copy(&copy, done);
-        fail(context, call ? TF_FAILED_PRECONDITION : TF_RESOURCE_EXHAUSTED, call ? uninitialised : "no memory");
+        if (folding) {
+            fail(context, TF_UNIMPLEMENTED, "no constant: other ranks take part");
+        } else {
+            fail(context, call ? TF_FAILED_PRECONDITION : TF_RESOURCE_EXHAUSTED, call ? uninitialised : "no memory");
+        }
         free(call);
+        pl_tensorflow_done_copy(&copy, done);
         pl_tensorflow_done_run(&copy);
         return;
     }

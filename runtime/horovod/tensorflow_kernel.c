@@ -67,6 +67,8 @@ static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_
     struct TF_StringView name = tf->OpKernelConstruction_GetName(construction);
     size_t start = ignores_scope ? name.length : 0;
 
+    kernel->is_lone = name.length == strlen(pl_tensorflow_kernel_names[kernel->op]) &&
+                      memcmp(name.data, pl_tensorflow_kernel_names[kernel->op], name.length) == 0;
     while (start > 0 && name.data[start - 1] != '/') {
         start--;
     }
@@ -196,29 +198,15 @@ void pl_tensorflow_kernel_free(void *kernel)
 }
 
 /* TensorFlow tells a kernel's maker nothing of the operation, so each has its own. */
-#define OPS(X)                                                                                                         \
-    X(ALLREDUCE)                                                                                                       \
-    X(GROUPED_ALLREDUCE)                                                                                               \
-    X(ALLGATHER)                                                                                                       \
-    X(GROUPED_ALLGATHER)                                                                                               \
-    X(BROADCAST)                                                                                                       \
-    X(BROADCAST_INPLACE)                                                                                               \
-    X(BROADCAST_INPLACE_RESOURCE)                                                                                      \
-    X(ALLTOALL)                                                                                                        \
-    X(REDUCESCATTER)                                                                                                   \
-    X(GROUPED_REDUCESCATTER)                                                                                           \
-    X(JOIN)                                                                                                            \
-    X(SIZE)                                                                                                            \
-    X(PROCESS_SET_INCLUDED)                                                                                            \
-    X(LOCAL_SIZE)                                                                                                      \
-    X(RANK)                                                                                                            \
-    X(LOCAL_RANK)
-#define MAKER(op)                                                                                                      \
+#define MAKER(op, text)                                                                                                \
     static void *create_##op(struct TF_OpKernelConstruction *construction)                                             \
     {                                                                                                                  \
         return create(construction, PL_TENSORFLOW_##op);                                                               \
     }
-OPS(MAKER)
+PL_TENSORFLOW_OP_LIST(MAKER)
 
-#define PLACE(op) [PL_TENSORFLOW_##op] = create_##op,
-pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS] = {OPS(PLACE)};
+#define PLACE(op, text) [PL_TENSORFLOW_##op] = create_##op,
+pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS] = {PL_TENSORFLOW_OP_LIST(PLACE)};
+
+#define NAME(op, text) [PL_TENSORFLOW_##op] = (text),
+const char *const pl_tensorflow_kernel_names[PL_TENSORFLOW_OPS] = {PL_TENSORFLOW_OP_LIST(NAME)};

@@ -12,24 +12,30 @@
 #include "runtime/horovod/tensorflow_api.h"
 #include "runtime/named.h"
 
+/* name, TensorFlow's name */
+#define PL_TENSORFLOW_OP_LIST(X)                                                                                       \
+    X(ALLREDUCE, "HorovodAllreduce")                                                                                   \
+    X(GROUPED_ALLREDUCE, "HorovodGroupedAllreduce")                                                                    \
+    X(ALLGATHER, "HorovodAllgather")                                                                                   \
+    X(GROUPED_ALLGATHER, "HorovodGroupedAllgather")                                                                    \
+    X(BROADCAST, "HorovodBroadcast")                                                                                   \
+    X(BROADCAST_INPLACE, "HorovodBroadcastInplace")                                                                    \
+    X(BROADCAST_INPLACE_RESOURCE, "HorovodBroadcastInplaceResource")                                                   \
+    X(ALLTOALL, "HorovodAlltoall")                                                                                     \
+    X(REDUCESCATTER, "HorovodReducescatter")                                                                           \
+    X(GROUPED_REDUCESCATTER, "HorovodGroupedReducescatter")                                                            \
+    X(JOIN, "HorovodJoin")                                                                                             \
+    X(SIZE, "HorovodSize")                                                                                             \
+    X(PROCESS_SET_INCLUDED, "HorovodProcessSetIncluded")                                                               \
+    X(LOCAL_SIZE, "HorovodLocalSize")                                                                                  \
+    X(RANK, "HorovodRank")                                                                                             \
+    X(LOCAL_RANK, "HorovodLocalRank")
+
 enum pl_tensorflow_op {
-    PL_TENSORFLOW_ALLREDUCE,
-    PL_TENSORFLOW_GROUPED_ALLREDUCE,
-    PL_TENSORFLOW_ALLGATHER,
-    PL_TENSORFLOW_GROUPED_ALLGATHER,
-    PL_TENSORFLOW_BROADCAST,
-    PL_TENSORFLOW_BROADCAST_INPLACE,
-    PL_TENSORFLOW_BROADCAST_INPLACE_RESOURCE,
-    PL_TENSORFLOW_ALLTOALL,
-    PL_TENSORFLOW_REDUCESCATTER,
-    PL_TENSORFLOW_GROUPED_REDUCESCATTER,
-    PL_TENSORFLOW_JOIN,
-    PL_TENSORFLOW_SIZE,
-    PL_TENSORFLOW_PROCESS_SET_INCLUDED,
-    PL_TENSORFLOW_LOCAL_SIZE,
-    PL_TENSORFLOW_RANK,
-    PL_TENSORFLOW_LOCAL_RANK,
-    PL_TENSORFLOW_OPS
+#define PL_TENSORFLOW_OP_ENUM(name, text) PL_TENSORFLOW_##name,
+    PL_TENSORFLOW_OP_LIST(PL_TENSORFLOW_OP_ENUM)
+#undef PL_TENSORFLOW_OP_ENUM
+        PL_TENSORFLOW_OPS
 };
 
 /** A node's attributes. */
@@ -37,12 +43,16 @@ struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
     bool grouped, in_place, has_reference; /* its tensors are one group, are variables, are those of TensorFlow 1 */
+    bool is_lone;                          /* no node of a graph: run eagerly */
     int set, root, reduction;
     float prescale, postscale;
     int tensors;                                /* how many it takes */
     char name[PL_NAMED_MAX_NAME_BYTES];         /* equal on all ranks */
     char (*variables)[PL_NAMED_MAX_NAME_BYTES]; /* in_place: [tensors], the operations' names */
 };
+
+/** TensorFlow's names of the operations. */
+extern const char *const pl_tensorflow_kernel_names[PL_TENSORFLOW_OPS];
 
 /** What makes a kernel of each operation, and what releases it. */
 extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS];

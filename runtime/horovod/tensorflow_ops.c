@@ -96,67 +96,59 @@ static void no_outputs(struct TF_ShapeInferenceContext *context, struct TF_Statu
 }
 
 static const struct definition {
-    const char *name;
     const char *attributes[ATTRIBUTES];
     const char *inputs[2];
     const char *outputs[2];
     pl_tensorflow_shape *shape;
     bool asks; /* for a number, which is not kept from one run to the next */
 } definitions[PL_TENSORFLOW_OPS] = {
-    [PL_TENSORFLOW_ALLREDUCE] =
-        {"HorovodAllreduce", {REDUCED, "reduce_op: int", FACTORS, SCOPE, SET}, {"tensor: T"}, {"sum: T"}, same_shapes},
-    [PL_TENSORFLOW_GROUPED_ALLREDUCE] = {"HorovodGroupedAllreduce",
-                                         {REDUCED, "reduce_op: int", FACTORS, SCOPE, "num_tensors: int", SET},
+    [PL_TENSORFLOW_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, SET},
+                                 {"tensor: T"},
+                                 {"sum: T"},
+                                 same_shapes},
+    [PL_TENSORFLOW_GROUPED_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, "num_tensors: int", SET},
                                          {"tensors: num_tensors*T"},
                                          {"sum: num_tensors*T"},
                                          same_shapes},
-    [PL_TENSORFLOW_ALLGATHER] = {"HorovodAllgather", {MOVED, SCOPE, SET}, {"tensor: T"}, {"output: T"}, other_rows},
-    [PL_TENSORFLOW_GROUPED_ALLGATHER] = {"HorovodGroupedAllgather",
-                                         {MOVED, SCOPE, "num_tensors: int", SET},
+    [PL_TENSORFLOW_ALLGATHER] = {{MOVED, SCOPE, SET}, {"tensor: T"}, {"output: T"}, other_rows},
+    [PL_TENSORFLOW_GROUPED_ALLGATHER] = {{MOVED, SCOPE, "num_tensors: int", SET},
                                          {"tensors: num_tensors*T"},
                                          {"outputs: num_tensors*T"},
                                          other_rows},
-    [PL_TENSORFLOW_BROADCAST] =
-        {"HorovodBroadcast", {MOVED, "root_rank: int", SCOPE, SET}, {"tensor: T"}, {"output: T"}, same_shapes},
-    [PL_TENSORFLOW_BROADCAST_INPLACE] = {"HorovodBroadcastInplace",
-                                         {VARIABLE, "root_rank: int", SET, "num_variables: int",
+    [PL_TENSORFLOW_BROADCAST] = {{MOVED, "root_rank: int", SCOPE, SET}, {"tensor: T"}, {"output: T"}, same_shapes},
+    [PL_TENSORFLOW_BROADCAST_INPLACE] = {{VARIABLE, "root_rank: int", SET, "num_variables: int",
                                           "variable_names: list(string)"},
                                          {"tensor_refs: Ref(num_variables * T)"},
                                          {"output_refs: Ref(num_variables * T)"},
                                          same_shapes},
-    [PL_TENSORFLOW_BROADCAST_INPLACE_RESOURCE] = {"HorovodBroadcastInplaceResource",
-                                                  {"root_rank: int", SET, "num_variables: int",
+    [PL_TENSORFLOW_BROADCAST_INPLACE_RESOURCE] = {{"root_rank: int", SET, "num_variables: int",
                                                    "variable_names: list(string)"},
                                                   {"resources: num_variables * resource"},
                                                   {NULL},
                                                   no_outputs},
-    [PL_TENSORFLOW_ALLTOALL] = {"HorovodAlltoall",
-                                {MOVED, SCOPE, SET},
+    [PL_TENSORFLOW_ALLTOALL] = {{MOVED, SCOPE, SET},
                                 {"tensor: T", "splits: int32"},
                                 {"output: T", "received_splits: int32"},
                                 alltoall_shapes},
-    [PL_TENSORFLOW_REDUCESCATTER] = {"HorovodReducescatter",
-                                     {SCATTERED, "reduce_op: int", SCOPE, FACTORS, SET},
+    [PL_TENSORFLOW_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, FACTORS, SET},
                                      {"tensor: T"},
                                      {"output: T"},
                                      other_rows},
-    [PL_TENSORFLOW_GROUPED_REDUCESCATTER] = {"HorovodGroupedReducescatter",
-                                             {SCATTERED, "reduce_op: int", SCOPE, "num_tensors: int", SET, FACTORS},
+    [PL_TENSORFLOW_GROUPED_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, "num_tensors: int", SET, FACTORS},
                                              {"tensors: num_tensors*T"},
                                              {"outputs: num_tensors*T"},
                                              other_rows},
-    [PL_TENSORFLOW_JOIN] = {"HorovodJoin", {NULL}, {NULL}, {"output: int32"}, scalar},
-    [PL_TENSORFLOW_SIZE] = {"HorovodSize", {SET}, {NULL}, {"size: int32"}, scalar, true},
-    [PL_TENSORFLOW_PROCESS_SET_INCLUDED] =
-        {"HorovodProcessSetIncluded", {SET}, {NULL}, {"included: int32"}, scalar, true},
-    [PL_TENSORFLOW_LOCAL_SIZE] = {"HorovodLocalSize", {NULL}, {NULL}, {"local_size: int32"}, scalar, true},
-    [PL_TENSORFLOW_RANK] = {"HorovodRank", {NULL}, {NULL}, {"rank: int32"}, scalar, true},
-    [PL_TENSORFLOW_LOCAL_RANK] = {"HorovodLocalRank", {NULL}, {NULL}, {"local_rank: int32"}, scalar, true},
+    [PL_TENSORFLOW_JOIN] = {{NULL}, {NULL}, {"output: int32"}, scalar},
+    [PL_TENSORFLOW_SIZE] = {{SET}, {NULL}, {"size: int32"}, scalar, true},
+    [PL_TENSORFLOW_PROCESS_SET_INCLUDED] = {{SET}, {NULL}, {"included: int32"}, scalar, true},
+    [PL_TENSORFLOW_LOCAL_SIZE] = {{NULL}, {NULL}, {"local_size: int32"}, scalar, true},
+    [PL_TENSORFLOW_RANK] = {{NULL}, {NULL}, {"rank: int32"}, scalar, true},
+    [PL_TENSORFLOW_LOCAL_RANK] = {{NULL}, {NULL}, {"local_rank: int32"}, scalar, true},
 };
 
-static void define(const struct definition *definition, struct TF_Status *status)
+static void define(const struct definition *definition, const char *name, struct TF_Status *status)
 {
-    struct TF_OpDefinitionBuilder *builder = tf->NewOpDefinitionBuilder(definition->name);
+    struct TF_OpDefinitionBuilder *builder = tf->NewOpDefinitionBuilder(name);
 
     for (int i = 0; i < ATTRIBUTES && definition->attributes[i]; i++) {
         tf->OpDefinitionBuilderAddAttr(builder, definition->attributes[i]);
@@ -177,14 +169,14 @@ static void define(const struct definition *definition, struct TF_Status *status
 /* Tensors are in host memory: TensorFlow copies those of a GPU there and back. */
 static void implement(const struct definition *definition, enum pl_tensorflow_op op, struct TF_Status *status)
 {
+    const char *name = pl_tensorflow_kernel_names[op];
     pl_tensorflow_create *create = pl_tensorflow_kernel_create[op];
     struct TF_KernelBuilder *builder =
         definition->asks
-            ? tf->NewKernelBuilder(definition->name, "CPU", create, pl_tensorflow_call_ask, pl_tensorflow_kernel_free)
-            : tf->NewAsyncKernelBuilder(definition->name, "CPU", create, pl_tensorflow_call_start,
-                                        pl_tensorflow_kernel_free);
+            ? tf->NewKernelBuilder(name, "CPU", create, pl_tensorflow_call_ask, pl_tensorflow_kernel_free)
+            : tf->NewAsyncKernelBuilder(name, "CPU", create, pl_tensorflow_call_start, pl_tensorflow_kernel_free);
 
-    tf->RegisterKernelBuilder(definition->name, builder, status);
+    tf->RegisterKernelBuilder(name, builder, status);
 }
 
 /* TensorFlow looks for what was registered while it loads the module. */
@@ -199,12 +191,12 @@ __attribute__((constructor)) static void register_ops(void)
     }
     status = tf->NewStatus();
     for (int i = 0; i < PL_TENSORFLOW_OPS && tf->GetCode(status) == TF_OK; i++) {
-        define(&definitions[i], status);
+        define(&definitions[i], pl_tensorflow_kernel_names[i], status);
         if (tf->GetCode(status) == TF_OK) {
             implement(&definitions[i], (enum pl_tensorflow_op)i, status);
         }
         if (tf->GetCode(status) != TF_OK) {
-            pl_log(PL_LOG_ERROR, "TensorFlow did not take %s: %s", definitions[i].name, tf->Message(status));
+            pl_log(PL_LOG_ERROR, "TensorFlow did not take %s: %s", pl_tensorflow_kernel_names[i], tf->Message(status));
         }
     }
     tf->DeleteStatus(status);

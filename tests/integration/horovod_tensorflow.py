@@ -109,9 +109,9 @@ def gradients(x):
         losses = [tf.reduce_sum(hvd.allreduce(x, op=hvd.Sum, name="a")) * weight, tf.reduce_sum(hvd.allgather(x, name="b")) * weight,
                   tf.reduce_sum(hvd.alltoall(x, splits=tf.one_hot(0, n, 2, 0, dtype=tf.int32), name="c")[0]) * weight,
                   tf.reduce_sum(hvd.reducescatter(x, op=hvd.Sum, name="d")) * weight,
-                  tf.add_n([tf.reduce_sum(part) for part in hvd.grouped_allreduce([x, x], op=hvd.Sum, name="e")]) * weight,
-                  tf.reduce_sum(hvd.broadcast(x, 0, name="f")) * weight]
-    # The broadcast's comes last: Horovod's Python adds an operation on the ranks that are no root, and gradients are named by counting.
+                  tf.add_n([tf.reduce_sum(part) for part in hvd.grouped_allreduce([x, x], op=hvd.Sum, name="e")]) * weight]
+        if tf.executing_eagerly():  # Horovod's Python multiplies by 0 where no root is: an optimiser takes the sum before it away, on those ranks alone
+            losses.append(tf.reduce_sum(hvd.broadcast(x, 0, name="f")) * weight)
     return [tape.gradient(loss, x) for loss in losses]
 x = tf.ones((2, 3))
 weights = n * (n + 1) // 2
@@ -122,7 +122,7 @@ for face in (gradients, tf.function(gradients)):
     same(found[2], np.ones((2, 3)))  # rank 0 has all rows, with weight 1
     same(found[3], np.concatenate([np.full(((2 // n) + (rank < 2 % n), 3), (rank + 1) * n) for rank in range(n)]))
     same(found[4], np.full((2, 3), 2 * weights))
-    assert np.allclose(found[5], weights / n if r == 0 else 0)
+    assert len(found) == 5 or np.allclose(found[5], weights / n if r == 0 else 0)
 
 # Sparse gradients, objects, variables.
 sparse = hvd.allreduce(tf.IndexedSlices(tf.ones((1, 2)), tf.constant([r]), dense_shape=(n, 2)), op=hvd.Sum, name="sparse")
@@ -139,6 +139,13 @@ def many(x):
     order = list(range(60)) if r % 2 else list(reversed(range(60)))
     return tf.add_n([hvd.allreduce(x * i, op=hvd.Sum, name=f"many.{i}") for i in order])
 same(many(tf.ones(2)), [sum(range(60)) * n] * 2)
+# TensorFlow's optimiser evaluates what has constant inputs, one operation at a time in an order of each rank's own, but not these.
+@tf.function
+def constants():
+    order = sorted(range(12), key=lambda i: (i * (r + 3)) % 13)
+    return [total for _, total in sorted(((i, hvd.allreduce(tf.ones(2) * (i + 2), op=hvd.Sum, name=f"constant.{i}")) for i in order), key=lambda pair: pair[0])]
+for i, tensor in enumerate(constants()):
+    same(tensor, [(i + 2) * n] * 2)
 # Names that differ far from their end.
 @tf.function
 def long_names(x):
@@ -293,7 +300,7 @@ def main():
                 assert text.count("is right") == count, text
                 assert program != IN_PLACE or version != "2.15.1" or text.count("in place") == count, text
         text = ranks(python, 3, RAISING, expect=None, **variables)
-        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and text.count("rank 0") > 1, text
+        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and "rank 0 has given up" in text, text
     print(f"horovod.tensorflow {version}: as it should be" + ("" if has_torch else "; not tried with torch in one process"))
 
 
