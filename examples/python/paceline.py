@@ -19,12 +19,12 @@ import weakref
 
 import numpy
 
-Sum, Average, Min, Max, Product = "sum", "average", "min", "max", "product"
+Sum, Average, Min, Max, Product, Adasum = "sum", "average", "min", "max", "product", "adasum"
 
 _MAX_DIMS = 8
 _DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
 _ON_DEVICE = 2  # enum pl_memory
-_OPS = [Sum, Average, Min, Max, Product]  # enum pl_op
+_OPS = [Sum, Average, Min, Max, Product, Adasum]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
 _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "int16": 5, "int32": 6, "int64": 7, "uint8": 8, "bool": 9}
 
@@ -235,7 +235,6 @@ mpi_built = mpi_enabled = lambda: True
 nccl_built = gloo_built = gloo_enabled = cuda_built = rocm_built = ccl_built = ddl_built = lambda: 0
 
 _ABSENT = {  # names that only Horovod has
-    "Adasum": "op is Average, Sum, Min, Max or Product",
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
     "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
     **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
@@ -306,7 +305,7 @@ def _waiting(start):
 
 def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
     if op not in _OPS:
-        raise ValueError(f"op is Average, Sum, Min, Max or Product, not {op!r}")
+        raise ValueError(f"op is Average, Sum, Min, Max, Product or Adasum, not {op!r}")
     request.kind, request.op, request.root = _KINDS.index(kind), _OPS.index(op), root
     if send is not None:
         address, shape, dtype = _view(send)
@@ -783,6 +782,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
         raise ValueError("groups is how many there are, or lists of parameters, none of them twice")
     if backward_passes_per_step < 1:
         raise ValueError(f"backward_passes_per_step is 1 at least, not {backward_passes_per_step}")
+    if op == Adasum:
+        raise ValueError("op is not Adasum here: Horovod's own Python has an optimizer that adds steps so, or take allreduce()")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError(f"gradient_predivide_factor parts an average, not {op}")
     pairs = list(() if named_parameters is None else named_parameters)

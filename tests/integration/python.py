@@ -139,7 +139,7 @@ try:
     raise AssertionError("a name in average's place")
 except TypeError as error:
     assert "name='a name'" in str(error), error
-for absent, instead in (("Adasum", "op is"), ("SyncBatchNorm", "allreduce()"), ("start_timeline", "PACELINE_TRACE")):
+for absent, instead in (("elastic", "checkpoint"), ("SyncBatchNorm", "allreduce()"), ("start_timeline", "PACELINE_TRACE")):
     try:
         getattr(pl, absent)
         raise AssertionError(f"{absent} is there")
@@ -403,7 +403,8 @@ parameters = [torch.full((2,), float(r)), torch.full((3,), float(r))]
 hvd.broadcast_parameters(parameters, root_rank=n - 1)
 assert all((parameter == n - 1).all() for parameter in parameters)
 weight = torch.nn.Parameter(torch.ones(1))
-for wrong in (dict(groups=0), dict(groups=[[weight], [weight]]), dict(groups=[["weight"]]), dict(backward_passes_per_step=0), dict(op=hvd.Sum, gradient_predivide_factor=2.0)):
+for wrong in (dict(groups=0), dict(groups=[[weight], [weight]]), dict(groups=[["weight"]]), dict(backward_passes_per_step=0), dict(op=hvd.Adasum),
+              dict(op=hvd.Sum, gradient_predivide_factor=2.0)):
     try:
         fresh(**wrong)
         raise AssertionError(f"{wrong} was taken")
@@ -450,6 +451,13 @@ for wrong in (torch.ones(3, 2).t(), torch.ones(3).to_sparse()):
         pass
 assert hvd.allreduce(torch.ones(3), name="kept", op=hvd.Sum).tolist() == [n] * 3
 
+if n in (1, 2, 4):  # what all ranks say alike is averaged
+    assert torch.allclose(hvd.allreduce(torch.tensor([1.0, 2.0]), op=hvd.Adasum), torch.tensor([1.0, 2.0]))
+try:
+    hvd.reducescatter(torch.ones(n), op=hvd.Adasum)
+    raise AssertionError("an adasum in parts")
+except (ValueError, hvd.HorovodInternalError):
+    pass
 assert hvd.is_homogeneous() is True and hvd.mpi_threads_supported() in (True, False)
 with contextlib.suppress(ImportError):
     import cloudpickle
