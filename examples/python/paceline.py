@@ -46,8 +46,10 @@ class InvalidError(PacelineError, ValueError):
 
 HorovodInternalError = PacelineError
 
+
 def _struct(name, /, **fields):
     return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
+
 
 _Error = _struct("_Error", status=ctypes.c_int, domain=ctypes.c_int, code=ctypes.c_int64, retryable=ctypes.c_bool, cause=ctypes.c_char * 600,
                  context=ctypes.c_char * 400)
@@ -57,6 +59,7 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
+
 
 def _load():
     local = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libpaceline.so")
@@ -75,17 +78,20 @@ def _load():
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
     return library
 
+
 _library = None
 _runtime, _world, _sets = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
 _gpu = None  # the number that CUDA gives this rank's GPU
 
 _error = ctypes.byref(_Error())  # one for all calls: filled in by those that fail
 
+
 def _failed(status):
     text = ctypes.create_string_buffer(1100)
     _library.pl_error_text(_error, text, len(text))
     name, text = _library.pl_status_name(status).decode(), text.value.decode(errors="replace")
     raise InvalidError(text) if name == "INVALID" else PacelineError(name, text)
+
 
 def _call(function, *arguments):
     status = function(*arguments, _error)
@@ -134,6 +140,7 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 _open_sets = []
 
+
 def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself.
     `process_sets` are sets to begin with, or "dynamic", as Horovod has it, which says that others will be added: they always can be.
@@ -163,6 +170,7 @@ def init(comm=None, process_sets=None):
     for process_set in [] if isinstance(process_sets, str) else process_sets or []:
         add_process_set(process_set)
 
+
 def shutdown():
     """Leave; all ranks' operations under way end. Collective. The interpreter's end does it for a program that ran through."""
     if not _sets:
@@ -175,6 +183,7 @@ def shutdown():
     while _open_sets:
         _open_sets.pop()._close()
 
+
 def add_process_set(process_set):
     """Make a set of the ranks in a list (or in a ProcessSet). All ranks call, in the set or not."""
     process_set = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
@@ -184,6 +193,7 @@ def add_process_set(process_set):
     process_set._open(number.value)
     _open_sets.append(process_set)
     return process_set
+
 
 def remove_process_set(process_set):
     """Forget a set, of which no operation is under way. All ranks call. False when there is nothing to forget."""
@@ -195,14 +205,17 @@ def remove_process_set(process_set):
     process_set._close()
     return True
 
+
 _sys_exit = sys.exit
 _exit_status = None
+
 
 def _exit(status=None):
     """sys.exit(), whose status is unknown at the interpreter's end; see _leave()."""
     global _exit_status
     _exit_status = status
     _sys_exit(status)
+
 
 def _leave(pid):
     """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
@@ -214,15 +227,19 @@ def _leave(pid):
     elif getattr(sys, "last_type", None) is None and not _exit_status:  # that ends MPI with the interpreter: what is known by now has to do
         shutdown()
 
+
 def is_initialized():
     return bool(_sets)
+
 
 def _running():
     if not _sets:
         raise InvalidError("call paceline.init() first")
 
+
 def _asking(name):
     return lambda: _running() or getattr(_library, name)(_world)  # the former gives nothing, or raises
+
 
 rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
 local_rank, local_size = _asking("pl_world_local_rank"), _asking("pl_world_local_size")  # among the ranks of a host
@@ -240,16 +257,20 @@ _ABSENT = {  # names that only Horovod has
     **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
 }
 
+
 def __getattr__(name):
     raise AttributeError(f"paceline has no '{name}'" + (f": {_ABSENT[name]}" if name in _ABSENT else ""))
+
 
 def _is_torch(array):
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
+
 def _gpu_of(array):
     """The number of the GPU that has it, None in host memory."""
     return array.device.index if _is_torch(array) and array.is_cuda else None
+
 
 def _view(array, written=False):
     """Address, shape and type name of a contiguous array."""
@@ -299,9 +320,11 @@ class Handle:
 
 poll, synchronize = Handle.poll, Handle.wait
 
+
 def _waiting(start):
     """The function that does what `start` does, and waits for its result."""
     return functools.wraps(start)(lambda *arguments, **keywords: start(*arguments, **keywords).wait())
+
 
 def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.0, 1.0)):
     if op not in _OPS:
@@ -322,6 +345,7 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
         request.splits = (ctypes.c_uint64 * len(splits))(*splits)
     if scales != (1.0, 1.0):
         request.scaled, (request.prescale, request.postscale) = True, scales
+
 
 def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, result: recv, grouped=False, combine=None, **settings):
     """Start an operation, or with `grouped` as many as there are arrays; `combine` makes the handle's result of all that `finish` gives."""
@@ -348,6 +372,7 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     combine = combine or (list if grouped else next)
     return Handle(process_set, number, len(send), lambda results: combine(map(finish, send, recv, results)), given, recv)
 
+
 def _submit_sum(name, process_set, send, recv, op, scales):
     """An allreduce of `send` into `recv`, which is like it. For a torch tensor in host memory the request is kept, so that the next one of its name
     needs its addresses only: 2 us of Python with all the rest."""
@@ -369,8 +394,10 @@ def _submit_sum(name, process_set, send, recv, op, scales):
         _failed(status)
     return Handle(process_set, number, 1, None, send, recv)
 
+
 def _like(array):
     return sys.modules["torch"].empty_like(array) if _is_torch(array) else numpy.empty_like(array)
+
 
 def _rows_like(array, _, result):
     """Copy the library's memory into an array of `array`'s kind, type and inner shape."""
@@ -381,6 +408,7 @@ def _rows_like(array, _, result):
     _library.pl_named_result_done(ctypes.byref(result))
     return out if _gpu_of(array) is None else out.to(array.device)
 
+
 def _op(average, op):
     """The reduction, by Horovod's older parameter or by the newer."""
     if isinstance(average, str):
@@ -388,6 +416,7 @@ def _op(average, op):
     if average is not None and op is not None:
         raise ValueError("average and op say the same; give one of them")
     return (Average if average is None or average else Sum) if op is None else op
+
 
 def _differentiable(forward, backward, *tensors):
     """forward(*tensors), a list; where torch follows them for gradients, backward(*gradients of the results) makes those of the tensors."""
@@ -406,6 +435,7 @@ class Compression:
 
     class none:
         compress, decompress = staticmethod(lambda tensor: (tensor, None)), staticmethod(lambda tensor, context: tensor)
+
     class fp16:
         @staticmethod
         def compress(tensor):
@@ -420,10 +450,13 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     """Replace `tensor` by the reduction over all ranks, the average unless `op` says otherwise; returns a Handle."""
     return _submit_sum(name, process_set, tensor, tensor, _op(average, op), (prescale_factor, postscale_factor))
 
+
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     return _submit_sum(name, process_set, tensor, _like(tensor), _op(average, op), (prescale_factor, postscale_factor))
 
+
 allreduce_ = _waiting(allreduce_async_)
+
 
 def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
     """New arrays of what an allreduce or a reduce_scatter leaves on this rank."""
@@ -444,30 +477,38 @@ def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
         return _allgather([gradient * factor for gradient in gradients], name and f"{name}.backward", process_set, grouped)
     return _differentiable(forward, backward, *tensors)
 
+
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
               process_set=global_process_set):
     """The reduction of `tensor` over all ranks, as a new one of the same kind."""
     return _reduce("allreduce", [tensor], compression, name, process_set, False, _op(average, op), (prescale_factor, postscale_factor))[0]
 
+
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """As allreduce_async_() with a list, of which all or none are reduced."""
     return _submit("allreduce", name, process_set, tensors, tensors, grouped=True, op=_op(average, op), scales=(prescale_factor, postscale_factor))
+
 
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     return _submit("allreduce", name, process_set, tensors, map(_like, tensors), grouped=True, op=_op(average, op),
                    scales=(prescale_factor, postscale_factor))
 
+
 grouped_allreduce_ = _waiting(grouped_allreduce_async_)
+
 
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None, prescale_factor=1.0, postscale_factor=1.0,
                       process_set=global_process_set):
     return _reduce("allreduce", tensors, compression, name, process_set, True, _op(average, op), (prescale_factor, postscale_factor))
 
+
 def allgather_async(tensor, name=None, process_set=global_process_set):
     return _submit("allgather", name, process_set, [tensor], finish=_rows_like)
 
+
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     return _submit("allgather", name, process_set, tensors, finish=_rows_like, grouped=True)
+
 
 def _allgather(tensors, name, process_set, grouped):
     begins = []  # where this rank's rows begin in each result
@@ -484,12 +525,15 @@ def _allgather(tensors, name, process_set, grouped):
         return [mean[begin:begin + len(tensor)] for mean, begin, tensor in zip(means, begins, tensors)]
     return _differentiable(forward, backward, *tensors)
 
+
 def allgather(tensor, name=None, process_set=global_process_set):
     """All ranks' rows one after the other; the number of rows may differ between ranks."""
     return _allgather([tensor], name, process_set, False)[0]
 
+
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     return _allgather(tensors, name, process_set, True)
+
 
 def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_set):
     """The reduction of torch's sparse tensors: a handle, whose result has the rows of all ranks, those of one index added up."""
@@ -504,20 +548,25 @@ def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_
     return _submit("allgather", name, process_set, [tensor.indices().t().contiguous(), tensor.values().contiguous()], finish=_rows_like, grouped=True,
                    combine=combine)
 
+
 def _broadcast_async(tensor, out, root_rank, name, process_set):
     _running()
     if root_rank not in process_set.ranks:
         raise InvalidError(f"root {root_rank} is not among the ranks {process_set.ranks}")
     return _submit("broadcast", name, process_set, [tensor], [out], root=process_set.ranks.index(root_rank))
 
+
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
     """Replace `tensor` on every rank by that of `root_rank`; returns a Handle."""
     return _broadcast_async(tensor, tensor, root_rank, name, process_set)
 
+
 broadcast_ = _waiting(broadcast_async_)
+
 
 def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
     return _broadcast_async(tensor, _like(tensor), root_rank, name, process_set)
+
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """The tensor of `root_rank`, as a new one."""
@@ -525,6 +574,7 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
         mean = allreduce(gradient, name=name and f"{name}.backward", process_set=process_set)
         return [mean if rank() == root_rank else mean * 0]
     return _differentiable(lambda tensor: [broadcast_async(tensor, root_rank, name, process_set).wait()], backward, tensor)[0]
+
 
 def _alltoall_async(tensor, splits, name, process_set, combine):
     """combine(rows, how many of them came from each rank) is the result."""
@@ -541,6 +591,7 @@ def _alltoall_async(tensor, splits, name, process_set, combine):
         return combine(_rows_like(send, recv, result), came)
     return _submit("alltoall", name, process_set, [tensor], finish=finish, splits=splits)
 
+
 def _alltoall_result(tensor, splits, rows, came):
     if splits is None:
         return rows
@@ -549,8 +600,10 @@ def _alltoall_result(tensor, splits, rows, came):
     torch = sys.modules["torch"]
     return rows, torch.tensor(came, **{"dtype": splits.dtype, "device": splits.device} if _is_torch(splits) else {"dtype": torch.int32})
 
+
 def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
     return _alltoall_async(tensor, splits, name, process_set, lambda rows, came: _alltoall_result(tensor, splits, rows, came))
+
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """Equal parts of the rows to every rank; with `splits`, splits[r] rows to rank r, and the result is (rows, rows from each rank)."""
@@ -564,29 +617,36 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
         return [alltoall(gradient, came, name and f"{name}.backward", process_set)[0]]
     return _alltoall_result(tensor, splits, *_differentiable(forward, backward, tensor), came)
 
+
 def reducescatter_async(tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     return _submit("reduce_scatter", name, process_set, [tensor], finish=_rows_like, op=op, scales=(prescale_factor, postscale_factor))
 
+
 def grouped_reducescatter_async(tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0):
     return _submit("reduce_scatter", name, process_set, tensors, finish=_rows_like, grouped=True, op=op, scales=(prescale_factor, postscale_factor))
+
 
 def reducescatter(tensor, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
                   postscale_factor=1.0):
     """This rank's rows of the reduction over all ranks."""
     return _reduce("reduce_scatter", [tensor], compression, name, process_set, False, op, (prescale_factor, postscale_factor))[0]
 
+
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op=Average, process_set=global_process_set, prescale_factor=1.0,
                           postscale_factor=1.0):
     return _reduce("reduce_scatter", tensors, compression, name, process_set, True, op, (prescale_factor, postscale_factor))
 
+
 def barrier(process_set=global_process_set):
     _submit("barrier", None, process_set, [None]).wait()
+
 
 def join(device=-1):
     """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join. `device` is Horovod's, without effect."""
     last = ctypes.c_int()
     _call(_library.pl_named_join, global_process_set._engine(), ctypes.byref(last))
     return last.value
+
 
 def broadcast_parameters(params, root_rank=0):
     """Give every rank `root_rank`'s values: a dict (a state_dict(), say), (name, array) pairs, or arrays in an order that all ranks share."""
@@ -602,6 +662,7 @@ def broadcast_parameters(params, root_rank=0):
         if here is not value:
             value.copy_(here)
 
+
 def _dumps(obj):
     """By cloudpickle where it is installed, which takes functions and classes of the program's own too."""
     try:
@@ -609,6 +670,7 @@ def _dumps(obj):
     except ImportError:
         return pickle.dumps(obj)
     return cloudpickle.dumps(obj)
+
 
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
     """The object of `root_rank` on every rank."""
@@ -619,6 +681,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
     broadcast_(data, root_rank, name, process_set)
     return obj if rank() == root_rank else pickle.loads(data.tobytes())
 
+
 def allgather_object(obj, name=None, process_set=global_process_set):
     """Every rank's object, in a list by rank."""
     name = name or "objects"
@@ -626,6 +689,7 @@ def allgather_object(obj, name=None, process_set=global_process_set):
     lengths = allgather(numpy.array([len(here)], numpy.int64), f"{name} lengths", process_set)
     rows = allgather(here, name, process_set)
     return [pickle.loads(part.tobytes()) for part in numpy.split(rows, numpy.cumsum(lengths)[:-1])]
+
 
 def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
     """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options. `model` is Horovod's, without effect."""

@@ -90,7 +90,7 @@ TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
-MAX_LINES = 800  # from 600 on a file has a reason; for more there is none
+MAX_LINES = 800  # from 600 on a file has a reason; for more there is none. Of Python those that are not blank: definitions stand two apart
 MAX_COLUMNS = 120
 MAX_FILES = 40  # of one folder
 NARROW = CODE | {".inc", ".md"}
@@ -180,7 +180,7 @@ def check_text(name, text):
     suffix = pathlib.PurePath(name).suffix
     if text.strip() and (suffix in SPDX or name == "Dockerfile") and not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
         yield 1, "no SPDX line among the first three"
-    if suffix in SPDX and len(lines) > MAX_LINES + 1:
+    if suffix in SPDX and sum(bool(line.strip()) or suffix != ".py" for line in lines) > MAX_LINES + 1:
         yield len(lines), f"longer than {MAX_LINES} lines"
     for number, line in enumerate(lines, 1):
         if suffix in NARROW and len(line) > MAX_COLUMNS:
