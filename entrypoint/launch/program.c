@@ -264,8 +264,6 @@ static enum pl_status probe_pip(const struct pl_job *job, const struct pl_progra
                           file);
 }
 
-static const char horovod_package[] = "horovod==0.28.1"; /* whose Python Paceline's modules serve */
-
 /* Whether a line of requirements.txt asks for the package `name`. */
 static bool requires(const struct pl_job *job, const char *name)
 {
@@ -294,18 +292,19 @@ static enum pl_status add_horovod(const struct pl_job *job, const struct pl_prog
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char skip[] = "HOROVOD_SKIP_COMPILE";
-    PL_AUTO_FREE char *module = NULL, *tool = NULL;
+    PL_AUTO_FREE char *module = NULL, *tool = NULL, *constraint = NULL;
 
     if (strcmp(pl_environment_get_or(job->process, skip, "1"), "1") != 0 ||
         pl_companion_find(job->self_path, "libpaceline-horovod.so", &module, NULL) != PL_OK ||
+        pl_companion_find(job->self_path, "horovod/constraint.txt", &constraint, NULL) != PL_OK ||
         pl_companion_find(job->self_path, "paceline-horovod", &tool, NULL) != PL_OK) {
         return PL_OK;
     }
     PL_TRY(pl_steps_set(&plan->steps, skip, "1", reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-c", constraint, NULL}, reterr));
     if (!requires(job, "horovod")) {
         return PL_OK;
     }
-    PL_TRY(pl_strv_add(argv, horovod_package, reterr));
     PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
     return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
                             reterr);

@@ -91,7 +91,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_uint_eq(tree.plan->steps.count, 2);
     ck_assert_ptr_nonnull(
         strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
-    ck_assert_str_eq(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt");
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt"));
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_DISABLE_PIP_VERSION_CHECK"), "1");
@@ -141,8 +141,8 @@ START_TEST(a_horovod_that_is_required_is_not_compiled_but_gets_the_modules)
         ck_assert_ok(tree_plan(&tree), &tree.error);
         steps = tree.plan->steps.items;
         ck_assert_str_eq(pl_environment_get(steps[1].additions, "HOROVOD_SKIP_COMPILE"), "1");
-        ck_assert_str_eq(joined(&steps[1].argv), required ? "/py|-m|pip|install|-r|requirements.txt|horovod==0.28.1"
-                                                          : "/py|-m|pip|install|-r|requirements.txt");
+        ck_assert_ptr_nonnull(strstr(joined(&steps[1].argv), "|install|-r|requirements.txt|-c|"));
+        ck_assert_ptr_nonnull(strstr(joined(&steps[1].argv), "/horovod/constraint.txt"));
         ck_assert_uint_eq(tree.plan->steps.count, required ? 3 : 2);
         ck_assert(!required || strstr(joined(&steps[2].argv), "/paceline-horovod|--python|/py|--unless-compiled"));
     }
