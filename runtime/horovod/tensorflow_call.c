@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
 #include "runtime/horovod/horovod.h"
-#include "runtime/horovod/request.h"
+#include "runtime/horovod/arguments.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/tensorflow_done.h"
 #include "runtime/horovod/tensorflow_kernel.h"
@@ -156,7 +156,7 @@ static bool describe(struct call *call, const struct TF_Tensor *tensor, struct p
     }
     op->dims = 0;
     for (int i = 0; i < count; i++) {
-        pl_request_dimension(op, (uint64_t)tf->Dim(tensor, i));
+        pl_arguments_dimension(op, (uint64_t)tf->Dim(tensor, i));
     }
     return true;
 }
@@ -274,7 +274,7 @@ static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status
     if (!is_ok(call, status)) {
         return false;
     }
-    taken = pl_request_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
+    taken = pl_arguments_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
                               call->kernel->set, call->ranks, ret_rows, &error);
     tf->DeleteTensor(splits);
     if (taken != PL_OK) {
@@ -471,10 +471,10 @@ static enum pl_status prepare(struct call *call, struct pl_service *service, str
     }
     PL_TRY(pl_service_set_size(service, kernel->set, &call->ranks, reterr));
     if (kernel->kind == PL_ALLREDUCE || kernel->kind == PL_REDUCE_SCATTER) {
-        pl_request_reduce(&op, kernel->reduction, (double)kernel->prescale, (double)kernel->postscale);
+        pl_arguments_reduce(&op, kernel->reduction, (double)kernel->prescale, (double)kernel->postscale);
     }
     if (kernel->kind == PL_BROADCAST) {
-        PL_TRY(pl_request_root(service, kernel->set, kernel->root, &op.root, reterr));
+        PL_TRY(pl_arguments_root(service, kernel->set, kernel->root, &op.root, reterr));
     }
     for (size_t i = 0; i < call->tensor_count; i++) {
         call->ops[i] = op;

@@ -2,7 +2,7 @@
 /* A TensorFlow kernel's attributes, read when its node is made. */
 #include "runtime/horovod/tensorflow_kernel.h"
 
-#include "runtime/horovod/request.h"
+#include "runtime/horovod/arguments.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_
     while (start > 0 && name.data[start - 1] != '/') {
         start--;
     }
-    pl_request_name(NULL, name.data + start, name.length - start, kernel->name);
+    pl_arguments_name(NULL, name.data + start, name.length - start, kernel->name);
 }
 
 /* "<kernel>_<variable>", the variable's name made one of TensorFlow's; without one, its number. */
@@ -96,7 +96,7 @@ static void name_variable(struct pl_tensorflow_kernel *kernel, int at, const cha
     if (length == 0) {
         end = start + (size_t)sprintf(full + start, "%d", at);
     }
-    pl_request_name(NULL, full, end, kernel->variables[at]);
+    pl_arguments_name(NULL, full, end, kernel->variables[at]);
     free(full);
 }
 

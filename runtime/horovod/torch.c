@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "runtime/horovod/horovod.h"
-#include "runtime/horovod/request.h"
+#include "runtime/horovod/arguments.h"
 #include "runtime/horovod/state.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static bool shape_of(PyObject *tensor, struct pl_named_op *op)
 
     op->dims = 0;
     for (Py_ssize_t i = 0; i < dims && !PyErr_Occurred(); i++) {
-        pl_request_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
+        pl_arguments_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
     }
     Py_XDECREF(size);
     return !PyErr_Occurred();
@@ -110,7 +110,7 @@ static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED
     Py_ssize_t length = PyBytes_Check(given) ? PyBytes_Size(given) : 0;
     const char *text = length > 0 ? PyBytes_AsString(given) : NULL;
 
-    return text ? pl_request_name(kind, text, (size_t)length, name) : NULL;
+    return text ? pl_arguments_name(kind, text, (size_t)length, name) : NULL;
 }
 
 static void handle_free(struct handle *handle)
@@ -314,7 +314,7 @@ static PyObject *allreduce(PyObject *arguments, enum pl_dtype dtype, int how)
                           &set)) {
         return NULL;
     }
-    pl_request_reduce(&op, number, prescale, postscale);
+    pl_arguments_reduce(&op, number, prescale, postscale);
     return submit(op, how & GROUPED ? "grouped_allreduce" : "allreduce", name, set, tensor, output, NULL, how);
 }
 
@@ -329,7 +329,7 @@ static PyObject *reducescatter(PyObject *arguments, enum pl_dtype dtype, int how
     if (!PyArg_ParseTuple(arguments, "OOOiidd", &tensor, &output, &name, &number, &set, &prescale, &postscale)) {
         return NULL;
     }
-    pl_request_reduce(&op, number, prescale, postscale);
+    pl_arguments_reduce(&op, number, prescale, postscale);
     return submit(op, how & GROUPED ? "grouped_reducescatter" : "reducescatter", name, set, tensor, output, NULL, how);
 }
 
@@ -357,7 +357,7 @@ static bool root_in_set(int root, int set, int *ret_root)
         raise_uninitialised();
         return false;
     }
-    status = pl_request_root(service, set, root, ret_root, &error);
+    status = pl_arguments_root(service, set, root, ret_root, &error);
     pl_state_release();
     if (status != PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
@@ -410,7 +410,7 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
         PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
         return false;
     }
-    if (pl_request_splits(data, bytes, shape.shape[0], set, horovod_process_set_size(set), ret_splits, &error) !=
+    if (pl_arguments_splits(data, bytes, shape.shape[0], set, horovod_process_set_size(set), ret_splits, &error) !=
         PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
         return false;

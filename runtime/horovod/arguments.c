@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Horovod's words for an operation, made those of a named operation. */
-#include "runtime/horovod/request.h"
+#include "runtime/horovod/arguments.h"
 
 #include "base/hash.h"
 #include "runtime/horovod/horovod.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void pl_request_reduce(struct pl_named_op *op, int number, double prescale, double postscale)
+void pl_arguments_reduce(struct pl_named_op *op, int number, double prescale, double postscale)
 {
     static const enum pl_op ops[] = {
         [HOROVOD_AVERAGE] = PL_AVERAGE, [HOROVOD_SUM] = PL_SUM, [HOROVOD_ADASUM] = PL_ADASUM,
@@ -23,7 +23,7 @@ void pl_request_reduce(struct pl_named_op *op, int number, double prescale, doub
     op->postscale = postscale;
 }
 
-void pl_request_dimension(struct pl_named_op *op, uint64_t extent)
+void pl_arguments_dimension(struct pl_named_op *op, uint64_t extent)
 {
     if (op->dims < PL_NAMED_MAX_DIMS) {
         op->shape[op->dims++] = extent;
@@ -32,7 +32,7 @@ void pl_request_dimension(struct pl_named_op *op, uint64_t extent)
     }
 }
 
-enum pl_status pl_request_root(struct pl_service *service, int set, int root, int *ret_root, struct pl_error *reterr)
+enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, int *ret_root, struct pl_error *reterr)
 {
     enum pl_status status;
     int size = 0, at = -1, *ranks;
@@ -60,7 +60,7 @@ enum pl_status pl_request_root(struct pl_service *service, int set, int root, in
     return status;
 }
 
-enum pl_status pl_request_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
+enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
                                  uint64_t **ret_rows, struct pl_error *reterr)
 {
     uint64_t *rows = NULL;
@@ -91,7 +91,7 @@ enum pl_status pl_request_splits(const void *splits, size_t bytes, uint64_t coun
     return PL_OK;
 }
 
-const char *pl_request_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES])
+const char *pl_arguments_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES])
 {
     enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* with its separator; what a group appends to it */
     size_t before = kind ? strlen(kind) + 1 : 0, room = PL_NAMED_MAX_NAME_BYTES - 1 - MEMBER_BYTES - before;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/horovod/request.c. */
+/* Covers runtime/horovod/arguments.c. */
 /* Horovod's words for an operation: numbers, dimensions, roots, splits, names. */
-#include "runtime/horovod/request.h"
+#include "runtime/horovod/arguments.h"
 
 #include "runtime/horovod/horovod.h"
 #include "tests/support/expect.h"
@@ -16,11 +16,11 @@ START_TEST(horovods_numbers_are_operations)
     struct pl_named_op op = {0};
 
     for (int number = 0; number <= HOROVOD_PRODUCT + 1; number++) {
-        pl_request_reduce(&op, number, 1, 1);
+        pl_arguments_reduce(&op, number, 1, 1);
         ck_assert_int_eq(op.op, expected[number]);
         ck_assert(!op.scaled);
     }
-    pl_request_reduce(&op, -1, 1, 0.5);
+    pl_arguments_reduce(&op, -1, 1, 0.5);
     ck_assert(op.op == PL_OP_COUNT && op.scaled && op.prescale == 1 && op.postscale == 0.5);
 }
 END_TEST
@@ -30,7 +30,7 @@ START_TEST(more_dimensions_than_there_is_room_for_become_one)
     struct pl_named_op op = {0};
 
     for (uint64_t i = 1; i <= PL_NAMED_MAX_DIMS + 2; i++) {
-        pl_request_dimension(&op, i);
+        pl_arguments_dimension(&op, i);
     }
     ck_assert_uint_eq(op.dims, PL_NAMED_MAX_DIMS);
     ck_assert_uint_eq(op.shape[0], 1);
@@ -45,17 +45,17 @@ START_TEST(splits_are_one_number_a_rank)
     struct pl_error error = PL_ERROR_NONE;
     uint64_t *rows = NULL;
 
-    ck_assert_ok(pl_request_splits(narrow, sizeof(int32_t), 3, 0, 3, &rows, &error), &error);
+    ck_assert_ok(pl_arguments_splits(narrow, sizeof(int32_t), 3, 0, 3, &rows, &error), &error);
     ck_assert(rows[0] == 3 && rows[1] == 0 && rows[2] == 5);
     free(rows);
-    ck_assert_ok(pl_request_splits(wide, sizeof(int64_t), 2, 0, 2, &rows, &error), &error);
+    ck_assert_ok(pl_arguments_splits(wide, sizeof(int64_t), 2, 0, 2, &rows, &error), &error);
     ck_assert(rows[0] == 4 && rows[1] == 0);
     free(rows);
-    ck_assert_ok(pl_request_splits(NULL, sizeof(int32_t), 0, 0, 3, &rows, &error), &error);
+    ck_assert_ok(pl_arguments_splits(NULL, sizeof(int32_t), 0, 0, 3, &rows, &error), &error);
     ck_assert_ptr_null(rows);
-    ck_assert_int_eq(pl_request_splits(wide, sizeof(int64_t), 3, 0, 3, &rows, &error), PL_INVALID);
+    ck_assert_int_eq(pl_arguments_splits(wide, sizeof(int64_t), 3, 0, 3, &rows, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "splits[2] is negative: -1");
-    ck_assert_int_eq(pl_request_splits(narrow, sizeof(int32_t), 3, 7, 2, &rows, &error), PL_INVALID);
+    ck_assert_int_eq(pl_arguments_splits(narrow, sizeof(int32_t), 3, 7, 2, &rows, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "splits are one number a rank of process set 7, which has 2, not 3");
     ck_assert_ptr_null(rows);
 }
@@ -65,19 +65,19 @@ START_TEST(long_names_keep_their_end_and_differ_by_their_start)
 {
     char first[PL_NAMED_MAX_NAME_BYTES], second[PL_NAMED_MAX_NAME_BYTES], text[400];
 
-    ck_assert_str_eq(pl_request_name("allreduce", "a/b more", 3, first), "allreduce.a/b");
-    ck_assert_str_eq(pl_request_name(NULL, "a", 1, first), "a");
+    ck_assert_str_eq(pl_arguments_name("allreduce", "a/b more", 3, first), "allreduce.a/b");
+    ck_assert_str_eq(pl_arguments_name(NULL, "a", 1, first), "a");
     memset(text, 'x', sizeof(text));
     memcpy(text + sizeof(text) - 3, "end", 3);
-    pl_request_name(NULL, text, sizeof(text), first);
+    pl_arguments_name(NULL, text, sizeof(text), first);
     text[0] = 'y';
-    pl_request_name(NULL, text, sizeof(text), second);
+    pl_arguments_name(NULL, text, sizeof(text), second);
     ck_assert_str_ne(first, second);
     ck_assert_str_eq(first + strlen(first) - 4, "xend");
     ck_assert_str_eq(first + 16, second + 16); /* after the hash */
     /* A group's member is named after its group. */
     ck_assert_uint_lt(strlen(first) + strlen(".123456789of123456789"), PL_NAMED_MAX_NAME_BYTES);
-    pl_request_name("grouped_reducescatter", text, sizeof(text), second);
+    pl_arguments_name("grouped_reducescatter", text, sizeof(text), second);
     ck_assert_uint_eq(strlen(first), strlen(second));
     ck_assert_int_eq(strncmp(second, "grouped_reducescatter.", 22), 0);
 }
@@ -92,15 +92,15 @@ static void roots_body(struct rank *self)
 
     expect_ok(pl_service_new(self->world, NULL, &service, &error));
     expect_ok(pl_service_add_set(service, members, 2, &set, &error));
-    expect_ok(pl_request_root(service, 0, 1, &root, &error));
+    expect_ok(pl_arguments_root(service, 0, 1, &root, &error));
     expect(root == 1, "%d", root);
-    expect_ok(pl_request_root(service, set, 0, &root, &error));
+    expect_ok(pl_arguments_root(service, set, 0, &root, &error));
     expect(root == 1, "%d", root);
-    expect_ok(pl_request_root(service, set, 2, &root, &error));
+    expect_ok(pl_arguments_root(service, set, 2, &root, &error));
     expect(root == 0, "%d", root);
-    expect(pl_request_root(service, set, 1, &root, &error) == PL_INVALID, "%s", error.cause);
+    expect(pl_arguments_root(service, set, 1, &root, &error) == PL_INVALID, "%s", error.cause);
     expect(strstr(error.cause, "root rank 1 is not in process set 1") != NULL, "%s", error.cause);
-    expect(pl_request_root(service, 9, 0, &root, &error) == PL_INVALID, "%s", error.cause);
+    expect(pl_arguments_root(service, 9, 0, &root, &error) == PL_INVALID, "%s", error.cause);
     expect_ok(pl_service_shutdown(service, &error));
     pl_service_free(service);
 }
@@ -111,6 +111,6 @@ START_TEST(a_roots_place_in_its_set_is_found)
 }
 END_TEST
 
-UNIT_MAIN("runtime/horovod/request", horovods_numbers_are_operations, more_dimensions_than_there_is_room_for_become_one,
+UNIT_MAIN("runtime/horovod/arguments", horovods_numbers_are_operations, more_dimensions_than_there_is_room_for_become_one,
           splits_are_one_number_a_rank, long_names_keep_their_end_and_differ_by_their_start,
           a_roots_place_in_its_set_is_found)
