@@ -61,7 +61,7 @@ enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, 
 }
 
 enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
-                                 uint64_t **ret_rows, struct pl_error *reterr)
+                                   uint64_t **ret_rows, struct pl_error *reterr)
 {
     uint64_t *rows = NULL;
 

@@ -19,14 +19,14 @@ void pl_arguments_dimension(struct pl_named_op *op, uint64_t extent);
 
 /** The place of the job's rank `root` in `set`; PL_INVALID: it is no member, or there is no such set. */
 enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, int *ret_root,
-                               struct pl_error *reterr) PL_MUST_CHECK;
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Rows for each rank of `set`, which has `ranks`, from `count` integers of `bytes` (4 or 8) each. `*ret_rows` is the
  * caller's, free(); NULL for no integers: equal parts. PL_INVALID: another count, or a negative one.
  */
 enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
-                                 uint64_t **ret_rows, struct pl_error *reterr) PL_MUST_CHECK;
+                                   uint64_t **ret_rows, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * "<kind>.<text>", or "<text>" where `kind` is NULL, in `name`, which is returned. Of a text [length] that does not

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
-#include "runtime/horovod/horovod.h"
 #include "runtime/horovod/arguments.h"
+#include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/tensorflow_done.h"
 #include "runtime/horovod/tensorflow_kernel.h"
@@ -275,7 +275,7 @@ static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status
         return false;
     }
     taken = pl_arguments_splits(tf->TensorData(splits), sizeof(int32_t), (uint64_t)tf->TensorElementCount(splits),
-                              call->kernel->set, call->ranks, ret_rows, &error);
+                                call->kernel->set, call->ranks, ret_rows, &error);
     tf->DeleteTensor(splits);
     if (taken != PL_OK) {
         fail_by(call->context, taken, &error);

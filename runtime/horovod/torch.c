@@ -6,8 +6,8 @@
 #include <Python.h>
 
 #include "base/dtype.h"
-#include "runtime/horovod/horovod.h"
 #include "runtime/horovod/arguments.h"
+#include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 
 #include <stdlib.h>

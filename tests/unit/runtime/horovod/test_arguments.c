@@ -111,6 +111,6 @@ START_TEST(a_roots_place_in_its_set_is_found)
 }
 END_TEST
 
-UNIT_MAIN("runtime/horovod/arguments", horovods_numbers_are_operations, more_dimensions_than_there_is_room_for_become_one,
-          splits_are_one_number_a_rank, long_names_keep_their_end_and_differ_by_their_start,
-          a_roots_place_in_its_set_is_found)
+UNIT_MAIN("runtime/horovod/arguments", horovods_numbers_are_operations,
+          more_dimensions_than_there_is_room_for_become_one, splits_are_one_number_a_rank,
+          long_names_keep_their_end_and_differ_by_their_start, a_roots_place_in_its_set_is_found)
