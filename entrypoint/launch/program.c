@@ -305,6 +305,10 @@ static enum pl_status add_horovod(const struct pl_job *job, const struct pl_prog
     if (!requires(job, "horovod")) {
         return PL_OK;
     }
+    PL_TRY(pl_strv_add(&plan->warnings,
+                       "requirements.txt names Horovod: 0.28.1 is installed without compiling, and runs on Paceline; "
+                       "HOROVOD_SKIP_COMPILE=0 leaves it to pip",
+                       reterr));
     PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
     return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
                             reterr);
