@@ -373,7 +373,8 @@ def main():
         horovodrun = f"{folder}/venv/bin/horovodrun"
         said = run(horovodrun, "--check-build")
         assert "[X] PyTorch" in said and "[X] MPI" in said and "[ ] Gloo" in said, said
-        said = run(horovodrun, "--mpi", "-np", "2", python, "-c", "import torch, horovod.torch as hvd; hvd.init(); print('sum', hvd.allreduce(torch.ones(1), op=hvd.Sum).item())")
+        said = run(horovodrun, "--mpi", "-np", "2", python, "-c", "import sys, torch, horovod.torch as hvd; hvd.init(); "
+                   "sys.stdout.write(f'sum {hvd.allreduce(torch.ones(1), op=hvd.Sum).item()}\\n')")
         assert said.count("sum 2.0") == 2, said
 
         # Nobody waits for a rank that fails, and the job ends with its status.
