@@ -3,11 +3,11 @@
 #include "runtime/horovod/arguments.h"
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "runtime/horovod/horovod.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void pl_arguments_reduce(struct pl_named_op *op, int number, double prescale, double postscale)
@@ -34,36 +34,33 @@ void pl_arguments_dimension(struct pl_named_op *op, uint64_t extent)
 
 enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, int *ret_root, struct pl_error *reterr)
 {
-    enum pl_status status;
-    int size = 0, at = -1, *ranks;
+    PL_AUTO_FREE int *ranks = NULL;
+    int size = 0, at = 0;
 
     if (set == 0) {
         *ret_root = root; /* checked at the submission */
         return PL_OK;
     }
     PL_TRY(pl_service_set_size(service, set, &size, reterr));
-    ranks = calloc((size_t)size, sizeof(int));
+    ranks = pl_memory_new((size_t)size, sizeof(*ranks), reterr);
     if (!ranks) {
-        return pl_error_set(reterr, PL_MEMORY, "no memory for the ranks of process set %d", set);
+        return PL_MEMORY;
     }
-    status = pl_service_set_ranks(service, set, ranks, reterr);
-    for (int i = 0; i < size && status == PL_OK; i++) {
-        at = ranks[i] == root ? i : at;
+    PL_TRY(pl_service_set_ranks(service, set, ranks, reterr));
+    while (at < size && ranks[at] != root) {
+        at++;
     }
-    free(ranks);
-    if (status == PL_OK && at < 0) {
-        status = pl_error_set(reterr, PL_INVALID, "root rank %d is not in process set %d", root, set);
+    if (at == size) {
+        return pl_error_set(reterr, PL_INVALID, "root rank %d is not in process set %d", root, set);
     }
-    if (status == PL_OK) {
-        *ret_root = at;
-    }
-    return status;
+    *ret_root = at;
+    return PL_OK;
 }
 
 enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t count, int set, int ranks,
                                    uint64_t **ret_rows, struct pl_error *reterr)
 {
-    uint64_t *rows = NULL;
+    PL_AUTO_FREE uint64_t *rows = NULL;
 
     if (count == 0) {
         *ret_rows = NULL;
@@ -74,20 +71,19 @@ enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t co
                             "splits are one number a rank of process set %d, which has %d, not %" PRIu64, set, ranks,
                             count);
     }
-    rows = calloc(count, sizeof(uint64_t));
+    rows = pl_memory_new(count, sizeof(*rows), reterr);
     if (!rows) {
-        return pl_error_set(reterr, PL_MEMORY, "no memory for %" PRIu64 " splits", count);
+        return PL_MEMORY;
     }
     for (uint64_t i = 0; i < count; i++) {
         int64_t number = bytes == sizeof(int32_t) ? ((const int32_t *)splits)[i] : ((const int64_t *)splits)[i];
 
         if (number < 0) {
-            free(rows);
             return pl_error_set(reterr, PL_INVALID, "splits[%" PRIu64 "] is negative: %" PRId64, i, number);
         }
         rows[i] = (uint64_t)number;
     }
-    *ret_rows = rows;
+    *ret_rows = PL_TAKE(rows);
     return PL_OK;
 }
 

@@ -29,6 +29,7 @@ def pip(python, *packages):
         skip(f"pip cannot install {' '.join(packages)} here: {(done.stdout.strip().splitlines() or ['no word'])[-1]}")
 
 
-def ranks(python, count, program, *words, expect=0, **variables):
+def ranks(python, count, program, *words, expect=0, flags=(), **variables):
+    """What `count` ranks of `program` print; `flags` are Python's, `variables` come into the environment."""
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **variables}
-    return run("mpirun", "-n", str(count), "--oversubscribe", python, "-c", program, *words, expect=expect, env=environment)
+    return run("mpirun", "-n", str(count), "--oversubscribe", python, *flags, "-c", program, *words, expect=expect, env=environment)
