@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ParameterServerStrategy with a ClusterCoordinator, its start as TensorFlow's guide has it: one script for all tasks."""
+"""ParameterServerStrategy with a ClusterCoordinator and Keras 3, its start as TensorFlow's guide has it: one script for all tasks."""
 import os
 import signal
 
@@ -17,18 +17,19 @@ if how == "save":
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 with strategy.scope():
-    weights = [tf.Variable(tf.zeros((2, 1))) for _ in range(2)]
-devices = [weight.device for weight in weights]
-assert [device.split("/")[1:4] for device in devices] == [["job:ps", "replica:0", f"task:{i}"] for i in range(2)], devices
+    model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(8), tf.keras.layers.Dense(1)])
+    optimizer = tf.keras.optimizers.SGD(0.05)
+    optimizer.build(model.trainable_variables)
+servers = {variable.value.device.split("/")[3] for variable in model.variables}
+assert servers == {"task:0", "task:1"}, servers
 
 
 @tf.function
 def train(batches):
     def on_worker(x):
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean((x @ tf.concat(weights, 0) - tf.reduce_sum(x, 1, keepdims=True)) ** 2)
-        for weight, gradient in zip(weights, tape.gradient(loss, weights)):
-            weight.assign_sub(0.05 * gradient)
+            loss = tf.reduce_mean((model(x, training=True) - tf.reduce_sum(x, 1, keepdims=True)) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
         return loss
     return strategy.run(on_worker, args=(next(batches),))
 
@@ -46,7 +47,7 @@ for at in range(0, last_step, 50):
         break
 last = float(loss.fetch())
 assert stopped or last < 0.01, last
-tf.train.Checkpoint(weights=weights).save(f"{os.environ['SHARED']}/weights")  # every server writes its own variables there
+tf.train.Checkpoint(model=model).save(f"{os.environ['SHARED']}/weights")  # every server writes its own variables there
 with open(f"{os.environ['SM_MODEL_DIR']}/loss", "w") as file:
     file.write(str(last))
 print(f"chief {'saves' if stopped else 'is right'}", flush=True)
