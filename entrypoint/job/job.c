@@ -179,6 +179,22 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
+static enum pl_status read_checkpoints(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    const char *named;
+
+    PL_TRY(config_path(job, "checkpointconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &job->checkpoint_config, reterr));
+    PL_TRY(pl_config_string(path, job->checkpoint_config, "LocalPath", "", &named, reterr));
+    if (*named != '\0' && *named != '/') {
+        return pl_config_wrong(path, pl_python_json_member(job->checkpoint_config, "LocalPath"), "an absolute path",
+                               reterr);
+    }
+    job->checkpoint_dir = *named != '\0' ? named : NULL;
+    return PL_OK;
+}
+
 /* The text of a reserved hyperparameter; NULL when absent, null or empty. */
 static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text,
                                     struct pl_error *reterr)
@@ -383,6 +399,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     PL_TRY(make_paths(job, reterr));
     PL_TRY(read_resource(job, reterr));
     PL_TRY(read_channels(job, reterr));
+    PL_TRY(read_checkpoints(job, reterr));
     PL_TRY(read_hyperparameters(job, reterr));
     if (command != NULL) {
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
@@ -466,6 +483,7 @@ void pl_job_free(struct pl_job *job)
     free(job->region);
     pl_python_json_free(job->resource);
     pl_python_json_free(job->input_data);
+    pl_python_json_free(job->checkpoint_config);
     pl_python_json_free(job->hyperparameters);
     pl_python_json_free(job->framework);
     pl_python_json_free(job->platform);

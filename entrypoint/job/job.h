@@ -69,6 +69,9 @@ struct pl_job {
     struct pl_job_channel *channels;
     size_t channels_count;
 
+    struct pl_python_json *checkpoint_config; /* checkpointconfig.json; an empty object when there is none */
+    const char *checkpoint_dir;               /* its LocalPath, NULL when it names none */
+
     /* hyperparameters.json, each value decoded once */
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
     struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
