@@ -3,6 +3,7 @@
 #include "entrypoint/job/job.h"
 
 #include "base/memory.h"
+#include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/hyperparameters.h"
@@ -330,7 +331,8 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Hosts of the distribution groups in file order; all hosts where the file knows no groups. */
+/* Hosts of the distribution groups in file order, all hosts where the file knows no groups; those of one capacity unit
+ * together. */
 static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(choose_groups(job, reterr));
@@ -350,6 +352,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
             }
         }
     }
+    PL_TRY(pl_capacity_order(job->topology, &job->distribution_hosts, reterr));
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
     job->distribution_index = pl_strv_find(&job->distribution_hosts, job->current_host);
     if (job->distribution_index < 0 && pl_strv_find(&job->distribution_groups, job->group_name) >= 0) {
