@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/job.c, entrypoint/job/capacity.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c. */
+/* Covers entrypoint/job/job.c, entrypoint/job/capacity.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c,
+ * entrypoint/job/processes.c. */
 #include "tests/unit/entrypoint/tree.h"
 
 static void write_hps(struct tree *tree, const char *text)
@@ -265,6 +266,18 @@ START_TEST(process_counts_are_checked)
               "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "expected names of instance_groups in resourceconfig.json, found 'b'"));
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"current_group_name\": \"b\", "
+                          "\"instance_groups\": [{\"instance_group_name\": \"b\", \"hosts\": [\"algo-1\"]}]}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(tree.job->processes_per_host, 3);
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 0}\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     tree_done(&tree);
 }
 END_TEST
