@@ -61,13 +61,30 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
+/* Whether this host knows how many processes every other one gets. */
+static bool knows_processes(const struct pl_job *job)
+{
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        if (job->host_processes[i] == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One line for people: what runs where. A program that is alone has the log for itself. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
     const size_t hosts = plan->hosts.count;
     const char *role = hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host";
 
-    if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
+    if (plan->is_outside) {
+        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", plan->launcher,
+               job->current_host, job->master_host);
+    } else if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !knows_processes(job)) {
+        pl_log(PL_LOG_INFO, "%s: ranks by each host's own devices on %zu hosts; this is %s, the %s", plan->launcher,
+               hosts, job->current_host, role);
+    } else if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
         pl_log(PL_LOG_INFO, "%s: %d rank%s on %zu host%s; this is %s, the %s", plan->launcher, plan->processes,
                plan->processes == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", job->current_host, role);
     } else if (hosts > 1) {

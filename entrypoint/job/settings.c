@@ -34,6 +34,7 @@ static const struct setting {
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
+    {.name = "CHECKPOINT_DIR"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
     {.name = "HOST_NAME"},

@@ -177,6 +177,8 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
         return;
     }
     pl_strv_done(&plan->hosts);
+    pl_strv_done(&plan->outside_hosts);
+    free(plan->slots);
     pl_strv_done(&plan->argv);
     pl_strv_done(&plan->warnings);
     pl_strv_done(&plan->sync);

@@ -49,7 +49,12 @@ struct pl_launch_plan {
     const char *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;       /* this host's index in `hosts` */
-    int processes;        /* ranks in the whole launch */
+    /* hosts beside the launch, which the master links when they come: they end when it does */
+    struct pl_strv outside_hosts;
+    bool is_outside;     /* this host is one of them; `hosts` is the master and this one */
+    int processes;       /* ranks in the whole launch */
+    int *slots;          /* how many each of `hosts` has room for, 0: it will tell; of mpirun's master, else NULL */
+    bool oversubscribes; /* more processes than slots are allowed */
 
     char *cwd;
     /* empty for an MPI worker. mpirun's holds SELF rank PROGRAM... -- ARGUMENTS... itself */
