@@ -29,6 +29,7 @@ static const char usage[] =
     "  paceline train         run the job that /opt/ml/input/config describes\n"
     "  paceline -- CMD...     the same with CMD as the program\n"
     "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
+    "  paceline check         whether the job's hosts and the links between them are as they should be\n"
     "  paceline env           print as JSON the variables that train adds\n"
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
@@ -55,6 +56,7 @@ static const struct {
     int (*run)(const struct pl_invocation *call);
 } subcommands[] = {
     {"train", pl_train_main},
+    {"check", pl_check_main},
     {"rank", pl_rank_main},
     {"relay", run_relay},
     {"plan", pl_subcommand_plan_main},

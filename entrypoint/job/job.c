@@ -2,6 +2,7 @@
 /* Reads the job description from /opt/ml/input/config and the container's environment. */
 #include "entrypoint/job/job.h"
 
+#include "base/efa.h"
 #include "base/memory.h"
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/devices.h"
@@ -347,6 +348,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
+    struct pl_efa efa;
     int hosts;
     int named = 0;
 
@@ -362,6 +364,8 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    pl_efa_read("", &efa);
+    job->efa = efa.count > 0;
     PL_TRY(choose_hosts(job, reterr));
     PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &named, reterr));
     job->counts_devices = named == 0;

@@ -1,0 +1,699 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline-check: the ranks of `paceline check`, up to two a host, which mpirun starts as it would start the job's. They
+ * say what their hosts have, try whether all reach each other, add and copy checked values over Paceline's collectives
+ * and MPI's, compare clocks, and measure each link; rank 0 judges and prints.
+ *
+ * Every wait has a deadline: of messages between two ranks their own, of everything else an alarm, which says what was
+ * going on. The same program wraps mpirun's daemons (check_reach.c).
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "collectives/bootstrap.h"
+#include "collectives/tools/check.h"
+#include "collectives/world.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define REACH_NS (10 * PL_NS_PER_S) /* a halted host may be late; where all answer it takes milliseconds */
+#define DAEMON_NS (6 * PL_NS_PER_S)
+#define LINKS_NS (12 * PL_NS_PER_S / 10) /* for all rounds */
+#define SLOT_LEAST_NS (15 * PL_NS_PER_MS)
+#define SLOT_MOST_NS (200 * PL_NS_PER_MS)
+enum {
+    TAG_HOST = 1,
+    TAG_HEARD,
+    TAG_VERDICT,
+    TAG_CLOCK,
+    TAG_GO,
+    TAG_DATA,
+    TAG_DONE,
+    ALARM_S = 60,
+    ROUNDS_MOST = 32, /* of a large job each host is measured with so many others */
+    PINGS = 5,
+    WINDOW = 8, /* messages on their way */
+    CHUNK_BYTES = 256 * 1024,
+    VALUES = 1 << 18,
+    REASON_LINES = 6,
+};
+
+struct check {
+    struct check_needs needs;
+    int rank, size;
+    struct check_host *by_rank; /* [size] */
+    int *leaders;               /* the first rank of each host, [hosts] */
+    int *host_of;               /* [size], a number in leaders */
+    int hosts, local_rank;
+    bool uniform; /* all hosts have equally many ranks */
+    struct check_values values;
+    struct check_host *host_list; /* [hosts], of rank 0 */
+    struct check_link *links;     /* of rank 0 */
+    size_t links_count;
+    struct pl_text silent;
+};
+
+/* For the alarm alone, which has no other way to it. */
+static const char *volatile phase = "MPI_Init";
+
+static void on_alarm(int number)
+{
+    static const char words[] = "paceline check: no end after 60 s in ";
+
+    (void)number;
+    if (write(STDERR_FILENO, words, sizeof(words) - 1) > 0 && write(STDERR_FILENO, phase, strlen(phase)) > 0 &&
+        write(STDERR_FILENO, "\n", 1) > 0) {
+        _exit(1);
+    }
+    _exit(1);
+}
+
+static _Noreturn void fail(const char *what)
+{
+    pl_log(PL_LOG_ERROR, "%s: %s", phase, what);
+    (void)fflush(NULL);
+    _exit(1); /* MPI_Finalize() would wait for the others */
+}
+
+static void *allocate(size_t count, size_t bytes)
+{
+    void *memory = calloc(count > 0 ? count : 1, bytes);
+
+    if (memory == NULL) {
+        fail("out of memory");
+    }
+    return memory;
+}
+
+static bool wait_until(MPI_Request *request, int64_t deadline_ns)
+{
+    int done = 0;
+
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        if (pl_deadline_passed(deadline_ns)) {
+            return false;
+        }
+        (void)sched_yield();
+    }
+    return done != 0;
+}
+
+/* ---- does everybody reach everybody? ---- */
+
+/* Each rank sends every other one what its host has. `heard` [size]: from whom it came. */
+static void exchange_hosts(struct check *check, unsigned char *heard)
+{
+    MPI_Request *in = allocate((size_t)check->size, sizeof(MPI_Request));
+    MPI_Request *out = allocate((size_t)check->size, sizeof(MPI_Request));
+    const int64_t deadline_ns = pl_deadline_after_ns(REACH_NS);
+    const int bytes = (int)sizeof(struct check_host);
+
+    for (int i = 0; i < check->size; i++) {
+        in[i] = out[i] = MPI_REQUEST_NULL;
+        if (i != check->rank) {
+            MPI_Irecv(&check->by_rank[i], bytes, MPI_BYTE, i, TAG_HOST, MPI_COMM_WORLD, &in[i]);
+        }
+    }
+    for (int i = 0; i < check->size; i++) {
+        if (i != check->rank) {
+            MPI_Isend(&check->by_rank[check->rank], bytes, MPI_BYTE, i, TAG_HOST, MPI_COMM_WORLD, &out[i]);
+        }
+    }
+    for (int i = 0; i < check->size; i++) {
+        heard[i] = wait_until(&in[i], deadline_ns);
+        (void)wait_until(&out[i], heard[i] ? deadline_ns : 0);
+    }
+    free(in); /* what is still under way ends with the process */
+    free(out);
+}
+
+/* The host of a rank that has not answered, by mpirun's way of filling hosts in their order. */
+static void name_rank(const struct check *check, int rank, char *ret_name, size_t room)
+{
+    const char *at = check->needs.hosts;
+    int hosts = *at != '\0', wanted;
+
+    for (const char *comma = strchr(at, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
+        hosts++;
+    }
+    if (check->by_rank[rank].name[0] != '\0') {
+        (void)snprintf(ret_name, room, "%.150s", check->by_rank[rank].name);
+        return;
+    }
+    if (hosts == 0 || check->size % hosts != 0) {
+        (void)snprintf(ret_name, room, "rank %d", rank);
+        return;
+    }
+    wanted = rank / (check->size / hosts);
+    for (; wanted > 0; wanted--) {
+        at = strchr(at, ',') + 1;
+    }
+    (void)snprintf(ret_name, room, "%.*s", (int)strcspn(at, ","), at);
+}
+
+/* Of rank 0: ask those that it hears whom they hear, and write down the pairs of hosts that do not. */
+static void collect_silent(struct check *check, const unsigned char *heard)
+{
+    unsigned char *all = allocate((size_t)check->size, (size_t)check->size);
+    const int64_t deadline_ns = pl_deadline_after_ns(2 * REACH_NS); /* others may have waited for their deadline */
+    char from[160], to[160], line[324];
+
+    memcpy(all, heard, (size_t)check->size);
+    for (int i = 1; i < check->size; i++) {
+        unsigned char *row = all + (size_t)i * (size_t)check->size;
+        MPI_Request request;
+
+        memset(row, 1, (size_t)check->size);
+        if (heard[i]) {
+            MPI_Irecv(row, check->size, MPI_BYTE, i, TAG_HEARD, MPI_COMM_WORLD, &request);
+            row[0] = (unsigned char)wait_until(&request, deadline_ns) && row[0];
+        }
+    }
+    for (int i = 0; i < check->size; i++) {
+        for (int k = 0; k < check->size; k++) {
+            if (!all[(size_t)i * (size_t)check->size + (size_t)k]) {
+                name_rank(check, k, from, sizeof(from));
+                name_rank(check, i, to, sizeof(to));
+                (void)snprintf(line, sizeof(line), "%s > %s\n", from, to);
+                if (strstr(pl_text_string(&check->silent), line) == NULL) {
+                    pl_text_append(&check->silent, line);
+                }
+            }
+        }
+    }
+    free(all);
+}
+
+/* False on rank 0 where somebody does not answer; other ranks return when all do. */
+static bool reach(struct check *check)
+{
+    unsigned char *heard = allocate((size_t)check->size, 1);
+    unsigned char verdict = 0;
+    MPI_Request request;
+
+    phase = "the first messages";
+    exchange_hosts(check, heard);
+    heard[check->rank] = 1;
+    if (check->rank != 0) {
+        MPI_Isend(heard, check->size, MPI_BYTE, 0, TAG_HEARD, MPI_COMM_WORLD, &request);
+        (void)wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        MPI_Irecv(&verdict, 1, MPI_BYTE, 0, TAG_VERDICT, MPI_COMM_WORLD, &request);
+        while (!wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !verdict) {
+            (void)pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
+        }
+        free(heard);
+        return true;
+    }
+    collect_silent(check, heard);
+    verdict = check->silent.length == 0;
+    for (int i = 1; i < check->size; i++) {
+        if (heard[i]) {
+            MPI_Isend(&verdict, 1, MPI_BYTE, i, TAG_VERDICT, MPI_COMM_WORLD, &request);
+            (void)wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        }
+    }
+    free(heard);
+    return verdict != 0;
+}
+
+/* Who is on which host: hosts in the order of their first ranks. */
+static void find_hosts(struct check *check)
+{
+    int *ranks_of = allocate((size_t)check->size, sizeof(int));
+
+    check->leaders = allocate((size_t)check->size, sizeof(int));
+    check->host_of = allocate((size_t)check->size, sizeof(int));
+    check->uniform = true;
+    for (int rank = 0; rank < check->size; rank++) {
+        int host = 0;
+
+        while (host < check->hosts &&
+               strcmp(check->by_rank[check->leaders[host]].name, check->by_rank[rank].name) != 0) {
+            host++;
+        }
+        if (host == check->hosts) {
+            check->leaders[check->hosts++] = rank;
+        }
+        check->host_of[rank] = host;
+        check->local_rank = rank == check->rank ? ranks_of[host] : check->local_rank;
+        ranks_of[host]++;
+    }
+    for (int host = 1; host < check->hosts; host++) {
+        check->uniform = check->uniform && ranks_of[host] == ranks_of[0];
+    }
+    free(ranks_of);
+}
+
+/* ---- values ---- */
+
+static float input_of(int rank, int i)
+{
+    return (float)((i * 3 + rank) % 4); /* sums of small whole numbers are exact */
+}
+
+static void run_allreduce(struct pl_world *world, float *data, int count)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (world == NULL) {
+        MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    } else if (pl_allreduce(world, data, data, (uint64_t)count, PL_FLOAT32, PL_SUM, &error) != PL_OK) {
+        fail(error.cause);
+    }
+}
+
+static void run_broadcast(struct pl_world *world, float *data, int count, int root)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (world == NULL) {
+        MPI_Bcast(data, count, MPI_FLOAT, root, MPI_COMM_WORLD);
+    } else if (pl_broadcast(world, data, (uint64_t)count, PL_FLOAT32, root, &error) != PL_OK) {
+        fail(error.cause);
+    }
+}
+
+static uint64_t try_allreduce(const struct check *check, struct pl_world *world, float *data, int count)
+{
+    uint64_t wrong = 0;
+
+    for (int i = 0; i < count; i++) {
+        data[i] = input_of(check->rank, i);
+    }
+    run_allreduce(world, data, count);
+    for (int i = 0; i < count; i++) {
+        int sum = 0;
+
+        for (int rank = 0; rank < check->size % 4; rank++) {
+            sum += (i * 3 + rank) % 4;
+        }
+        wrong += data[i] != (float)(sum + check->size / 4 * 6); /* four ranks in a row have 0, 1, 2 and 3 */
+    }
+    return wrong;
+}
+
+static uint64_t try_broadcast(const struct check *check, struct pl_world *world, float *data, int count, int root)
+{
+    uint64_t wrong = 0;
+
+    for (int i = 0; i < count; i++) {
+        data[i] = check->rank == root ? (float)(i % 8191 + root) : -1;
+    }
+    run_broadcast(world, data, count, root);
+    for (int i = 0; i < count; i++) {
+        wrong += data[i] != (float)(i % 8191 + root);
+    }
+    return wrong;
+}
+
+static void check_world(struct check *check, struct pl_world *world, float *data)
+{
+    static const int counts[] = {1, 4099, VALUES};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(counts); i++) {
+        check->values.wrong_allreduce += try_allreduce(check, world, data, counts[i]);
+        check->values.wrong_broadcast += try_broadcast(check, world, data, counts[i], 0);
+        check->values.wrong_broadcast += try_broadcast(check, world, data, counts[i], check->size - 1);
+    }
+}
+
+static void check_values(struct check *check)
+{
+    float *data = allocate(VALUES, sizeof(float));
+    uint64_t *all = allocate((size_t)check->size, sizeof(uint64_t[2]));
+    uint64_t mine[2];
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_world *world = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    phase = "allreduce and broadcast";
+    if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
+        pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
+        fail(error.cause);
+    }
+    check_world(check, world, data);
+    check_world(check, NULL, data);
+    pl_world_free(world);
+    pl_bootstrap_free(bootstrap);
+    mine[0] = check->values.wrong_allreduce;
+    mine[1] = check->values.wrong_broadcast;
+    MPI_Gather(mine, 2, MPI_UINT64_T, all, 2, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    for (int rank = 1; rank < check->size && check->rank == 0; rank++) {
+        check->values.wrong_allreduce += all[2 * rank];
+        check->values.wrong_broadcast += all[2 * rank + 1];
+    }
+    check->values.known = true;
+    free(all);
+    free(data);
+}
+
+/* ---- clocks ---- */
+
+static double wall_s(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void compare_clocks(struct check *check)
+{
+    phase = "comparing clocks";
+    for (int host = 1; host < check->hosts; host++) {
+        const int leader = check->leaders[host];
+        double best_s = 1e9, theirs = 0;
+
+        for (int ping = 0; ping < PINGS && (check->rank == 0 || check->rank == leader); ping++) {
+            double before = wall_s(), after;
+
+            if (check->rank == leader) {
+                MPI_Recv(NULL, 0, MPI_BYTE, 0, TAG_CLOCK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                before = wall_s();
+                MPI_Send(&before, 1, MPI_DOUBLE, 0, TAG_CLOCK, MPI_COMM_WORLD);
+                continue;
+            }
+            MPI_Send(NULL, 0, MPI_BYTE, leader, TAG_CLOCK, MPI_COMM_WORLD);
+            MPI_Recv(&theirs, 1, MPI_DOUBLE, leader, TAG_CLOCK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            after = wall_s();
+            if (after - before < best_s) {
+                best_s = after - before;
+                check->by_rank[leader].clock_s = theirs - (before + after) / 2;
+            }
+        }
+    }
+}
+
+/* ---- links ---- */
+
+struct links {
+    MPI_Comm peers; /* the ranks of this place on their hosts; its ranks are the hosts' numbers */
+    int me, count, rounds;
+    int64_t slot_ns;
+    double *mbit;           /* [hosts], received from each; -1: not measured */
+    char (*transports)[24]; /* [hosts], by which this host sent to each */
+    char *buffers;          /* WINDOW * CHUNK_BYTES */
+};
+
+static void wait_for(MPI_Request *request)
+{
+    if (!wait_until(request, pl_deadline_after_ns(REACH_NS))) {
+        fail("nothing moves between two hosts for 10 s");
+    }
+}
+
+static void receive_empty(const struct links *links, int peer, int tag)
+{
+    MPI_Request request;
+
+    MPI_Irecv(NULL, 0, MPI_BYTE, peer, tag, links->peers, &request);
+    wait_for(&request);
+}
+
+static void send_empty(const struct links *links, int peer, int tag)
+{
+    MPI_Request request;
+
+    MPI_Isend(NULL, 0, MPI_BYTE, peer, tag, links->peers, &request);
+    wait_for(&request);
+}
+
+/* Messages for as long as a slot lasts. Each begins with whether it is the last; empty ones after it meet the receives
+ * that are posted already. */
+static void send_slot(struct links *links, int peer)
+{
+    MPI_Request window[WINDOW];
+    struct check_counters before, after;
+    uint64_t bytes = 0;
+    bool last = false;
+    int64_t end_ns;
+
+    check_host_count("", &before);
+    for (int i = 0; i < WINDOW; i++) {
+        window[i] = MPI_REQUEST_NULL;
+    }
+    receive_empty(links, peer, TAG_GO);
+    end_ns = pl_deadline_after_ns(links->slot_ns);
+    for (int i = 0; !last; i = (i + 1) % WINDOW) {
+        char *buffer = links->buffers + (size_t)i * CHUNK_BYTES;
+
+        wait_for(&window[i]);
+        last = pl_deadline_passed(end_ns) && bytes > CHUNK_BYTES;
+        buffer[0] = last;
+        MPI_Isend(buffer, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers, &window[i]);
+        bytes += CHUNK_BYTES;
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        wait_for(&window[i]);
+    }
+    for (int i = 1; i < WINDOW; i++) {
+        send_empty(links, peer, TAG_DATA);
+    }
+    receive_empty(links, peer, TAG_DONE);
+    check_host_count("", &after);
+    check_host_transport(&before, &after, bytes, links->transports[peer], sizeof(links->transports[peer]));
+}
+
+static void receive_slot(struct links *links, int peer)
+{
+    MPI_Request window[WINDOW];
+    int64_t begin_ns = 0, end_ns = 0;
+    double bytes = 0;
+    bool last = false;
+    int next = 0;
+
+    for (int i = 0; i < WINDOW; i++) {
+        MPI_Irecv(links->buffers + (size_t)i * CHUNK_BYTES, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers,
+                  &window[i]);
+    }
+    send_empty(links, peer, TAG_GO);
+    for (; !last; next = (next + 1) % WINDOW) {
+        wait_for(&window[next]);
+        end_ns = pl_clock_now_ns();
+        bytes += begin_ns != 0 ? CHUNK_BYTES : 0; /* the first one starts the clock */
+        begin_ns = begin_ns != 0 ? begin_ns : end_ns;
+        last = links->buffers[(size_t)next * CHUNK_BYTES] != 0;
+        if (!last) {
+            MPI_Irecv(links->buffers + (size_t)next * CHUNK_BYTES, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers,
+                      &window[next]);
+        }
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        wait_for(&window[i]);
+    }
+    send_empty(links, peer, TAG_DONE);
+    links->mbit[peer] = end_ns > begin_ns ? bytes * 8 * 1e3 / (double)(end_ns - begin_ns) : 0;
+}
+
+/* Whom host `me` of `even` (a number, even) meets in a round of a tournament in which each meets each: all pairs of a
+ * round are disjoint. */
+static int opponent(int me, int round, int even)
+{
+    const int turning = even - 1;
+
+    if (me == turning) {
+        return round;
+    }
+    return me == round ? turning : (2 * round - me + 2 * turning) % turning;
+}
+
+static void run_rounds(struct links *links)
+{
+    const int even = links->count + links->count % 2;
+
+    links->rounds = even - 1 < ROUNDS_MOST ? even - 1 : ROUNDS_MOST;
+    links->slot_ns = LINKS_NS / (2 * links->rounds);
+    links->slot_ns = links->slot_ns < SLOT_LEAST_NS  ? SLOT_LEAST_NS
+                     : links->slot_ns > SLOT_MOST_NS ? SLOT_MOST_NS
+                                                     : links->slot_ns;
+    for (int round = 0; round < links->rounds; round++) {
+        int peer = opponent(links->me, round, even);
+
+        if (peer < links->count && links->me < peer) {
+            send_slot(links, peer);
+            receive_slot(links, peer);
+        } else if (peer < links->count) {
+            receive_slot(links, peer);
+            send_slot(links, peer);
+        }
+    }
+}
+
+/* All ranks of a host receive at once: add them up, and bring everything to rank 0. */
+static void gather_links(struct check *check, struct links *links)
+{
+    const int hosts = check->hosts;
+    double *sums = allocate((size_t)hosts, sizeof(double)),
+           *all = allocate((size_t)hosts * (size_t)hosts, sizeof(double));
+    char(*names)[24] = allocate((size_t)hosts * (size_t)hosts, sizeof(*names));
+    MPI_Comm local;
+
+    MPI_Comm_split(MPI_COMM_WORLD, check->host_of[check->rank], check->rank, &local);
+    MPI_Reduce(links->mbit, sums, hosts, MPI_DOUBLE, MPI_SUM, 0, local);
+    MPI_Comm_free(&local);
+    if (check->local_rank == 0) {
+        MPI_Gather(sums, hosts, MPI_DOUBLE, all, hosts, MPI_DOUBLE, 0, links->peers);
+        MPI_Gather(links->transports, hosts * 24, MPI_CHAR, names, hosts * 24, MPI_CHAR, 0, links->peers);
+    }
+    check->links = allocate((size_t)hosts * (size_t)hosts, sizeof(*check->links));
+    for (int to = 0; to < hosts && check->rank == 0; to++) {
+        for (int from = 0; from < hosts; from++) {
+            struct check_link *link = &check->links[check->links_count];
+
+            if (all[to * hosts + from] > 0) {
+                *link = (struct check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
+                memcpy(link->transport, names[from * hosts + to], sizeof(link->transport));
+                check->links_count++;
+            }
+        }
+    }
+    free(sums);
+    free(all);
+    free(names);
+}
+
+static void measure_links(struct check *check)
+{
+    const bool takes_part = check->uniform || check->local_rank == 0;
+    struct links links = {.me = check->host_of[check->rank], .count = check->hosts};
+
+    phase = "measuring links";
+    links.mbit = allocate((size_t)check->hosts, sizeof(double));
+    links.transports = allocate((size_t)check->hosts, sizeof(*links.transports));
+    links.buffers = allocate(WINDOW, CHUNK_BYTES);
+    MPI_Comm_split(MPI_COMM_WORLD, takes_part ? check->local_rank : MPI_UNDEFINED, links.me, &links.peers);
+    if (takes_part && check->hosts > 1) {
+        run_rounds(&links);
+    }
+    gather_links(check, &links);
+    free(links.mbit);
+    free(links.transports);
+    free(links.buffers);
+}
+
+/* ---- the verdict ---- */
+
+/* Of rank 0: print, and return the exit code. */
+static int judge(struct check *check, int64_t begun_ns)
+{
+    struct check_host *hosts = allocate((size_t)check->hosts, sizeof(*hosts));
+    struct check_report report = {.needs = &check->needs,
+                                  .hosts = hosts,
+                                  .hosts_count = check->hosts,
+                                  .links = check->links,
+                                  .links_count = check->links_count,
+                                  .values = check->values,
+                                  .silent = &check->silent};
+    PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE, reasons = PL_TEXT_NONE;
+    struct check_rows rows;
+    size_t missed;
+
+    for (int host = 0; host < check->hosts; host++) {
+        hosts[host] = check->by_rank[check->leaders[host]];
+    }
+    check_judge(&report, &rows);
+    missed = check_print(&rows, &table, &reasons);
+    if (rows.failed || pl_text_check(&table, NULL) != PL_OK || pl_text_check(&reasons, NULL) != PL_OK) {
+        fail("out of memory");
+    }
+    printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts, check->hosts == 1 ? "" : "s",
+           (double)(pl_clock_now_ns() - begun_ns) / 1e9, missed == 0 ? "all needs are met" : "a need is missed");
+    (void)fflush(stdout);
+    if (missed > REASON_LINES) {
+        fprintf(stderr, "check: %zu needs are missed, the first of them:\n", missed);
+    }
+    for (const char *line = pl_text_string(&reasons); *line != '\0' && missed > 0; line += strcspn(line, "\n") + 1) {
+        static int printed;
+
+        if (printed++ < REASON_LINES) {
+            fprintf(stderr, "%.*s\n", (int)strcspn(line, "\n"), line);
+        }
+    }
+    check_rows_done(&rows);
+    free(hosts);
+    return missed == 0 ? 0 : 1;
+}
+
+static int run_ranks(struct check *check)
+{
+    const int64_t begun_ns = pl_clock_now_ns();
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct check_host *mine;
+    int level, code = 0;
+
+    (void)signal(SIGALRM, on_alarm);
+    (void)alarm(ALARM_S);
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &check->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &check->size);
+    check->by_rank = allocate((size_t)check->size, sizeof(*check->by_rank));
+    mine = &check->by_rank[check->rank];
+    if (pl_environment_new(&environment, NULL) != PL_OK) {
+        fail("out of memory");
+    }
+    check_host_read("", pl_environment_get_or(environment, "SM_MODEL_DIR", "/"),
+                    pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", ""), mine);
+    (void)gethostname(mine->name, sizeof(mine->name) - 1);
+    if (!reach(check)) {
+        find_hosts(check);
+        code = judge(check, begun_ns);
+        _exit(code); /* MPI_Finalize() would wait for those that do not answer */
+    }
+    find_hosts(check);
+    check_values(check);
+    compare_clocks(check);
+    measure_links(check);
+    code = check->rank == 0 ? judge(check, begun_ns) : 0;
+    phase = "MPI_Finalize";
+    MPI_Finalize();
+    return code;
+}
+
+/* In place of mpirun's daemon on another host: become it when mpirun is within reach. */
+static int become_daemon(char **words, int count, const char *master)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct check_contact contact;
+    struct pl_error error = PL_ERROR_NONE;
+    char name[256] = "";
+
+    (void)gethostname(name, sizeof(name) - 1);
+    if (check_reach_find(words, count, &contact) && pl_environment_new(&environment, NULL) == PL_OK &&
+        check_reach_try(&contact, master, pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", "?"),
+                        pl_deadline_after_ns(DAEMON_NS), &error) != PL_OK) {
+        fprintf(stderr, "check: %s %s\n", name, error.cause);
+        return 1;
+    }
+    (void)execv(words[0], words);
+    pl_log(PL_LOG_ERROR, "running %s: not possible", words[0]);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    struct check check = {.rank = 0};
+    struct pl_error error = PL_ERROR_NONE;
+    const char *master;
+    enum pl_status status;
+    int daemon;
+
+    pl_log_set_prefix("paceline check");
+    status = check_options_read(argc, argv, &check.needs, &master, &daemon, &error);
+    if (status == PL_END) {
+        return 0;
+    }
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    return daemon > 0 ? become_daemon(argv + daemon, argc - daemon, master) : run_ranks(&check);
+}
