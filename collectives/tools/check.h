@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * paceline-check: what a job's hosts and the links between them offer, and whether that is what the job needs. Each
- * file has one part: check_host.c looks at this host, check_reach.c at the way back to mpirun, tool_check_mpi.c
- * measures between the ranks, check_judge.c compares with the needs and prints the table, check_options.c reads them.
+ * file has one part: check_host.c looks at this host, check_reach.c at the way back to mpirun, tool_check_mpi.c and
+ * check_links_mpi.c measure between ranks, check_evaluate.c compares with the needs and prints the table,
+ * check_options.c reads them.
  *
  * Test  tests/unit/collectives/tools/test_check.c, tests/integration/check.sh
  */
@@ -61,7 +62,7 @@ struct check_needs {
     const char *hosts;     /* the job's, with commas between them: names for those that do not answer */
 };
 
-/** All that is known; rank 0 judges it. */
+/** All that is known; rank 0 evaluates it. */
 struct check_report {
     const struct check_needs *needs;
     const struct check_host *hosts;
@@ -103,8 +104,11 @@ void check_host_count(const char *root, struct check_counters *ret_counters);
 void check_host_transport(const struct check_counters *before, const struct check_counters *after, uint64_t bytes,
                           char *ret_name, size_t room);
 
-/** Judge: the table's rows in its order. Free with check_rows_done(). */
-void check_judge(const struct check_report *report, struct check_rows *ret_rows);
+/** Whether a link is slower than it is to be. */
+bool check_evaluate_is_slow(const struct check_needs *needs, const struct check_link *links, size_t count);
+
+/** Evaluate: the table's rows in its order. Free with check_rows_done(). */
+void check_evaluate(const struct check_report *report, struct check_rows *ret_rows);
 void check_rows_done(struct check_rows *rows);
 
 /** Append the table, and in `reasons` a sentence a line for each need that is missed. Returns how many are. */

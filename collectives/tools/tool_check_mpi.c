@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-check: the ranks of `paceline check`, up to two a host, which mpirun starts as it would start the job's. They
- * say what their hosts have, try whether all reach each other, add and copy checked values over Paceline's collectives
- * and MPI's, compare clocks, and measure each link; rank 0 judges and prints.
+ * paceline-check: the ranks of `paceline check`, up to two a host, which mpirun starts as it would start the job's.
+ * They say what their hosts have, try whether all reach each other, add and copy checked values over Paceline's
+ * collectives and MPI's, compare clocks, and measure each link; rank 0 evaluates and prints.
  *
  * Every wait has a deadline: of messages between two ranks their own, of everything else an alarm, which says what was
  * going on. The same program wraps mpirun's daemons (check_reach.c).
  */
 #include "base/clock.h"
 #include "base/environment.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "collectives/bootstrap.h"
-#include "collectives/tools/check.h"
+#include "collectives/tools/check_ranks.h"
 #include "collectives/world.h"
 
+#include <errno.h>
 #include <mpi.h>
 #include <sched.h>
 #include <signal.h>
@@ -27,39 +27,15 @@
 
 #define REACH_NS (10 * PL_NS_PER_S) /* a halted host may be late; where all answer it takes milliseconds */
 #define DAEMON_NS (6 * PL_NS_PER_S)
-#define LINKS_NS (12 * PL_NS_PER_S / 10) /* for all rounds */
-#define SLOT_LEAST_NS (15 * PL_NS_PER_MS)
-#define SLOT_MOST_NS (200 * PL_NS_PER_MS)
 enum {
     TAG_HOST = 1,
-    TAG_HEARD,
-    TAG_VERDICT,
+    TAG_RECEIVED,
+    TAG_DECISION,
     TAG_CLOCK,
-    TAG_GO,
-    TAG_DATA,
-    TAG_DONE,
     ALARM_S = 60,
-    ROUNDS_MOST = 32, /* of a large job each host is measured with so many others */
     PINGS = 5,
-    WINDOW = 8, /* messages on their way */
-    CHUNK_BYTES = 256 * 1024,
     VALUES = 1 << 18,
     REASON_LINES = 6,
-};
-
-struct check {
-    struct check_needs needs;
-    int rank, size;
-    struct check_host *by_rank; /* [size] */
-    int *leaders;               /* the first rank of each host, [hosts] */
-    int *host_of;               /* [size], a number in leaders */
-    int hosts, local_rank;
-    bool uniform; /* all hosts have equally many ranks */
-    struct check_values values;
-    struct check_host *host_list; /* [hosts], of rank 0 */
-    struct check_link *links;     /* of rank 0 */
-    size_t links_count;
-    struct pl_text silent;
 };
 
 /* For the alarm alone, which has no other way to it. */
@@ -67,7 +43,7 @@ static const char *volatile phase = "MPI_Init";
 
 static void on_alarm(int number)
 {
-    static const char words[] = "paceline check: no end after 60 s in ";
+    static const char words[] = "check: no end after 60 s in ";
 
     (void)number;
     if (write(STDERR_FILENO, words, sizeof(words) - 1) > 0 && write(STDERR_FILENO, phase, strlen(phase)) > 0 &&
@@ -77,24 +53,24 @@ static void on_alarm(int number)
     _exit(1);
 }
 
-static _Noreturn void fail(const char *what)
+_Noreturn void check_fail(const char *what)
 {
-    pl_log(PL_LOG_ERROR, "%s: %s", phase, what);
+    fprintf(stderr, "check: %s: %s\n", phase, what);
     (void)fflush(NULL);
     _exit(1); /* MPI_Finalize() would wait for the others */
 }
 
-static void *allocate(size_t count, size_t bytes)
+void *check_allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count > 0 ? count : 1, bytes);
 
     if (memory == NULL) {
-        fail("out of memory");
+        check_fail("out of memory");
     }
     return memory;
 }
 
-static bool wait_until(MPI_Request *request, int64_t deadline_ns)
+bool check_wait_until(void *request, int64_t deadline_ns)
 {
     int done = 0;
 
@@ -109,11 +85,11 @@ static bool wait_until(MPI_Request *request, int64_t deadline_ns)
 
 /* ---- does everybody reach everybody? ---- */
 
-/* Each rank sends every other one what its host has. `heard` [size]: from whom it came. */
-static void exchange_hosts(struct check *check, unsigned char *heard)
+/* Each rank sends every other one what its host has. `received` [size]: from whom it came. */
+static void exchange_hosts(struct check_ranks *check, unsigned char *received)
 {
-    MPI_Request *in = allocate((size_t)check->size, sizeof(MPI_Request));
-    MPI_Request *out = allocate((size_t)check->size, sizeof(MPI_Request));
+    MPI_Request *in = check_allocate((size_t)check->size, sizeof(MPI_Request));
+    MPI_Request *out = check_allocate((size_t)check->size, sizeof(MPI_Request));
     const int64_t deadline_ns = pl_deadline_after_ns(REACH_NS);
     const int bytes = (int)sizeof(struct check_host);
 
@@ -129,15 +105,15 @@ static void exchange_hosts(struct check *check, unsigned char *heard)
         }
     }
     for (int i = 0; i < check->size; i++) {
-        heard[i] = wait_until(&in[i], deadline_ns);
-        (void)wait_until(&out[i], heard[i] ? deadline_ns : 0);
+        received[i] = check_wait_until(&in[i], deadline_ns);
+        (void)check_wait_until(&out[i], received[i] ? deadline_ns : 0);
     }
     free(in); /* what is still under way ends with the process */
     free(out);
 }
 
 /* The host of a rank that has not answered, by mpirun's way of filling hosts in their order. */
-static void name_rank(const struct check *check, int rank, char *ret_name, size_t room)
+static void name_rank(const struct check_ranks *check, int rank, char *ret_name, size_t room)
 {
     const char *at = check->needs.hosts;
     int hosts = *at != '\0', wanted;
@@ -160,22 +136,22 @@ static void name_rank(const struct check *check, int rank, char *ret_name, size_
     (void)snprintf(ret_name, room, "%.*s", (int)strcspn(at, ","), at);
 }
 
-/* Of rank 0: ask those that it hears whom they hear, and write down the pairs of hosts that do not. */
-static void collect_silent(struct check *check, const unsigned char *heard)
+/* Of rank 0: ask those that it receives from whom they receive from, and write down the pairs of hosts that do not. */
+static void collect_silent(struct check_ranks *check, const unsigned char *received)
 {
-    unsigned char *all = allocate((size_t)check->size, (size_t)check->size);
+    unsigned char *all = check_allocate((size_t)check->size, (size_t)check->size);
     const int64_t deadline_ns = pl_deadline_after_ns(2 * REACH_NS); /* others may have waited for their deadline */
     char from[160], to[160], line[324];
 
-    memcpy(all, heard, (size_t)check->size);
+    memcpy(all, received, (size_t)check->size);
     for (int i = 1; i < check->size; i++) {
         unsigned char *row = all + (size_t)i * (size_t)check->size;
         MPI_Request request;
 
         memset(row, 1, (size_t)check->size);
-        if (heard[i]) {
-            MPI_Irecv(row, check->size, MPI_BYTE, i, TAG_HEARD, MPI_COMM_WORLD, &request);
-            row[0] = (unsigned char)wait_until(&request, deadline_ns) && row[0];
+        if (received[i]) {
+            MPI_Irecv(row, check->size, MPI_BYTE, i, TAG_RECEIVED, MPI_COMM_WORLD, &request);
+            row[0] = (unsigned char)check_wait_until(&request, deadline_ns) && row[0];
         }
     }
     for (int i = 0; i < check->size; i++) {
@@ -194,44 +170,44 @@ static void collect_silent(struct check *check, const unsigned char *heard)
 }
 
 /* False on rank 0 where somebody does not answer; other ranks return when all do. */
-static bool reach(struct check *check)
+static bool reach(struct check_ranks *check)
 {
-    unsigned char *heard = allocate((size_t)check->size, 1);
-    unsigned char verdict = 0;
+    unsigned char *received = check_allocate((size_t)check->size, 1);
+    unsigned char decision = 0;
     MPI_Request request;
 
     phase = "the first messages";
-    exchange_hosts(check, heard);
-    heard[check->rank] = 1;
+    exchange_hosts(check, received);
+    received[check->rank] = 1;
     if (check->rank != 0) {
-        MPI_Isend(heard, check->size, MPI_BYTE, 0, TAG_HEARD, MPI_COMM_WORLD, &request);
-        (void)wait_until(&request, pl_deadline_after_ns(REACH_NS));
-        MPI_Irecv(&verdict, 1, MPI_BYTE, 0, TAG_VERDICT, MPI_COMM_WORLD, &request);
-        while (!wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !verdict) {
+        MPI_Isend(received, check->size, MPI_BYTE, 0, TAG_RECEIVED, MPI_COMM_WORLD, &request);
+        (void)check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        MPI_Irecv(&decision, 1, MPI_BYTE, 0, TAG_DECISION, MPI_COMM_WORLD, &request);
+        while (!check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
             (void)pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
         }
-        free(heard);
+        free(received);
         return true;
     }
-    collect_silent(check, heard);
-    verdict = check->silent.length == 0;
+    collect_silent(check, received);
+    decision = check->silent.length == 0;
     for (int i = 1; i < check->size; i++) {
-        if (heard[i]) {
-            MPI_Isend(&verdict, 1, MPI_BYTE, i, TAG_VERDICT, MPI_COMM_WORLD, &request);
-            (void)wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        if (received[i]) {
+            MPI_Isend(&decision, 1, MPI_BYTE, i, TAG_DECISION, MPI_COMM_WORLD, &request);
+            (void)check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         }
     }
-    free(heard);
-    return verdict != 0;
+    free(received);
+    return decision != 0;
 }
 
 /* Who is on which host: hosts in the order of their first ranks. */
-static void find_hosts(struct check *check)
+static void find_hosts(struct check_ranks *check)
 {
-    int *ranks_of = allocate((size_t)check->size, sizeof(int));
+    int *ranks_of = check_allocate((size_t)check->size, sizeof(int));
 
-    check->leaders = allocate((size_t)check->size, sizeof(int));
-    check->host_of = allocate((size_t)check->size, sizeof(int));
+    check->leaders = check_allocate((size_t)check->size, sizeof(int));
+    check->host_of = check_allocate((size_t)check->size, sizeof(int));
     check->uniform = true;
     for (int rank = 0; rank < check->size; rank++) {
         int host = 0;
@@ -267,7 +243,7 @@ static void run_allreduce(struct pl_world *world, float *data, int count)
     if (world == NULL) {
         MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     } else if (pl_allreduce(world, data, data, (uint64_t)count, PL_FLOAT32, PL_SUM, &error) != PL_OK) {
-        fail(error.cause);
+        check_fail(error.cause);
     }
 }
 
@@ -278,11 +254,11 @@ static void run_broadcast(struct pl_world *world, float *data, int count, int ro
     if (world == NULL) {
         MPI_Bcast(data, count, MPI_FLOAT, root, MPI_COMM_WORLD);
     } else if (pl_broadcast(world, data, (uint64_t)count, PL_FLOAT32, root, &error) != PL_OK) {
-        fail(error.cause);
+        check_fail(error.cause);
     }
 }
 
-static uint64_t try_allreduce(const struct check *check, struct pl_world *world, float *data, int count)
+static uint64_t try_allreduce(const struct check_ranks *check, struct pl_world *world, float *data, int count)
 {
     uint64_t wrong = 0;
 
@@ -301,7 +277,7 @@ static uint64_t try_allreduce(const struct check *check, struct pl_world *world,
     return wrong;
 }
 
-static uint64_t try_broadcast(const struct check *check, struct pl_world *world, float *data, int count, int root)
+static uint64_t try_broadcast(const struct check_ranks *check, struct pl_world *world, float *data, int count, int root)
 {
     uint64_t wrong = 0;
 
@@ -315,7 +291,7 @@ static uint64_t try_broadcast(const struct check *check, struct pl_world *world,
     return wrong;
 }
 
-static void check_world(struct check *check, struct pl_world *world, float *data)
+static void check_world(struct check_ranks *check, struct pl_world *world, float *data)
 {
     static const int counts[] = {1, 4099, VALUES};
 
@@ -326,10 +302,10 @@ static void check_world(struct check *check, struct pl_world *world, float *data
     }
 }
 
-static void check_values(struct check *check)
+static void check_values(struct check_ranks *check)
 {
-    float *data = allocate(VALUES, sizeof(float));
-    uint64_t *all = allocate((size_t)check->size, sizeof(uint64_t[2]));
+    float *data = check_allocate(VALUES, sizeof(float));
+    uint64_t *all = check_allocate((size_t)check->size, sizeof(uint64_t[2]));
     uint64_t mine[2];
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_world *world = NULL;
@@ -338,7 +314,7 @@ static void check_values(struct check *check)
     phase = "allreduce and broadcast";
     if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
         pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
-        fail(error.cause);
+        check_fail(error.cause);
     }
     check_world(check, world, data);
     check_world(check, NULL, data);
@@ -366,7 +342,7 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void compare_clocks(struct check *check)
+static void compare_clocks(struct check_ranks *check)
 {
     phase = "comparing clocks";
     for (int host = 1; host < check->hosts; host++) {
@@ -393,199 +369,12 @@ static void compare_clocks(struct check *check)
     }
 }
 
-/* ---- links ---- */
-
-struct links {
-    MPI_Comm peers; /* the ranks of this place on their hosts; its ranks are the hosts' numbers */
-    int me, count, rounds;
-    int64_t slot_ns;
-    double *mbit;           /* [hosts], received from each; -1: not measured */
-    char (*transports)[24]; /* [hosts], by which this host sent to each */
-    char *buffers;          /* WINDOW * CHUNK_BYTES */
-};
-
-static void wait_for(MPI_Request *request)
-{
-    if (!wait_until(request, pl_deadline_after_ns(REACH_NS))) {
-        fail("nothing moves between two hosts for 10 s");
-    }
-}
-
-static void receive_empty(const struct links *links, int peer, int tag)
-{
-    MPI_Request request;
-
-    MPI_Irecv(NULL, 0, MPI_BYTE, peer, tag, links->peers, &request);
-    wait_for(&request);
-}
-
-static void send_empty(const struct links *links, int peer, int tag)
-{
-    MPI_Request request;
-
-    MPI_Isend(NULL, 0, MPI_BYTE, peer, tag, links->peers, &request);
-    wait_for(&request);
-}
-
-/* Messages for as long as a slot lasts. Each begins with whether it is the last; empty ones after it meet the receives
- * that are posted already. */
-static void send_slot(struct links *links, int peer)
-{
-    MPI_Request window[WINDOW];
-    struct check_counters before, after;
-    uint64_t bytes = 0;
-    bool last = false;
-    int64_t end_ns;
-
-    check_host_count("", &before);
-    for (int i = 0; i < WINDOW; i++) {
-        window[i] = MPI_REQUEST_NULL;
-    }
-    receive_empty(links, peer, TAG_GO);
-    end_ns = pl_deadline_after_ns(links->slot_ns);
-    for (int i = 0; !last; i = (i + 1) % WINDOW) {
-        char *buffer = links->buffers + (size_t)i * CHUNK_BYTES;
-
-        wait_for(&window[i]);
-        last = pl_deadline_passed(end_ns) && bytes > CHUNK_BYTES;
-        buffer[0] = last;
-        MPI_Isend(buffer, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers, &window[i]);
-        bytes += CHUNK_BYTES;
-    }
-    for (int i = 0; i < WINDOW; i++) {
-        wait_for(&window[i]);
-    }
-    for (int i = 1; i < WINDOW; i++) {
-        send_empty(links, peer, TAG_DATA);
-    }
-    receive_empty(links, peer, TAG_DONE);
-    check_host_count("", &after);
-    check_host_transport(&before, &after, bytes, links->transports[peer], sizeof(links->transports[peer]));
-}
-
-static void receive_slot(struct links *links, int peer)
-{
-    MPI_Request window[WINDOW];
-    int64_t begin_ns = 0, end_ns = 0;
-    double bytes = 0;
-    bool last = false;
-    int next = 0;
-
-    for (int i = 0; i < WINDOW; i++) {
-        MPI_Irecv(links->buffers + (size_t)i * CHUNK_BYTES, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers,
-                  &window[i]);
-    }
-    send_empty(links, peer, TAG_GO);
-    for (; !last; next = (next + 1) % WINDOW) {
-        wait_for(&window[next]);
-        end_ns = pl_clock_now_ns();
-        bytes += begin_ns != 0 ? CHUNK_BYTES : 0; /* the first one starts the clock */
-        begin_ns = begin_ns != 0 ? begin_ns : end_ns;
-        last = links->buffers[(size_t)next * CHUNK_BYTES] != 0;
-        if (!last) {
-            MPI_Irecv(links->buffers + (size_t)next * CHUNK_BYTES, CHUNK_BYTES, MPI_BYTE, peer, TAG_DATA, links->peers,
-                      &window[next]);
-        }
-    }
-    for (int i = 0; i < WINDOW; i++) {
-        wait_for(&window[i]);
-    }
-    send_empty(links, peer, TAG_DONE);
-    links->mbit[peer] = end_ns > begin_ns ? bytes * 8 * 1e3 / (double)(end_ns - begin_ns) : 0;
-}
-
-/* Whom host `me` of `even` (a number, even) meets in a round of a tournament in which each meets each: all pairs of a
- * round are disjoint. */
-static int opponent(int me, int round, int even)
-{
-    const int turning = even - 1;
-
-    if (me == turning) {
-        return round;
-    }
-    return me == round ? turning : (2 * round - me + 2 * turning) % turning;
-}
-
-static void run_rounds(struct links *links)
-{
-    const int even = links->count + links->count % 2;
-
-    links->rounds = even - 1 < ROUNDS_MOST ? even - 1 : ROUNDS_MOST;
-    links->slot_ns = LINKS_NS / (2 * links->rounds);
-    links->slot_ns = links->slot_ns < SLOT_LEAST_NS  ? SLOT_LEAST_NS
-                     : links->slot_ns > SLOT_MOST_NS ? SLOT_MOST_NS
-                                                     : links->slot_ns;
-    for (int round = 0; round < links->rounds; round++) {
-        int peer = opponent(links->me, round, even);
-
-        if (peer < links->count && links->me < peer) {
-            send_slot(links, peer);
-            receive_slot(links, peer);
-        } else if (peer < links->count) {
-            receive_slot(links, peer);
-            send_slot(links, peer);
-        }
-    }
-}
-
-/* All ranks of a host receive at once: add them up, and bring everything to rank 0. */
-static void gather_links(struct check *check, struct links *links)
-{
-    const int hosts = check->hosts;
-    double *sums = allocate((size_t)hosts, sizeof(double)),
-           *all = allocate((size_t)hosts * (size_t)hosts, sizeof(double));
-    char(*names)[24] = allocate((size_t)hosts * (size_t)hosts, sizeof(*names));
-    MPI_Comm local;
-
-    MPI_Comm_split(MPI_COMM_WORLD, check->host_of[check->rank], check->rank, &local);
-    MPI_Reduce(links->mbit, sums, hosts, MPI_DOUBLE, MPI_SUM, 0, local);
-    MPI_Comm_free(&local);
-    if (check->local_rank == 0) {
-        MPI_Gather(sums, hosts, MPI_DOUBLE, all, hosts, MPI_DOUBLE, 0, links->peers);
-        MPI_Gather(links->transports, hosts * 24, MPI_CHAR, names, hosts * 24, MPI_CHAR, 0, links->peers);
-    }
-    check->links = allocate((size_t)hosts * (size_t)hosts, sizeof(*check->links));
-    for (int to = 0; to < hosts && check->rank == 0; to++) {
-        for (int from = 0; from < hosts; from++) {
-            struct check_link *link = &check->links[check->links_count];
-
-            if (all[to * hosts + from] > 0) {
-                *link = (struct check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
-                memcpy(link->transport, names[from * hosts + to], sizeof(link->transport));
-                check->links_count++;
-            }
-        }
-    }
-    free(sums);
-    free(all);
-    free(names);
-}
-
-static void measure_links(struct check *check)
-{
-    const bool takes_part = check->uniform || check->local_rank == 0;
-    struct links links = {.me = check->host_of[check->rank], .count = check->hosts};
-
-    phase = "measuring links";
-    links.mbit = allocate((size_t)check->hosts, sizeof(double));
-    links.transports = allocate((size_t)check->hosts, sizeof(*links.transports));
-    links.buffers = allocate(WINDOW, CHUNK_BYTES);
-    MPI_Comm_split(MPI_COMM_WORLD, takes_part ? check->local_rank : MPI_UNDEFINED, links.me, &links.peers);
-    if (takes_part && check->hosts > 1) {
-        run_rounds(&links);
-    }
-    gather_links(check, &links);
-    free(links.mbit);
-    free(links.transports);
-    free(links.buffers);
-}
-
-/* ---- the verdict ---- */
+/* ---- the decision ---- */
 
 /* Of rank 0: print, and return the exit code. */
-static int judge(struct check *check, int64_t begun_ns)
+static int evaluate(struct check_ranks *check, int64_t begun_ns)
 {
-    struct check_host *hosts = allocate((size_t)check->hosts, sizeof(*hosts));
+    struct check_host *hosts = check_allocate((size_t)check->hosts, sizeof(*hosts));
     struct check_report report = {.needs = &check->needs,
                                   .hosts = hosts,
                                   .hosts_count = check->hosts,
@@ -600,10 +389,10 @@ static int judge(struct check *check, int64_t begun_ns)
     for (int host = 0; host < check->hosts; host++) {
         hosts[host] = check->by_rank[check->leaders[host]];
     }
-    check_judge(&report, &rows);
+    check_evaluate(&report, &rows);
     missed = check_print(&rows, &table, &reasons);
     if (rows.failed || pl_text_check(&table, NULL) != PL_OK || pl_text_check(&reasons, NULL) != PL_OK) {
-        fail("out of memory");
+        check_fail("out of memory");
     }
     printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts, check->hosts == 1 ? "" : "s",
            (double)(pl_clock_now_ns() - begun_ns) / 1e9, missed == 0 ? "all needs are met" : "a need is missed");
@@ -623,7 +412,7 @@ static int judge(struct check *check, int64_t begun_ns)
     return missed == 0 ? 0 : 1;
 }
 
-static int run_ranks(struct check *check)
+static int run_ranks(struct check_ranks *check)
 {
     const int64_t begun_ns = pl_clock_now_ns();
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -635,24 +424,25 @@ static int run_ranks(struct check *check)
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &check->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &check->size);
-    check->by_rank = allocate((size_t)check->size, sizeof(*check->by_rank));
+    check->by_rank = check_allocate((size_t)check->size, sizeof(*check->by_rank));
     mine = &check->by_rank[check->rank];
     if (pl_environment_new(&environment, NULL) != PL_OK) {
-        fail("out of memory");
+        check_fail("out of memory");
     }
     check_host_read("", pl_environment_get_or(environment, "SM_MODEL_DIR", "/"),
                     pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", ""), mine);
     (void)gethostname(mine->name, sizeof(mine->name) - 1);
     if (!reach(check)) {
         find_hosts(check);
-        code = judge(check, begun_ns);
+        code = evaluate(check, begun_ns);
         _exit(code); /* MPI_Finalize() would wait for those that do not answer */
     }
     find_hosts(check);
     check_values(check);
     compare_clocks(check);
-    measure_links(check);
-    code = check->rank == 0 ? judge(check, begun_ns) : 0;
+    phase = "measuring links";
+    check_links_measure(check);
+    code = check->rank == 0 ? evaluate(check, begun_ns) : 0;
     phase = "MPI_Finalize";
     MPI_Finalize();
     return code;
@@ -674,25 +464,24 @@ static int become_daemon(char **words, int count, const char *master)
         return 1;
     }
     (void)execv(words[0], words);
-    pl_log(PL_LOG_ERROR, "running %s: not possible", words[0]);
+    fprintf(stderr, "check: running %s: %s\n", words[0], strerror(errno));
     return 1;
 }
 
 int main(int argc, char **argv)
 {
-    struct check check = {.rank = 0};
+    struct check_ranks check = {.rank = 0};
     struct pl_error error = PL_ERROR_NONE;
     const char *master;
     enum pl_status status;
     int daemon;
 
-    pl_log_set_prefix("paceline check");
     status = check_options_read(argc, argv, &check.needs, &master, &daemon, &error);
     if (status == PL_END) {
         return 0;
     }
     if (status != PL_OK) {
-        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        fprintf(stderr, "check: %s\n", error.cause);
         return PL_EXIT_USAGE;
     }
     return daemon > 0 ? become_daemon(argv + daemon, argc - daemon, master) : run_ranks(&check);

@@ -107,7 +107,7 @@ static void remove_words(struct pl_strv *argv, size_t at, size_t count)
     argv->count -= count;
 }
 
-/* The table is the output: no map of the job, and no tag in front of its lines. mpirun ends where nobody else ends it. */
+/* The table is the output: no map of the job, and no tag in front of its lines. mpirun ends by itself at last. */
 static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char *const quiet[][2] = {

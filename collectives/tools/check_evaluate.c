@@ -73,7 +73,7 @@ static void print_number(int64_t number, char *text, size_t room)
 }
 
 /* Lines "FROM > TO" of hosts that sent nothing which arrived. */
-static void judge_silent(const struct check_report *report, struct check_rows *rows)
+static void evaluate_silent(const struct check_report *report, struct check_rows *rows)
 {
     const char *line = pl_text_string(report->silent);
 
@@ -97,8 +97,8 @@ static bool has_efa(const struct check_report *report, int host)
     return report->hosts[host].efa[0] != '\0' || report->needs->listed_efa;
 }
 
-static void judge_transport(const struct check_report *report, const struct check_link *link, const char *where,
-                            struct check_rows *rows)
+static void evaluate_transport(const struct check_report *report, const struct check_link *link, const char *where,
+                               struct check_rows *rows)
 {
     const char *wanted = report->needs->transport;
     const bool efa = strcmp(link->transport, "efa") == 0, any = strcmp(wanted, "any") == 0;
@@ -114,8 +114,8 @@ static void judge_transport(const struct check_report *report, const struct chec
     }
 }
 
-static void judge_speed(const struct check_report *report, const struct check_link *link, double fastest,
-                        const char *where, struct check_rows *rows)
+static void evaluate_speed(const struct check_report *report, const struct check_link *link, double fastest,
+                           const char *where, struct check_rows *rows)
 {
     const double needed = report->needs->mbit, part = fastest / SLOW_PART;
     struct check_row *row = add(rows, "speed", where);
@@ -130,13 +130,32 @@ static void judge_speed(const struct check_report *report, const struct check_li
     }
 }
 
-static void judge_links(const struct check_report *report, struct check_rows *rows)
+static double fastest_of(const struct check_link *links, size_t count)
 {
     double fastest = 0;
 
-    for (size_t i = 0; i < report->links_count; i++) {
-        fastest = report->links[i].mbit > fastest ? report->links[i].mbit : fastest;
+    for (size_t i = 0; i < count; i++) {
+        fastest = links[i].mbit > fastest ? links[i].mbit : fastest;
     }
+    return fastest;
+}
+
+bool check_evaluate_is_slow(const struct check_needs *needs, const struct check_link *links, size_t count)
+{
+    const double part = fastest_of(links, count) / SLOW_PART;
+
+    for (size_t i = 0; i < count; i++) {
+        if (links[i].mbit >= 0 && (links[i].mbit < needs->mbit || links[i].mbit < part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void evaluate_links(const struct check_report *report, struct check_rows *rows)
+{
+    const double fastest = fastest_of(report->links, report->links_count);
+
     for (size_t i = 0; i < report->links_count; i++) {
         const struct check_link *link = &report->links[i];
         char where[160];
@@ -146,12 +165,12 @@ static void judge_links(const struct check_report *report, struct check_rows *ro
         }
         (void)snprintf(where, sizeof(where), "%.70s > %.70s", report->hosts[link->from].name,
                        report->hosts[link->to].name);
-        judge_transport(report, link, where, rows);
-        judge_speed(report, link, fastest, where, rows);
+        evaluate_transport(report, link, where, rows);
+        evaluate_speed(report, link, fastest, where, rows);
     }
 }
 
-static void judge_value(const char *what, uint64_t wrong, struct check_rows *rows)
+static void evaluate_value(const char *what, uint64_t wrong, struct check_rows *rows)
 {
     struct check_row *row = add(rows, what, "all ranks");
 
@@ -164,7 +183,7 @@ static void judge_value(const char *what, uint64_t wrong, struct check_rows *row
     row->missed = wrong > 0;
 }
 
-static void judge_network(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+static void evaluate_network(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
 {
     const bool wanted = strcmp(report->needs->transport, "efa") == 0;
     struct check_row *row;
@@ -188,8 +207,8 @@ static void judge_network(const struct check_report *report, const struct check_
 }
 
 /* `least` 0: whatever it is. */
-static void judge_room(const char *what, const struct check_host *host, int64_t bytes, int64_t free_bytes,
-                       int64_t least, struct check_rows *rows)
+static void evaluate_room(const char *what, const struct check_host *host, int64_t bytes, int64_t free_bytes,
+                          int64_t least, struct check_rows *rows)
 {
     struct check_row *row = add(rows, what, host->name);
     char whole[32], unused[32];
@@ -202,8 +221,8 @@ static void judge_room(const char *what, const struct check_host *host, int64_t 
     }
 }
 
-static void judge_limit(const char *what, const struct check_host *host, int64_t found, int64_t least,
-                        struct check_rows *rows)
+static void evaluate_limit(const char *what, const struct check_host *host, int64_t found, int64_t least,
+                           struct check_rows *rows)
 {
     struct check_row *row = add(rows, what, host->name);
 
@@ -214,7 +233,7 @@ static void judge_limit(const char *what, const struct check_host *host, int64_t
     }
 }
 
-static void judge_clock(const struct check_host *host, struct check_rows *rows)
+static void evaluate_clock(const struct check_host *host, struct check_rows *rows)
 {
     struct check_row *row = add(rows, "clock", host->name);
 
@@ -223,7 +242,7 @@ static void judge_clock(const struct check_host *host, struct check_rows *rows)
     row->missed = host->clock_s > CLOCK_MOST_S || host->clock_s < -CLOCK_MOST_S;
 }
 
-static void judge_host(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+static void evaluate_host(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
 {
     const struct check_needs *needs = report->needs;
     const int64_t ranks = needs->ranks, all = ranks * report->hosts_count;
@@ -232,15 +251,15 @@ static void judge_host(const struct check_report *report, const struct check_hos
         FILES_OWN + FILES_LOCAL_RANK * ranks + FILES_RANK * all + FILES_HOST * (int64_t)report->hosts_count;
     struct check_row *row;
 
-    judge_network(report, host, rows);
+    evaluate_network(report, host, rows);
     if (report->values.known && report->hosts_count > 1) {
-        judge_clock(host, rows);
+        evaluate_clock(host, rows);
     }
-    judge_room("memory", host, host->memory_bytes, host->memory_free_bytes, 0, rows);
-    judge_room("shared memory", host, host->shm_bytes, host->shm_free_bytes,
-               needs->shm_bytes > 0 ? needs->shm_bytes : shm, rows);
-    judge_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
-    judge_limit("processes", host, host->processes, 0, rows);
+    evaluate_room("memory", host, host->memory_bytes, host->memory_free_bytes, 0, rows);
+    evaluate_room("shared memory", host, host->shm_bytes, host->shm_free_bytes,
+                  needs->shm_bytes > 0 ? needs->shm_bytes : shm, rows);
+    evaluate_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
+    evaluate_limit("processes", host, host->processes, 0, rows);
     row = add(rows, "locked memory", host->name);
     (void)bytes_text(host->locked_bytes, row->found, sizeof(row->found));
     if (strcmp(needs->transport, "efa") == 0) {
@@ -253,18 +272,18 @@ static void judge_host(const struct check_report *report, const struct check_hos
     row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
 }
 
-void check_judge(const struct check_report *report, struct check_rows *ret_rows)
+void check_evaluate(const struct check_report *report, struct check_rows *ret_rows)
 {
     *ret_rows = (struct check_rows){.items = NULL};
-    judge_silent(report, ret_rows);
-    judge_links(report, ret_rows);
+    evaluate_silent(report, ret_rows);
+    evaluate_links(report, ret_rows);
     if (report->values.known) {
-        judge_value("allreduce", report->values.wrong_allreduce, ret_rows);
-        judge_value("broadcast", report->values.wrong_broadcast, ret_rows);
+        evaluate_value("allreduce", report->values.wrong_allreduce, ret_rows);
+        evaluate_value("broadcast", report->values.wrong_broadcast, ret_rows);
     }
     for (int i = 0; i < report->hosts_count; i++) {
         if (report->hosts[i].name[0] != '\0') {
-            judge_host(report, &report->hosts[i], ret_rows);
+            evaluate_host(report, &report->hosts[i], ret_rows);
         }
     }
 }
