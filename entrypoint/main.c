@@ -236,5 +236,8 @@ int main(int argc, char **argv)
     if (strcmp(subcommand, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
         call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
     }
+    if (strcmp(subcommand, "check") == 0 && argc == 3 && strcmp(argv[2], help) == 0) {
+        return exec_companion(&call, subcommand, argv + 1);
+    }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
 }

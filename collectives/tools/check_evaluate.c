@@ -105,6 +105,7 @@ static void evaluate_transport(const struct check_report *report, const struct c
     struct check_row *row = add(rows, "transport", where);
 
     (void)snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
+    (void)snprintf(row->needed, sizeof(row->needed), "any");
     if (!any) {
         (void)snprintf(row->needed, sizeof(row->needed), "%s", wanted);
         row->missed = strncmp(link->transport, wanted, strlen(wanted)) != 0;

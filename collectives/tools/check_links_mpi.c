@@ -187,7 +187,7 @@ static void gather(struct check_ranks *check, struct links *links)
         struct check_link *link = &check->links[i];
         const int from = i / hosts, to = i % hosts;
 
-        if (all[to * hosts + from] > link->mbit) {
+        if (all[to * hosts + from] > 0 && all[to * hosts + from] > link->mbit) { /* 0: they did not meet */
             *link = (struct check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
             memcpy(link->transport, names[i], sizeof(link->transport));
         }

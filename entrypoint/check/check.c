@@ -41,17 +41,20 @@ static enum pl_status add_hosts(const struct pl_job *check, struct pl_strv *comm
     return pl_strv_add_list(command, (const char *const[]){"--hosts", pl_text_string(&list), NULL}, reterr);
 }
 
-/* A host outside the distribution checks itself alone. */
+/* Those of the distribution; without any all hosts; a host outside the distribution checks itself alone. */
 static enum pl_status choose_hosts(struct pl_job *check, struct pl_error *reterr)
 {
+    const bool distributed = check->distribution_groups.count > 0;
+
     if (pl_launcher_includes(check)) {
         return PL_OK;
     }
     pl_strv_done(&check->distribution_hosts);
     pl_strv_done(&check->distribution_groups);
-    check->distribution_index = 0;
+    check->distribution_index = distributed ? 0 : check->host_index;
     PL_TRY(pl_strv_add(&check->distribution_groups, check->group_name, reterr));
-    return pl_strv_add(&check->distribution_hosts, check->current_host, reterr);
+    return distributed ? pl_strv_add(&check->distribution_hosts, check->current_host, reterr)
+                       : pl_strv_add_all(&check->distribution_hosts, &check->hosts, reterr);
 }
 
 static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *words, struct pl_error *reterr)

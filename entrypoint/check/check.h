@@ -3,7 +3,7 @@
  * `paceline check`, and `paceline_check` before a job: a job of its own on the same hosts, whose program is
  * paceline-check (collectives/tools/check.h) and which is launched as an MPI job is.
  *
- * Test  tests/unit/entrypoint/launch/test_plan.c, tests/integration/check.sh
+ * Test  tests/unit/entrypoint/check/test_check.c, tests/integration/check.sh
  */
 #ifndef PL_ENTRYPOINT_CHECK_CHECK_H
 #define PL_ENTRYPOINT_CHECK_CHECK_H

@@ -155,7 +155,7 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
     char name[16];
 
     if (supervisor->stop_number == 0 && check_words(supervisor) != NULL) {
-        pl_text_printf(text, "%.*s\n", PL_FAILURE_SHOWN_BYTES - 2, check_words(supervisor));
+        pl_text_printf(text, "%.*s", PL_FAILURE_SHOWN_BYTES - 1, check_words(supervisor));
         return;
     }
     if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
