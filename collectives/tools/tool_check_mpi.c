@@ -25,14 +25,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REACH_NS (10 * PL_NS_PER_S) /* a halted host may be late; where all answer it takes milliseconds */
+#define REACH_NS (10 * PL_NS_PER_S)  /* a halted host may be late; where all answer it takes milliseconds */
+#define SPIN_NS (200 * PL_NS_PER_US) /* then naps: the kernel needs the CPU to move what is waited for */
+#define NAP_LEAST_NS (10 * PL_NS_PER_US)
+#define NAP_MOST_NS (500 * PL_NS_PER_US)
 #define DAEMON_NS (6 * PL_NS_PER_S)
 enum {
     TAG_HOST = 1,
     TAG_RECEIVED,
     TAG_DECISION,
     TAG_CLOCK,
-    ALARM_S = 60,
+    ALARM_S = 120,
     PINGS = 5,
     VALUES = 1 << 18,
     REASON_LINES = 6,
@@ -43,7 +46,7 @@ static const char *volatile phase = "MPI_Init";
 
 static void on_alarm(int number)
 {
-    static const char words[] = "check: no end after 60 s in ";
+    static const char words[] = "check: no end after 120 s in ";
 
     (void)number;
     if (write(STDERR_FILENO, words, sizeof(words) - 1) > 0 && write(STDERR_FILENO, phase, strlen(phase)) > 0 &&
@@ -72,13 +75,20 @@ void *check_allocate(size_t count, size_t bytes)
 
 bool check_wait_until(void *request, int64_t deadline_ns)
 {
+    const int64_t begin_ns = pl_clock_now_ns();
     int done = 0;
 
     while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done) {
+        const int64_t waited_ns = pl_clock_now_ns() - begin_ns;
+
         if (pl_deadline_passed(deadline_ns)) {
             return false;
         }
-        (void)sched_yield();
+        if (waited_ns > SPIN_NS) {
+            pl_clock_nap(pl_clock_backoff_ns(waited_ns, NAP_LEAST_NS, NAP_MOST_NS), deadline_ns);
+        } else {
+            (void)sched_yield();
+        }
     }
     return done != 0;
 }

@@ -126,7 +126,7 @@ static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr
     }
     before = *argv;
     *argv = PL_STRV_NONE;
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){before.items[0], "--timeout", "90", NULL}, reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){before.items[0], "--timeout", "180", NULL}, reterr));
     return pl_strv_add_list(argv, (const char *const *)before.items + 1, reterr);
 }
 
