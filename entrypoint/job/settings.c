@@ -22,6 +22,7 @@ static const struct setting {
 } settings[] = {
     {.name = "PYTHON"},
     {.name = "INSTALL", .type = BOOL},
+    {.name = "CHECK"},
     {"SOURCE_MAX_BYTES", WHOLE, "bytes", 0, 0x1p53, 0x1p34},
     {.name = "MPI_VERSION"},
     {"PEER_WAIT_S", REAL, "seconds", 1, 86400, 900},
@@ -35,6 +36,7 @@ static const struct setting {
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
+    {.name = "CHECKPOINT_DIR"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
     {.name = "HOST_NAME"},

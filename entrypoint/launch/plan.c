@@ -113,7 +113,7 @@ static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_l
     bool has_chief;
 
     PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
-    if (!has_chief || plan->side != NULL) {
+    if (!has_chief || plan->side != NULL || job->distribution_index < 0) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
@@ -206,9 +206,12 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
         return;
     }
     pl_strv_done(&plan->hosts);
+    pl_strv_done(&plan->outside_hosts);
+    free(plan->slots);
     pl_strv_done(&plan->argv);
     pl_strv_done(&plan->warnings);
     pl_strv_done(&plan->sync);
+    pl_strv_done(&plan->daemon_prefix);
     pl_steps_done(&plan->steps);
     pl_steps_done(&plan->probes);
     pl_environment_free(plan->additions);

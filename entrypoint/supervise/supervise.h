@@ -63,7 +63,7 @@ struct pl_role {
 
 struct pl_supervisor {
     const struct pl_job *job;
-    const struct pl_launch_plan *plan; /* NULL while the code is fetched */
+    struct pl_launch_plan *plan; /* NULL while the code is fetched */
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;
@@ -81,6 +81,7 @@ struct pl_supervisor {
     bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
+    bool main_dismissed;           /* the job has ended beside the main program, which need not have */
     bool main_started, main_ended; /* the program of pl_supervise_start_main() */
     struct pl_exit_report main_report;
 

@@ -142,7 +142,7 @@ static bool is_over(const struct pl_supervisor *supervisor)
 {
     const struct pl_role *role = supervisor->role;
 
-    return supervisor->main_ended && !(role->waits != NULL && role->waits(supervisor));
+    return (supervisor->main_ended || supervisor->main_dismissed) && !(role->waits != NULL && role->waits(supervisor));
 }
 
 enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr)

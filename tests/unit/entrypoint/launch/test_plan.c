@@ -366,72 +366,6 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 }
 END_TEST
 
-/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`.
- * */
-static void two_groups(struct tree *tree, bool first, const char *type)
-{
-    char text[640];
-
-    (void)snprintf(text, sizeof(text),
-                   "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", "
-                   "\"network_interface_name\": \"lo\", "
-                   "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
-                   "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
-                   "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
-                   first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
-    tree_write(tree, "input/config/resourceconfig.json", text);
-}
-
-START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
-{
-    static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
-                              "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.xlarge");
-    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
-    two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
-{
-    static const char groups[] =
-        "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
-    static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
-    struct tree tree;
-    char hps[256];
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "(ml.g5.12xlarge)"));
-    two_groups(&tree, true, "ml.p4d.24xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    tree_done(&tree);
-}
-END_TEST
-
 START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
 {
     static const char *const launchers[] = {"sagemaker_parameter_server_enabled", "sagemaker_mpi_enabled",
@@ -456,35 +390,6 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
     tree_env(&tree, "PYTHONUNBUFFERED", "");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "");
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
-{
-    static const char names[] = "sagemaker_distribution_instance_groups names '";
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(
-        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-               "\\\"bb\\\"]\"}");
-    two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
-    tree_hyperparameters(
-        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-               "\\\"b\\\"]\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
-    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    tree_write(&tree, "input/config/resourceconfig.json",
-               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
     tree_done(&tree);
 }
 END_TEST
@@ -753,10 +658,8 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
           host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
           a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
-          more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          python_prints_without_a_buffer_unless_the_container_says_otherwise,
-          a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
+          more_processes_than_slots_is_an_error_unless_allowed,
+          python_prints_without_a_buffer_unless_the_container_says_otherwise, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
