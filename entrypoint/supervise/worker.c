@@ -134,6 +134,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_own_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
         if (!pl_exit_report_ok(exit_report) && !state->result_known) {
             send_exit_report(supervisor, exit_report);
         }
@@ -212,7 +213,7 @@ static void handle_start(struct pl_supervisor *supervisor, const struct pl_frame
  * connected. */
 static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
@@ -575,7 +576,7 @@ static void shut_down(struct pl_supervisor *supervisor)
             break;
         }
     }
-    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     if (state->master != NULL) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
