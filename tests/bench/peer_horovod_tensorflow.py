@@ -21,7 +21,7 @@ import time
 from peer_turns import median_us, take_turns
 
 DIGITS = pathlib.Path(__file__).resolve().parents[3] / "shared/data/mnist"
-TINY, BATCH, EPOCHS, SLEEP_S = 160, 16, 6, 10
+TINY, BATCH, EPOCHS, SLEEP_S = 160, 16, 5, 10
 
 
 def digits():
