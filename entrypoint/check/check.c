@@ -93,8 +93,11 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     check->switches = (struct pl_job_switches){.mpi = true};
     check->program = NULL;
     check->submit_uri = NULL;
-    check->counts_devices = false;
     check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
+    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
+        check->host_processes[i] = check->processes_per_host;
+    }
+    check->named_processes = 0;
     check->processes = check->processes_per_host * (int)check->distribution_hosts.count;
     *ret_check = PL_TAKE(check);
     return PL_OK;
