@@ -28,6 +28,9 @@ static const char usage[] =
     "  --metadata             take keys from the machine's metadata service as the last resort\n"
     "  --requester-pays\n"
     "  --no-checksums         do not send x-amz-checksum-crc32c\n"
+    "  --sse WORD             encryption of what cp writes: AES256, aws:kms or aws:kms:dsse (as the bucket has it)\n"
+    "  --sse-kms-key-id ID    the KMS key for it: an id, an alias or an ARN (AWS's own of the account)\n"
+    "  --bucket-key-enabled   with aws:kms: a key of the bucket, for fewer calls of KMS\n"
     "  --connections N        transfers at a time (16)\n"
     "  --budget MIB           memory for data under way (64)\n"
     "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
@@ -55,6 +58,9 @@ enum option_code {
     OPTION_PART,
     OPTION_STALL,
     OPTION_TIMEOUT,
+    OPTION_SSE,
+    OPTION_SSE_KEY,
+    OPTION_BUCKET_KEY,
 };
 
 static const struct option long_options[] = {{"recursive", no_argument, NULL, OPTION_RECURSIVE},
@@ -70,6 +76,9 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"metadata", no_argument, NULL, OPTION_METADATA},
                                              {"requester-pays", no_argument, NULL, OPTION_REQUESTER},
                                              {"no-checksums", no_argument, NULL, OPTION_NO_CHECKSUMS},
+                                             {"sse", required_argument, NULL, OPTION_SSE},
+                                             {"sse-kms-key-id", required_argument, NULL, OPTION_SSE_KEY},
+                                             {"bucket-key-enabled", no_argument, NULL, OPTION_BUCKET_KEY},
                                              {"connections", required_argument, NULL, OPTION_CONNECTIONS},
                                              {"budget", required_argument, NULL, OPTION_BUDGET},
                                              {"part", required_argument, NULL, OPTION_PART},
@@ -146,6 +155,15 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
     case OPTION_NO_CHECKSUMS:
         tool->no_checksums = true;
         return PL_OK;
+    case OPTION_SSE:
+        tool->encryption.algorithm = argument;
+        return PL_OK;
+    case OPTION_SSE_KEY:
+        tool->encryption.key_id = argument;
+        return PL_OK;
+    case OPTION_BUCKET_KEY:
+        tool->encryption.bucket_key = true;
+        return PL_OK;
     default:
         return take_number(tool, option, argument, reterr);
     }
@@ -168,7 +186,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
         }
         PL_TRY(take_option(tool, option, optarg, reterr));
     }
-    return status == PL_END ? PL_OK : status;
+    return status == PL_END ? pl_s3_encryption_check(&tool->encryption, &pl_s3_encryption_options, reterr) : status;
 }
 
 /* Arguments are checked before credentials: each subcommand connects once it knows what to request. */

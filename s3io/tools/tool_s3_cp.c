@@ -223,16 +223,19 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const s
                                     struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
+    PL_AUTO_S3_HEADERS struct pl_s3_headers headers = {.count = 0};
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
     struct pl_s3_upload_options options = {.budget_bytes = budget_bytes,
                                            .part_bytes = tool->stream_options.part_bytes,
                                            .no_checksums = tool->no_checksums,
+                                           .headers = &headers,
                                            .progress = uploaded,
                                            .go_on = goes_on,
                                            .context = &state};
     uint64_t size_bytes = PL_S3_SIZE_UNKNOWN;
     struct stat info;
 
+    PL_TRY(pl_s3_headers_add_encryption(&headers, &tool->encryption, reterr));
     if (pl_s3_uri_is(from)) {
         options.budget_bytes = budget_bytes / 2;
         size_bytes = object->size_bytes;
