@@ -14,6 +14,8 @@ struct tool {
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
     struct pl_s3_encryption encryption; /* of what is written */
+    bool drop_properties, keep_tags;    /* of an object that is copied to another */
+    struct pl_s3_headers headers;       /* for all of these */
     int stop_fd;                        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
     int64_t timeout_ns;                 /* longest wait for a byte, and for one small request */
     char **args;                        /* the arguments after the options */
