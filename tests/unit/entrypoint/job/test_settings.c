@@ -24,6 +24,8 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
          "PACELINE_SSE_KMS_KEY_ID is for PACELINE_SSE aws:kms or aws:kms:dsse, which is not given"},
         {"PACELINE_BUCKET_KEY_ENABLED", "1",
          "PACELINE_BUCKET_KEY_ENABLED is for PACELINE_SSE aws:kms, which is not given"},
+        {"PACELINE_TF_CHIEF", "algo-1",
+         "PACELINE_TF_CHIEF is 'algo-1': expected 1, 0, true, false, yes, no, on or off"},
         {"PACELINE_HANG_S", "-1", "PACELINE_HANG_S is '-1': expected seconds from 0 to 864000"},
         {"PACELINE_HANG_ACTION", "kill", "PACELINE_HANG_ACTION is 'kill': expected one of report end"},
         {"PACELINE_STALL_S", "1m", "PACELINE_STALL_S is '1m': expected a number, at least 0"},
