@@ -4,8 +4,10 @@
 and on request a region, a clock and a token that the client has to find out about; in addition a container's endpoint for credentials
 (/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
 
-  fake_s3.py [--keep] [--latency MS] DIRECTORY   serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes
-                                                 a file there; --latency: each answer comes so much later
+  fake_s3.py [--keep] [--latency MS] [--demand NAME=VALUE]... DIRECTORY
+
+serves the files below DIRECTORY as bucket "bkt" and prints "port N". --keep: what is put becomes a file there; --latency: each answer comes so much
+later; --demand: a header without which nothing is written.
 """
 import argparse
 import asyncio
@@ -355,6 +357,7 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--latency", type=float, default=0)
+    parser.add_argument("--demand", action="append", default=[])
     parser.add_argument("directory")
     arguments = parser.parse_args()
     objects = {}
@@ -364,7 +367,8 @@ async def main():
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
                 objects[os.path.relpath(path, below)] = file.read()
-    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000)
+    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000,
+                  demands=dict(demand.split("=", 1) for demand in arguments.demand))
     print("port", await fake.start(), flush=True)
     await fake.server.serve_forever()
 
