@@ -333,6 +333,28 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
     return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
 }
 
+/* What pip has fetched stays for the next job in the directory that a warm pool keeps, where there is one. */
+static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    if (kept != NULL) {
+        pl_text_append(&path, kept);
+    } else {
+        pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
+    }
+    PL_TRY(pl_text_check(&path, reterr));
+    if (pl_environment_get(job->process, "PIP_CACHE_DIR") != NULL || stat(pl_text_string(&path), &info) != 0 ||
+        !S_ISDIR(info.st_mode)) {
+        return PL_OK;
+    }
+    pl_text_append(&path, "/pip");
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_steps_set(&plan->steps, "PIP_CACHE_DIR", pl_text_string(&path), reterr);
+}
+
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
 static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
@@ -364,6 +386,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
         PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
     }
+    PL_TRY(keep_cache(job, plan, reterr));
     PL_TRY(add_index(job, argv, reterr));
     PL_TRY(pl_strv_add(argv, program->python, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
