@@ -2,6 +2,7 @@
 /* Reads the job description from /opt/ml/input/config and the container's environment. */
 #include "entrypoint/job/job.h"
 
+#include "base/efa.h"
 #include "base/memory.h"
 #include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"
@@ -365,6 +366,8 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
+    struct pl_efa efa;
+
     job->switches = (struct pl_job_switches){
         .mpi = switched_on(job, "sagemaker_mpi_enabled"),
         .parameter_server = switched_on(job, "sagemaker_parameter_server_enabled"),
@@ -377,6 +380,8 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    pl_efa_read("", &efa);
+    job->efa = efa.count > 0;
     PL_TRY(choose_hosts(job, reterr));
     return pl_processes_count(job, reterr);
 }

@@ -108,6 +108,8 @@ struct pl_job {
     int cpus;
     int gpus;
     int neuron_cores;
+    bool efa;      /* this host has an adapter, whatever its instance type is called */
+    bool is_check; /* not the job itself but the check of its hosts: see check/check.h */
 };
 
 /**

@@ -22,6 +22,7 @@ static const struct setting {
 } settings[] = {
     {.name = "PYTHON"},
     {.name = "INSTALL", .type = BOOL},
+    {.name = "CHECK"},
     {"SOURCE_MAX_BYTES", WHOLE, "bytes", 0, 0x1p53, 0x1p34},
     {.name = "MPI_VERSION"},
     {"PEER_WAIT_S", REAL, "seconds", 1, 86400, 900},
@@ -31,6 +32,7 @@ static const struct setting {
     {.name = "SSH_DIR"},
     {.name = "SSH_SECRET"},
     {.name = "LINK", .type = BOOL},
+    {.name = "TF_CHIEF", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},

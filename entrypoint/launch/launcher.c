@@ -139,9 +139,9 @@ static int fabric_of(const char *instance_type)
     return 0;
 }
 
-bool pl_launcher_has_efa(const char *instance_type)
+bool pl_launcher_has_efa(const struct pl_job *job)
 {
-    return (fabric_of(instance_type) & FABRIC_EFA) != 0;
+    return job->efa || (fabric_of(job->instance_type) & FABRIC_EFA) != 0;
 }
 
 bool pl_launcher_has_efa_rdma(const char *instance_type)

@@ -160,7 +160,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv,
 {
     static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
 
-    if (pl_launcher_has_efa(job->instance_type)) {
+    if (pl_launcher_has_efa(job)) {
         PL_TRY(add_export(argv, "FI_PROVIDER=efa", reterr));
         PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
     }

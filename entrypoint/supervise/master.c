@@ -71,6 +71,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_rank_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
         if (!supervisor->main_ended && !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
@@ -589,7 +590,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
     }
-    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
     return check_main_result(supervisor, reterr);
@@ -674,7 +675,7 @@ static void finish(struct pl_supervisor *supervisor)
         }
     }
     master->result_sent = true;
-    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     notify_late_hosts(supervisor);
     await_open_sessions(supervisor);

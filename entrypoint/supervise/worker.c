@@ -134,6 +134,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_own_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
         if (!pl_exit_report_ok(exit_report) && !state->result_known) {
             send_exit_report(supervisor, exit_report);
         }
@@ -180,7 +181,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, whole = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -189,7 +190,9 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     if (status == PL_OK) {
         free(command.items[0]);
         command.items[0] = path;
-        setup.argv = (const char *const *)command.items;
+        PL_TRY(pl_strv_add_all(&whole, &supervisor->plan->daemon_prefix, reterr));
+        PL_TRY(pl_strv_add_all(&whole, &command, reterr));
+        setup.argv = (const char *const *)whole.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
@@ -210,7 +213,7 @@ static void handle_start(struct pl_supervisor *supervisor, const struct pl_frame
  * connected. */
 static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
@@ -573,7 +576,7 @@ static void shut_down(struct pl_supervisor *supervisor)
             break;
         }
     }
-    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     if (state->master != NULL) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/launch/plan.c, entrypoint/launch/program.c, entrypoint/launch/source.c,
  * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
- * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c, entrypoint/launch/launcher_tensorflow.c,
+ * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c,
  * entrypoint/launch/launcher_unsupported.c. */
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -551,36 +551,6 @@ START_TEST(smddp_and_xla_are_refused_clearly)
 }
 END_TEST
 
-START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
-{
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_two_hosts(&tree, "algo-2");
-    tree_env(&tree, "PACELINE_PYTHON", "/py");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
-    ck_assert_str_eq(tree.plan->side->argv.items[0], "/py");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(tree.plan->side);
-    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "TF_CONFIG"),
-                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], "
-                     "\"worker\": [\"algo-2:2222\"]}, "
-                     "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
-    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"),
-                                 "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
-    pl_environment_unset(tree.environment, "PACELINE_PYTHON");
-    tree_env(&tree, "PATH", "/nowhere");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
-    tree_done(&tree);
-}
-END_TEST
-
 START_TEST(words_after_two_dashes_are_run_as_they_are)
 {
     struct tree tree;
@@ -699,6 +669,6 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
-          a_parameter_server_runs_beside_every_kind_of_program, words_after_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name,
+          words_after_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
+          a_value_that_no_argument_can_hold_is_refused_by_name,
           a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
