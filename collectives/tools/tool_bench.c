@@ -520,9 +520,10 @@ int main(int argc, char **argv)
         }
         wrong = run_threads(&options);
     } else if (pl_bootstrap_under_mpi()) {
-        bool peer_runs = bench_peer_start();
+        /* without a peer, MPI is initialised as for a program: with all threads and connections that Paceline asks for */
+        bool mpi_runs = options.peer == PEER_NONE || bench_peer_start();
 
-        if (!peer_runs || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
+        if (!mpi_runs || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
             fail(&error, "MPI");
         }
         if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
