@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOGETHER = 6, MOST_OF_A_RANK = 400 };
+enum { USUAL = 7, MOST_OF_A_RANK = 400 };
 
 static unsigned number_of(const struct pl_environment *environment, const char *name)
 {
@@ -31,7 +31,7 @@ unsigned pl_tcp_links_count(const struct pl_environment *environment, const char
     unsigned ranks = number_of(environment, "OMPI_COMM_WORLD_SIZE");
     unsigned hosts = number_of(environment, "OMPI_MCA_orte_num_nodes");
     unsigned own = number_of(environment, "OMPI_MCA_btl_tcp_links");
-    unsigned per_host, links, most;
+    unsigned most;
 
     if (!goes_over_tcp(environment, ret_interface) || hosts < 2 || ranks <= 1) {
         return 1;
@@ -39,10 +39,8 @@ unsigned pl_tcp_links_count(const struct pl_environment *environment, const char
     if (own) {
         return own;
     }
-    per_host = ranks > hosts ? ranks / hosts : 1;
-    links = ((TOGETHER + per_host - 1) / per_host) | 1;
-    most = MOST_OF_A_RANK / (ranks - 1);
-    return links <= most ? links : most >= 3 ? 3 : 1;
+    most = ranks > hosts ? 1 : MOST_OF_A_RANK / (ranks - 1);
+    return most >= USUAL ? USUAL : most >= 3 ? 3 : 1;
 }
 
 static enum pl_status make_equal(const char *what, const char *interface, unsigned link, struct pl_error *reterr)

@@ -3,7 +3,8 @@
  * Several TCP connections between two ranks, so that a network that holds each of them to a part of the link's rate
  * (EC2: 5 Gbit/s) is used whole. Internal to collectives/.
  *
- * Open MPI's own parameter for this, btl_tcp_links, moves nothing as it comes and can hang (4.1.4, and 5.0.6):
+ * Open MPI's own parameter for this, btl_tcp_links, gains nothing as it comes and can hang (4.1.4; 5.0.6 has the same
+ * code):
  *
  * - mca_btl_tcp_create() gives every connection but the first twice the latency, and bml/r2 lets only those of the
  *   least latency carry messages up to the eager limit, which all of ours are. Parameters that it registers for each
@@ -27,8 +28,9 @@
  * Open MPI is left alone. Depends only on what mpirun gives to all ranks alike:
  *
  * - the ranks are on several hosts, one interface was named (btl_tcp_if_include) and messages are ob1's
- * - what the job sets itself (btl_tcp_links) is kept; else the ranks of a host have six or more to another host
- *   together, and a rank has at most 400 to all others, since processes often may open 1024 files only
+ * - what the job sets itself (btl_tcp_links) is kept
+ * - else a host has one rank only, which has at most 400 to all others, since processes often may open 1024 files only;
+ *   hosts of more ranks have a connection for each of these, and more of them were slower for small messages
  */
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 
