@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { HOST_WORDS = 5 }; /* mpirun --host LIST -np NUMBER, which stay in front */
 enum { RANKS_MOST = 2 }; /* a host: enough for two flows of TCP and for what ranks of one host share */
 
 /* The options in the setting: none, "1" or the words themselves. */
@@ -74,6 +75,24 @@ static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *w
     return pl_strv_add_all(&check->command, words, reterr);
 }
 
+/* As many ranks on each host; those that are no part of the distribution are not waited for. */
+static enum pl_status set_ranks(struct pl_job *check, struct pl_error *reterr)
+{
+    const size_t hosts = check->distribution_hosts.count;
+
+    check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
+    free(check->host_processes);
+    check->host_processes = pl_memory_new(hosts, sizeof(*check->host_processes), reterr);
+    PL_TRY(check->host_processes != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < hosts; i++) {
+        check->host_processes[i] = check->processes_per_host;
+    }
+    check->named_processes = 0;
+    check->processes = check->processes_per_host * (int)hosts;
+    pl_strv_done(&check->outside_hosts);
+    return PL_OK;
+}
+
 enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *words, struct pl_job **ret_check,
                             struct pl_error *reterr)
 {
@@ -93,12 +112,7 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     check->switches = (struct pl_job_switches){.mpi = true};
     check->program = NULL;
     check->submit_uri = NULL;
-    check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
-    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
-        check->host_processes[i] = check->processes_per_host;
-    }
-    check->named_processes = 0;
-    check->processes = check->processes_per_host * (int)check->distribution_hosts.count;
+    PL_TRY(set_ranks(check, reterr));
     *ret_check = PL_TAKE(check);
     return PL_OK;
 }
@@ -129,8 +143,13 @@ static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr
     }
     before = *argv;
     *argv = PL_STRV_NONE;
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){before.items[0], "--timeout", "180", NULL}, reterr));
-    return pl_strv_add_list(argv, (const char *const *)before.items + 1, reterr);
+    for (size_t i = 0; i < before.count; i++) {
+        if (i == HOST_WORDS) {
+            PL_TRY(pl_strv_add_list(argv, (const char *const[]){"--timeout", "180", NULL}, reterr));
+        }
+        PL_TRY(pl_strv_add(argv, before.items[i], reterr));
+    }
+    return PL_OK;
 }
 
 enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_plan *plan, struct pl_error *reterr)

@@ -68,7 +68,7 @@ START_TEST(the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun)
     ck_assert_uint_gt(plan->steps.count, 0);
     ck_assert_ok(pl_check_adapt_plan(check, plan, &tree.error), &tree.error);
     ck_assert_uint_eq(plan->steps.count, 0);
-    ck_assert_ptr_eq(strstr(joined(&plan->argv), "mpirun|--timeout|180|--host|algo-1,algo-2|-np|2|"),
+    ck_assert_ptr_eq(strstr(joined(&plan->argv), "mpirun|--host|algo-1,algo-2|-np|2|--timeout|180|"),
                      joined(&plan->argv));
     ck_assert_ptr_null(strstr(joined(&plan->argv), "--tag-output"));
     ck_assert_ptr_null(strstr(joined(&plan->argv), "--display-map"));
@@ -117,7 +117,29 @@ START_TEST(a_host_outside_the_distribution_checks_itself)
 }
 END_TEST
 
+START_TEST(groups_without_a_distribution_are_checked_as_one)
+{
+    PL_AUTO_JOB struct pl_job *check = NULL;
+    PL_AUTO_STRV struct pl_strv none = PL_STRV_NONE;
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_write(&tree, "input/config/resourceconfig.json",
+               "{\"current_host\": \"algo-2\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\"], "
+               "\"network_interface_name\": \"lo\", \"current_group_name\": \"data\", \"instance_groups\": "
+               "[{\"instance_group_name\": \"train\", \"hosts\": [\"algo-1\", \"algo-3\"]}, "
+               "{\"instance_group_name\": \"data\", \"hosts\": [\"algo-2\"]}]}");
+    ck_assert_ok(make_check(&tree, &none, &check), &tree.error);
+    ck_assert_str_eq(joined(&check->distribution_hosts), "algo-1|algo-2|algo-3");
+    ck_assert_int_eq(check->distribution_index, 1);
+    ck_assert_int_eq(check->processes, 3);
+    ck_assert_int_eq(check->host_processes[2], 1);
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/check/check", a_job_is_checked_only_where_it_says_so,
           the_check_has_two_ranks_on_each_of_the_jobs_hosts_and_its_options,
           the_plan_of_a_check_has_no_step_of_the_job_and_no_table_of_mpirun,
-          a_worker_tries_the_way_to_mpirun_before_its_daemon_starts, a_host_outside_the_distribution_checks_itself)
+          a_worker_tries_the_way_to_mpirun_before_its_daemon_starts, a_host_outside_the_distribution_checks_itself,
+          groups_without_a_distribution_are_checked_as_one)
