@@ -52,8 +52,8 @@ struct shim {
     struct copier copier;
     pid_t pid; /* of the program and its group */
     bool exited;
-    bool stopped; /* by SIGSTOP or the like */
-    bool ending;  /* it was sent a signal that ends it */
+    bool stopped;  /* by SIGSTOP or the like */
+    bool sent_end; /* it was sent a signal that ends it */
     int wait_status;
     /* of a rank: */
     int stop_number; /* 0, or the signal that the supervisor sent first */
@@ -144,7 +144,7 @@ static void log_stop(struct shim *shim, int number)
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     char signal_name[16], how[64] = "";
 
-    if (number == 0 && (!shim->stopped || shim->ending)) {
+    if (number == 0 && (!shim->stopped || shim->sent_end)) {
         return; /* a signal is followed by SIGCONT always */
     }
     shim->stopped = number != 0;
@@ -182,7 +182,7 @@ static void reap(struct shim *shim)
 
 static void forward_signal(struct shim *shim, int number)
 {
-    shim->ending = shim->ending || (number != SIGUSR1 && number != SIGUSR2);
+    shim->sent_end = shim->sent_end || (number != SIGUSR1 && number != SIGUSR2);
     if (!shim->exited) {
         kill(-shim->pid, number);
         kill(-shim->pid, SIGCONT); /* a stopped program could not handle it */

@@ -41,12 +41,16 @@ def mistake():
         raise KeyError("a mistake in the program")
     elif how != "none":
         sys.exit(int(how))
+
+def got(rank, error):
+    """In one line; TensorFlow's have many."""
+    print(f"rank {rank} got {type(error).__name__} {' '.join(str(error).split())}", flush=True)
 END
 
 cat >"$cluster/with_torch.py" <<'END'
 import torch
 import horovod.torch as hvd
-from mistake import mistake
+from mistake import got, mistake
 hvd.init()
 torch.manual_seed(hvd.rank())
 model = torch.nn.Linear(4, 1)
@@ -61,7 +65,7 @@ try:
         ((model(x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
         optimizer.step()
 except hvd.HorovodInternalError as error:
-    print(f"rank {hvd.rank()} got HorovodInternalError {error}", flush=True)
+    got(hvd.rank(), error)
     raise
 weights = hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()]).unsqueeze(0), name="weights")
 assert len(weights) == 2 and weights[0].equal(weights[1])
@@ -72,7 +76,7 @@ cat >"$cluster/with_tensorflow.py" <<'END'
 import sys
 import tensorflow as tf
 import horovod.tensorflow as hvd
-from mistake import mistake
+from mistake import got, mistake
 hvd.init()
 tf.random.set_seed(hvd.rank())
 w = tf.Variable(tf.random.normal([4, 1]))
@@ -86,7 +90,7 @@ def step(x):
 
 class State(hvd.elastic.TensorFlowState):
     def restore(self):  # in elastic.run's `except HorovodInternalError`
-        print(f"rank {hvd.rank()} got {type(sys.exc_info()[1]).__name__} {sys.exc_info()[1]}", flush=True)
+        got(hvd.rank(), sys.exc_info()[1])
         super().restore()
 
 def train(state):
@@ -102,7 +106,7 @@ else:
     try:
         train(None)
     except tf.errors.UnknownError as error:
-        print(f"rank {hvd.rank()} got UnknownError {error}", flush=True)
+        got(hvd.rank(), error)
         raise
 weights = hvd.allgather(tf.transpose(w), name="weights").numpy()
 assert len(weights) == 2 and (weights[0] == weights[1]).all()
@@ -113,7 +117,7 @@ cat >"$cluster/with_keras.py" <<'END'
 import numpy as np
 import tensorflow as tf
 import horovod.tensorflow.keras as hvd
-from mistake import mistake
+from mistake import got, mistake
 hvd.init()
 tf.keras.utils.set_random_seed(hvd.rank())
 model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
@@ -128,7 +132,7 @@ x = np.random.randn(320, 4).astype("float32")
 try:
     model.fit(x, x.sum(1, keepdims=True), batch_size=16, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), Mistake()])
 except tf.errors.UnknownError as error:
-    print(f"rank {hvd.rank()} got UnknownError {error}", flush=True)
+    got(hvd.rank(), error)
     raise
 weights = np.asarray(hvd.allgather(np.concatenate([value.ravel() for value in model.get_weights()])[None]))
 assert len(weights) == 2 and (weights[0] == weights[1]).all()
