@@ -57,6 +57,7 @@ def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Sets can always be added, so that process_sets="dynamic" says nothing new."""
     if comm:
         raise ValueError("init() takes all of mpirun's ranks, not comm; make a ProcessSet of some")
+    os.environ.setdefault("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
     if not _library.horovod_init(None, 0, None, None, 0) & 1:
         raise ValueError("the start failed, see the message above")
     atexit.unregister(shutdown)

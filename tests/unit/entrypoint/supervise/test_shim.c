@@ -235,7 +235,7 @@ static void await_suspended(const char *how)
 START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
 {
     static const char stopped[] = "was stopped by signal 19 (SIGSTOP)";
-    const char *const argv[] = {"sh", "-c", "kill -STOP $$; kill -STOP $$; exit 4", NULL};
+    const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame;
     pid_t pid;
@@ -246,6 +246,7 @@ START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
     await_suspended(stopped);
     kill(pid, SIGCONT);
     await_suspended("");
+    kill(pid, SIGSTOP);
     await_suspended(stopped);
     kill(watch_pid, SIGTERM); /* as mpirun does: that it goes on to die is nothing to tell of */
     do {
