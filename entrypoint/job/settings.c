@@ -31,6 +31,7 @@ static const struct setting {
     {.name = "SSH_DIR"},
     {.name = "SSH_SECRET"},
     {.name = "LINK", .type = BOOL},
+    {.name = "SDK_DRIVERS", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},

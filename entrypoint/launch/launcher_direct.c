@@ -32,7 +32,9 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_p
 /* A host that is in no distribution group is alone, beside those of the group; without groups the hosts are linked. */
 static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    if (job->hosts.count < 2 || job->distribution_groups.count > 0) {
+    const bool alone = job->distribution_groups.count > 0 && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
+
+    if (job->hosts.count < 2 || alone) {
         plan->role = PL_LAUNCH_PLAN_SINGLE;
         return pl_strv_add(&plan->hosts, job->current_host, reterr);
     }
@@ -49,7 +51,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));
-    if (pl_launcher_is_elastic(job->process, &plan->argv)) {
+    if (pl_launcher_is_elastic(job->process, &plan->argv) || job->drivers.launch == PL_DRIVERS_LAUNCH_OTHER) {
+        /* a driver of another's making may want sshd and its port for itself */
         plan->link = PL_LAUNCH_PLAN_LINK_NONE;
     }
     return PL_OK;
