@@ -23,7 +23,7 @@ static void setup(struct tree *tree, const char *source, const char *distributed
     write_distributed(tree, distributed);
 }
 
-/* The cause of the refusal, after the scratch directory's name. */
+/* The cause of the error, after the scratch directory's name. */
 static const char *cause(struct tree *tree)
 {
     const char *at;
