@@ -101,7 +101,7 @@ static enum pl_status use_command(struct pl_job *job, struct pl_error *reterr)
                             reterr);
 }
 
-/* A driver that is not the SDK's own, or those of the SDK where the user asks for them: all of the script, as the program. */
+/* Another driver than the SDK's, or the SDK's where the user asks for it: the whole script is the program. */
 static enum pl_status use_script(struct pl_job *job, bool wanted, struct pl_error *reterr)
 {
     struct pl_drivers *drivers = &job->drivers;
