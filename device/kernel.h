@@ -72,7 +72,7 @@ enum pl_status pl_device_squared_norm(struct pl_device *device, const void *valu
                                       uint64_t count_elems, void *scratch, double *ret_sum, void *stream,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-enum pl_device_step_kind { PL_DEVICE_SGD, PL_DEVICE_MOMENTUM, PL_DEVICE_NESTEROV, PL_DEVICE_ADAM };
+enum pl_device_step_kind { PL_DEVICE_SGD, PL_DEVICE_MOMENTUM, PL_DEVICE_NESTEROV, PL_DEVICE_ADAGRAD, PL_DEVICE_ADAM };
 
 /**
  * One step of an optimizer over flat arrays: runtime/optimizer.h's arithmetic, with unscaling, widening and clipping in
@@ -91,7 +91,8 @@ struct pl_device_step {
 };
 
 /**
- * `gradient` is of a floating type; `slot0` is momentum or mean, `slot1` the variance; NULL where the kind has none.
+ * `gradient` is of a floating type; `slot0` is momentum, mean or Adagrad's sum of squares, `slot1` the variance; NULL
+ * where the kind has none.
  */
 enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems,
                                   float *value, const void *gradient, enum pl_dtype gradient_dtype, float *slot0,

@@ -399,6 +399,7 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
         [PL_DEVICE_SGD] = {PL_KERNEL_sgd_float32, PL_KERNEL_sgd_float16, PL_KERNEL_sgd_bfloat16},
         [PL_DEVICE_MOMENTUM] = {PL_KERNEL_momentum_float32, PL_KERNEL_momentum_float16, PL_KERNEL_momentum_bfloat16},
         [PL_DEVICE_NESTEROV] = {PL_KERNEL_nesterov_float32, PL_KERNEL_nesterov_float16, PL_KERNEL_nesterov_bfloat16},
+        [PL_DEVICE_ADAGRAD] = {PL_KERNEL_adagrad_float32, PL_KERNEL_adagrad_float16, PL_KERNEL_adagrad_bfloat16},
         [PL_DEVICE_ADAM] = {PL_KERNEL_adam_float32, PL_KERNEL_adam_float16, PL_KERNEL_adam_bfloat16},
     };
     struct pl_step_args args = {

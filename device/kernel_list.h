@@ -46,6 +46,9 @@
     X(nesterov_float32, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT32, a, block, blocks))                     \
     X(nesterov_float16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_FLOAT16, a, block, blocks))                     \
     X(nesterov_bfloat16, pl_step_args, code_step(PL_DEVICE_NESTEROV, PL_BFLOAT16, a, block, blocks))                   \
+    X(adagrad_float32, pl_step_args, code_step(PL_DEVICE_ADAGRAD, PL_FLOAT32, a, block, blocks))                       \
+    X(adagrad_float16, pl_step_args, code_step(PL_DEVICE_ADAGRAD, PL_FLOAT16, a, block, blocks))                       \
+    X(adagrad_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAGRAD, PL_BFLOAT16, a, block, blocks))                     \
     X(adam_float32, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT32, a, block, blocks))                             \
     X(adam_float16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_FLOAT16, a, block, blocks))                             \
     X(adam_bfloat16, pl_step_args, code_step(PL_DEVICE_ADAM, PL_BFLOAT16, a, block, blocks))                           \

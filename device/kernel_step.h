@@ -195,6 +195,9 @@ PL_CODE void step_one(const enum pl_device_step_kind kind, const struct pl_step_
     case PL_DEVICE_NESTEROV:
         pl_step_nesterov(f, value, gradient, slot0);
         break;
+    case PL_DEVICE_ADAGRAD:
+        pl_step_adagrad(f, value, gradient, slot0);
+        break;
     case PL_DEVICE_ADAM:
         pl_step_adam(f, value, gradient, slot0, slot1);
         break;

@@ -58,6 +58,14 @@ PL_STEP void pl_step_nesterov(const struct pl_step_factors *f, float *value, flo
     *value -= f->rate * (g + f->momentum * *velocity);
 }
 
+PL_STEP void pl_step_adagrad(const struct pl_step_factors *f, float *value, float gradient, float *squares)
+{
+    float g = pl_step_gradient(f, *value, gradient);
+
+    *squares += g * g;
+    *value -= f->rate * g / (sqrtf(*squares) + f->epsilon);
+}
+
 /** `shrink` is AdamW's decay of the weights, `decay` Adam's part of the gradient; one of them is zero. */
 PL_STEP void pl_step_adam(const struct pl_step_factors *f, float *value, float gradient, float *mean, float *variance)
 {

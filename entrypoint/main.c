@@ -29,6 +29,7 @@ static const char usage[] =
     "  paceline train         run the job that /opt/ml/input/config describes\n"
     "  paceline -- CMD...     the same with CMD as the program\n"
     "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
+    "  paceline check         whether the job's hosts and the links between them are as they should be\n"
     "  paceline env           print as JSON the variables that train adds\n"
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
@@ -54,11 +55,8 @@ static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
 } subcommands[] = {
-    {"train", pl_train_main},
-    {"rank", pl_rank_main},
-    {"relay", run_relay},
-    {"plan", pl_subcommand_plan_main},
-    {"env", pl_subcommand_plan_env_main},
+    {"train", pl_train_main}, {"check", pl_check_main},          {"rank", pl_rank_main},
+    {"relay", run_relay},     {"plan", pl_subcommand_plan_main}, {"env", pl_subcommand_plan_env_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */
@@ -246,6 +244,9 @@ int main(int argc, char **argv)
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
         call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
+    }
+    if (strcmp(subcommand, "check") == 0 && argc == 3 && strcmp(argv[2], help) == 0) {
+        return exec_companion(&call, subcommand, argv + 1);
     }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
 }

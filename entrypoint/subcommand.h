@@ -17,6 +17,8 @@ struct pl_invocation {
 
 /** `paceline train`, and `paceline -- CMD` with the command as its arguments. */
 int pl_train_main(const struct pl_invocation *call);
+/** `paceline check`: what train does, with the check of the job's hosts in place of the job. */
+int pl_check_main(const struct pl_invocation *call);
 int pl_rank_main(const struct pl_invocation *call);
 /** The binary under the name PL_RUNDIR_PYTHON: torchrun starts a rank with it. */
 int pl_rank_python_main(const struct pl_invocation *call);

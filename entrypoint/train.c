@@ -5,6 +5,7 @@
 #include "entrypoint/subcommand.h"
 
 #include "base/log.h"
+#include "entrypoint/check/check.h"
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/supervise.h"
@@ -61,15 +62,35 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
+/* Whether this host knows how many processes every other one gets. */
+static bool knows_processes(const struct pl_job *job)
+{
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        if (job->host_processes[i] == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* One line for people: what runs where. A program that is alone has the log for itself. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
     const size_t hosts = plan->hosts.count;
     const char *role = hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host";
 
-    if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
+    if (plan->is_outside) {
+        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", plan->launcher,
+               job->current_host, job->master_host);
+    } else if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !knows_processes(job)) {
+        pl_log(PL_LOG_INFO, "%s: ranks by each host's own devices on %zu hosts; this is %s, the %s", plan->launcher,
+               hosts, job->current_host, role);
+    } else if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
         pl_log(PL_LOG_INFO, "%s: %d rank%s on %zu host%s; this is %s, the %s", plan->launcher, plan->processes,
                plan->processes == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", job->current_host, role);
+    } else if (hosts > 1 && plan->processes == 1) {
+        pl_log(PL_LOG_INFO, "%s: the program on the first of %zu hosts, servers on all; this is %s, the %s",
+               plan->launcher, hosts, job->current_host, role);
     } else if (hosts > 1) {
         pl_log(PL_LOG_INFO, "%s: one program on each of %zu hosts; this is %s, the %s", plan->launcher, hosts,
                job->current_host, role);
@@ -92,6 +113,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
 
     if (status == PL_OK) {
         status = pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr);
+        status = status == PL_OK && job->is_check ? pl_check_adapt_plan(job, *ret_plan, reterr) : status;
     } else if (pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "without its code the job has no program; the hosts can be linked all the same");
     }
@@ -193,7 +215,35 @@ static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_f
     return pl_failure_open(failure, pl_text_string(&path), reterr);
 }
 
-int pl_train_main(const struct pl_invocation *call)
+/* The check of the job's hosts where it is wanted, and after it, unless it failed or is all that is wanted, the job.
+ * `words` are the options of `paceline check`, NULL for `paceline train`. */
+static int run_checked(const struct pl_invocation *call, const struct pl_job *job, const struct pl_strv *words,
+                       struct pl_signals *signals, struct pl_failure *failure)
+{
+    PL_AUTO_JOB struct pl_job *check = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    int exit_code = 0;
+
+    if (pl_check_new(job, words, &check, &error) != PL_OK) {
+        return run_unreadable_job(call, &error, signals, failure);
+    }
+    if (check != NULL) {
+        exit_code = run_job(check, signals, failure);
+    }
+    if (exit_code != 0 || words != NULL) {
+        return exit_code;
+    }
+    if (check != NULL) {
+        pl_failure_close(failure); /* the check's success is not the job's */
+        *failure = PL_FAILURE_NONE;
+        if (open_outputs(call, failure, &error) != PL_OK) {
+            pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
+        }
+    }
+    return run_job(job, signals, failure);
+}
+
+static int run_train(const struct pl_invocation *call, const struct pl_strv *command, const struct pl_strv *check_words)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
     struct pl_failure failure = PL_FAILURE_NONE;
@@ -210,12 +260,22 @@ int pl_train_main(const struct pl_invocation *call)
     }
     if (!listening) {
         exit_code = report_unreadable_job(&error, &failure);
-    } else if (pl_job_new(call->environment, call->self_path, &call->words, &job, &error) != PL_OK) {
+    } else if (pl_job_new(call->environment, call->self_path, command, &job, &error) != PL_OK) {
         exit_code = run_unreadable_job(call, &error, &signals, &failure);
     } else {
-        exit_code = run_job(job, &signals, &failure);
+        exit_code = run_checked(call, job, check_words, &signals, &failure);
     }
     pl_failure_close(&failure);
     /* signals stay blocked: one that comes now must not change what the failure or success file says */
     return exit_code;
+}
+
+int pl_train_main(const struct pl_invocation *call)
+{
+    return run_train(call, &call->words, NULL);
+}
+
+int pl_check_main(const struct pl_invocation *call)
+{
+    return run_train(call, NULL, &call->words);
 }

@@ -16,8 +16,15 @@
 #include "runtime/plan.h"
 #include "s3io/sampler.h"
 
-/** Where SageMaker reads checkpoints, and restores them before a restarted job begins. */
+/** Where SageMaker reads checkpoints, and restores them before a restarted job begins, where a job names no other. */
 #define PL_CHECKPOINT_DIRECTORY "/opt/ml/checkpoints"
+
+/**
+ * The job's directory for checkpoints: what PACELINE_CHECKPOINT_DIR names, which `paceline train` sets from
+ * checkpointconfig.json, else PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree.
+ * The caller frees.
+ */
+enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum { PL_CHECKPOINT_EXTRA_BYTES = 256 };
 
@@ -32,7 +39,7 @@ struct pl_checkpoint_state {
 
 /** Zero-initialise, then set what differs. */
 struct pl_checkpoints_options {
-    /* NULL: PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree */
+    /* NULL: pl_checkpoints_directory() */
     const char *directory;
     /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
     unsigned keep;

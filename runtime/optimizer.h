@@ -7,6 +7,7 @@
  *
  * Source  SGD with momentum in the form v = m v + g, w -= rate v (so that a change of the rate needs no correction of
  *         v); Nesterov: w -= rate (g + m v). Adam: Kingma and Ba, ICLR 2015. AdamW: Loshchilov and Hutter, ICLR 2019.
+ *         Adagrad: Duchi et al., JMLR 2011.
  * Test    tests/unit/runtime/gradient/test_optimizer.c
  */
 #ifndef PL_RUNTIME_OPTIMIZER_H
@@ -18,6 +19,7 @@ enum pl_optimizer_kind {
     PL_SGD,
     PL_ADAM,  /* weight decay is part of the gradient */
     PL_ADAMW, /* weight decay shrinks the weights directly */
+    PL_ADAGRAD,
 };
 
 /** Zero-initialise; zero means what each field says. Options, and each step's rate, must be the same on all ranks: that
@@ -29,7 +31,7 @@ struct pl_optimizer_options {
     double weight_decay;
     double beta1;          /* Adam; 0: 0.9 */
     double beta2;          /* 0: 0.999 */
-    double epsilon;        /* 0: 1e-8 */
+    double epsilon;        /* Adam, Adagrad; 0: 1e-8 */
     double clip_norm;      /* longest global gradient norm; 0: no limit */
     double loss_scale;     /* first factor of a scaled loss; 0: not scaled */
     unsigned growth_steps; /* double that factor after so many good steps in a row; 0: 2000 */
@@ -80,7 +82,7 @@ struct pl_optimizer_state pl_optimizer_state(const struct pl_optimizer *optimize
 /** Where only one of the two runs scales its loss, the scale is what this optimizer's options say. */
 void pl_optimizer_restore(struct pl_optimizer *optimizer, const struct pl_optimizer_state *state);
 
-/** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance"). */
+/** How many arrays there are, and array `slot` with its name ("momentum", "mean", "variance", "squares"). */
 unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer);
 const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot);
 /* In the plan's kind of memory. */

@@ -6,7 +6,8 @@
  * One thread at a time drives the engines. Whoever waits drives, so that a wait costs what it costs without threads;
  * where nobody waits, a thread of the service does. That one sleeps while nothing is under way (after the last
  * operation it looks once more), and takes short naps while something is: it begins a millisecond after a submission
- * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together.
+ * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together. With
+ * callbacks to come it yields at first in place of a nap, for 100 us at most after anything has moved.
  *
  * Ranks that all wait for different names are no mistake here, since other threads may submit those: a warning names
  * them after the knob stall_s, and the deadline of the world (timeout_s) ends them, where there is one.

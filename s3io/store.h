@@ -30,6 +30,13 @@ void pl_object_list_done(struct pl_object_list *list);
 
 #define PL_AUTO_OBJECT_LIST __attribute__((cleanup(pl_object_list_done)))
 
+/** Objects in the order in which they will be read. `at` gives the same each time, on any thread. */
+struct pl_object_order {
+    const void *context;
+    uint64_t count;
+    const struct pl_object *(*at)(const void *context, uint64_t position);
+};
+
 struct pl_store;
 
 struct pl_store_ops {
@@ -38,6 +45,13 @@ struct pl_store_ops {
                            struct pl_error *reterr);
     enum pl_status (*open)(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
                            struct pl_source **ret_source, struct pl_error *reterr);
+    /* Begin to fetch the objects of `order`, as far ahead as memory allows; open one, after those before it; and
+     * release that. NULL where nothing is gained over `open`. */
+    enum pl_status (*fetch)(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
+                            struct pl_error *reterr);
+    enum pl_status (*open_fetched)(void *fetch, uint64_t position, struct pl_source **ret_source,
+                                   struct pl_error *reterr);
+    void (*fetch_close)(void *fetch);
     void (*close)(struct pl_store *store); /* releases `store` itself; `name` is released by pl_store_close() */
 };
 
@@ -57,6 +71,30 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
 /** Open one object from its beginning; the bytes are the stored ones. */
 enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
                              struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Reads objects in an order that is known beforehand: a store may fetch those that come next. Zero-initialise. */
+struct pl_store_reader {
+    struct pl_store *store;
+    struct pl_object_order order;
+    uint64_t position; /* of the next object */
+    void *fetch;       /* NULL: each object is opened by itself */
+};
+
+/** Begin with the first object of `order`, which is out of the last list of `store`; both outlive the reader. */
+enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_store *store,
+                                    const struct pl_object_order *order, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Open the next object; PL_END after the last. The source before it must be closed by then, and each of them before the
+ * reader. After an error the call may be repeated.
+ */
+enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t deadline_ns, struct pl_source **ret_source,
+                                    const struct pl_object **ret_object, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** One that was never opened is fine. */
+void pl_store_reader_close(struct pl_store_reader *reader);
+
+#define PL_AUTO_STORE_READER __attribute__((cleanup(pl_store_reader_close)))
 
 void pl_store_close(struct pl_store *store);
 void pl_store_close_at(struct pl_store **store_at);

@@ -2,11 +2,14 @@
 /* Reads the job description from /opt/ml/input/config and the container's environment. */
 #include "entrypoint/job/job.h"
 
+#include "base/efa.h"
 #include "base/memory.h"
+#include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/precedence.h"
+#include "entrypoint/job/processes.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/settings.h"
 #include "s3io/s3/profile.h"
@@ -180,6 +183,22 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
+static enum pl_status read_checkpoints(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+    const char *named;
+
+    PL_TRY(config_path(job, "checkpointconfig.json", &path, reterr));
+    PL_TRY(pl_config_read(path, false, &job->checkpoint_config, reterr));
+    PL_TRY(pl_config_string(path, job->checkpoint_config, "LocalPath", "", &named, reterr));
+    if (*named != '\0' && *named != '/') {
+        return pl_config_wrong(path, pl_python_json_member(job->checkpoint_config, "LocalPath"), "an absolute path",
+                               reterr);
+    }
+    job->checkpoint_dir = *named != '\0' ? named : NULL;
+    return PL_OK;
+}
+
 /* The text of a reserved hyperparameter; NULL when absent, null or empty. */
 static enum pl_status platform_text(const struct pl_job *job, const char *name, const char **ret_text,
                                     struct pl_error *reterr)
@@ -266,30 +285,10 @@ static bool switched_on(const struct pl_job *job, const char *name)
     return pl_hyperparameters_is_true(pl_python_json_member(job->framework, name));
 }
 
-/* A count given as a number or as text; `*ret_value` stays when it is absent or null. */
-static enum pl_status read_count(const struct pl_job *job, const char *name, int *ret_value, struct pl_error *reterr)
+static bool is_distributed(const struct pl_job_switches *on)
 {
-    const struct pl_python_json *node = pl_python_json_member(job->framework, name);
-    const char *text;
-    char *end = NULL;
-    long value;
-
-    if (node == NULL || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL ||
-        (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING && *pl_python_json_text(node) == '\0')) {
-        return PL_OK;
-    }
-    text = pl_python_json_text(node);
-    value = strtol(text, &end, 10);
-    if ((pl_python_json_kind(node) != PL_PYTHON_JSON_INT && pl_python_json_kind(node) != PL_PYTHON_JSON_STRING) ||
-        *end != '\0' || value < 1 || value > PL_JOB_PROCESSES_MAX) {
-        PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
-
-        pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
-        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a whole number from 1 to %d, found %.60s",
-                            name, PL_JOB_PROCESSES_MAX, pl_text_string(&found));
-    }
-    *ret_value = (int)value;
-    return PL_OK;
+    return on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp ||
+           on->xla;
 }
 
 /* Version 3 of the SDK launches on all hosts, whatever their groups. */
@@ -310,7 +309,6 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
 {
     const struct pl_python_json *named =
         pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
-    const struct pl_job_switches *on = &job->switches;
 
     if (named != NULL && pl_hyperparameters_is_true(named)) {
         if (pl_python_json_kind(named) != PL_PYTHON_JSON_ARRAY) {
@@ -334,13 +332,32 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
     if (job->drivers.launch != PL_DRIVERS_LAUNCH_OPEN) {
         return choose_all_groups(job, reterr);
     }
-    if (on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp || on->xla) {
+    if (is_distributed(&job->switches)) {
         return pl_strv_add(&job->distribution_groups, job->group_name, reterr);
     }
     return PL_OK;
 }
 
-/* Hosts of the distribution groups in file order; all hosts where the file knows no groups. */
+/* Where the distribution has its groups by name, all hosts of other groups are beside the same one. */
+static enum pl_status choose_outside_hosts(struct pl_job *job, struct pl_error *reterr)
+{
+    const struct pl_python_json *named =
+        pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
+
+    if (named == NULL || !pl_hyperparameters_is_true(named) || !is_distributed(&job->switches) ||
+        job->distribution_hosts.count == 0) {
+        return PL_OK;
+    }
+    for (size_t i = 0; i < job->hosts.count; i++) {
+        if (pl_strv_find(&job->distribution_hosts, job->hosts.items[i]) < 0) {
+            PL_TRY(pl_strv_add(&job->outside_hosts, job->hosts.items[i], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* Hosts of the distribution groups in file order, all hosts where the file knows no groups; those of one capacity unit
+ * together. */
 static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(choose_groups(job, reterr));
@@ -360,6 +377,8 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
             }
         }
     }
+    PL_TRY(choose_outside_hosts(job, reterr));
+    PL_TRY(pl_capacity_order(job->topology, &job->distribution_hosts, reterr));
     job->master_host = job->distribution_hosts.count > 0 ? job->distribution_hosts.items[0] : job->hosts.items[0];
     job->distribution_index = pl_strv_find(&job->distribution_hosts, job->current_host);
     if (job->distribution_index < 0 && pl_strv_find(&job->distribution_groups, job->group_name) >= 0) {
@@ -373,8 +392,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
-    int hosts;
-    int named = 0;
+    struct pl_efa efa;
 
     job->switches = (struct pl_job_switches){
         .mpi = switched_on(job, "sagemaker_mpi_enabled"),
@@ -385,24 +403,14 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
                  switched_on(job, "sagemaker_pytorch_ddp_enabled"),
         .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
     };
-    PL_TRY(read_count(job, "sagemaker_mpi_num_of_processes_per_host", &named, reterr));
-    PL_TRY(pl_precedence_launch(job, &named, reterr));
+    PL_TRY(pl_precedence_launch(job, reterr));
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    pl_efa_read("", &efa);
+    job->efa = efa.count > 0;
     PL_TRY(choose_hosts(job, reterr));
-    job->counts_devices = named == 0;
-    job->processes_per_host = named > 0               ? named
-                              : job->gpus > 0         ? job->gpus
-                              : job->neuron_cores > 0 ? job->neuron_cores
-                                                      : 1;
-    hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
-    if (job->processes_per_host > PL_JOB_PROCESSES_MAX / hosts) {
-        return pl_error_set(reterr, PL_LIMIT, "%d hosts with %d processes each: expected at most %d processes", hosts,
-                            job->processes_per_host, PL_JOB_PROCESSES_MAX);
-    }
-    job->processes = job->processes_per_host * hosts;
-    return read_count(job, "sagemaker_mpi_num_processes", &job->processes, reterr);
+    return pl_processes_count(job, reterr);
 }
 
 static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, struct pl_error *reterr)
@@ -411,6 +419,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     PL_TRY(read_resource(job, reterr));
     PL_TRY(read_channels(job, reterr));
     PL_TRY(pl_drivers_read(job->paths.input_data, &job->drivers, reterr));
+    PL_TRY(read_checkpoints(job, reterr));
     PL_TRY(read_hyperparameters(job, reterr));
     if (command != NULL) {
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
@@ -498,6 +507,7 @@ void pl_job_free(struct pl_job *job)
     free(job->region);
     pl_python_json_free(job->resource);
     pl_python_json_free(job->input_data);
+    pl_python_json_free(job->checkpoint_config);
     pl_python_json_free(job->hyperparameters);
     pl_python_json_free(job->framework);
     pl_python_json_free(job->platform);
@@ -510,6 +520,8 @@ void pl_job_free(struct pl_job *job)
     pl_strv_done(&job->user_args);
     pl_strv_done(&job->distribution_groups);
     pl_strv_done(&job->distribution_hosts);
+    pl_strv_done(&job->outside_hosts);
+    free(job->host_processes);
     free(job);
 }
 

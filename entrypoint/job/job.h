@@ -71,6 +71,9 @@ struct pl_job {
     struct pl_job_channel *channels;
     size_t channels_count;
 
+    struct pl_python_json *checkpoint_config; /* checkpointconfig.json; an empty object when there is none */
+    const char *checkpoint_dir;               /* its LocalPath, NULL when it names none */
+
     /* hyperparameters.json, each value decoded once */
     struct pl_python_json *hyperparameters; /* the user's: name -> typed value, in file order */
     struct pl_python_json *framework;       /* sagemaker_* that are not consumed: SM_FRAMEWORK_PARAMS */
@@ -103,13 +106,18 @@ struct pl_job {
     const char *master_host;           /* first distribution host, else first host */
     int distribution_index;            /* this host's index in distribution_hosts, -1 when it is not one */
     int host_index;                    /* this host's index in hosts */
-    int processes_per_host;            /* at least 1 */
-    /* no hyperparameter names processes_per_host: it is what this host's devices make it */
-    bool counts_devices;
-    int processes; /* over all distribution hosts */
+    /* those that are no part of the distribution although its groups are named, and end when it does */
+    struct pl_strv outside_hosts;
+    int processes_per_host; /* of this host, at least 1 */
+    int *host_processes;    /* of each distribution host; 0: only the host itself knows, by its devices */
+    int named_processes;    /* sagemaker_mpi_num_processes; 0: not given */
+    int processes;          /* over all distribution hosts */
+    int devices;            /* GPUs, else Neuron cores, else 1 */
     int cpus;
     int gpus;
     int neuron_cores;
+    bool efa;      /* this host has an adapter, whatever its instance type is called */
+    bool is_check; /* not the job itself but the check of its hosts: see check/check.h */
 };
 
 /**

@@ -193,24 +193,23 @@ static enum pl_status note_switches(struct pl_job *job, const char *chosen, cons
     return PL_OK;
 }
 
-static enum pl_status use_processes(struct pl_job *job, int *ret_named, struct pl_error *reterr)
+static enum pl_status note_processes(struct pl_job *job, struct pl_error *reterr)
 {
-    const int processes = job->drivers.processes_per_host;
+    static const char name[] = "sagemaker_mpi_num_of_processes_per_host";
+    const struct pl_python_json *named = pl_python_json_member(job->framework, name);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (processes == 0) {
+    if (job->drivers.processes_per_host == 0 || named == NULL) {
         return PL_OK;
     }
-    if (*ret_named > 0 && *ret_named != processes) {
-        PL_TRY(pl_strv_printf(&job->conflicts, reterr,
-                              "distributed.json asks for %d processes on each host; the hyperparameter "
-                              "sagemaker_mpi_num_of_processes_per_host, %d, has no effect",
-                              processes, *ret_named));
-    }
-    *ret_named = processes;
-    return PL_OK;
+    pl_python_json_print(named, PL_PYTHON_JSON_SPACED, &text);
+    return pl_strv_printf(&job->conflicts, reterr,
+                          "distributed.json asks for %d processes on each host; the hyperparameter %s, %.60s, has no "
+                          "effect",
+                          job->drivers.processes_per_host, name, pl_text_string(&text));
 }
 
-enum pl_status pl_precedence_launch(struct pl_job *job, int *ret_named, struct pl_error *reterr)
+enum pl_status pl_precedence_launch(struct pl_job *job, struct pl_error *reterr)
 {
     switch (job->drivers.launch) {
     case PL_DRIVERS_LAUNCH_OPEN:
@@ -228,5 +227,5 @@ enum pl_status pl_precedence_launch(struct pl_job *job, int *ret_named, struct p
         job->switches = (struct pl_job_switches){.mpi = false};
         break;
     }
-    return use_processes(job, ret_named, reterr);
+    return note_processes(job, reterr);
 }

@@ -14,7 +14,7 @@
 /** Choose program, command, code directory and requirements, after the hyperparameters have been read. */
 enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Choose the launch: job->switches, and the processes of a host into `*ret_named` where the files name them. */
-enum pl_status pl_precedence_launch(struct pl_job *job, int *ret_named, struct pl_error *reterr) PL_MUST_CHECK;
+/** Choose the launch: job->switches. */
+enum pl_status pl_precedence_launch(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -473,6 +473,16 @@ static enum pl_status add_drivers(struct builder *builder)
     return add_underscored(builder);
 }
 
+/* Where the platform keeps the job's checkpoints, when that is not the default, for the runtime. */
+static enum pl_status add_checkpoint_dir(struct builder *builder)
+{
+    static const char name[] = "PACELINE_CHECKPOINT_DIR";
+
+    return builder->job->checkpoint_dir == NULL || pl_job_option(builder->job, name, NULL) != NULL
+               ? PL_OK
+               : set(builder, name, builder->job->checkpoint_dir);
+}
+
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,
                                 struct pl_environment *inherited, struct pl_strv *warnings, struct pl_error *reterr)
 {
@@ -489,5 +499,6 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
     PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
     PL_TRY(add_python_path(&builder));
     PL_TRY(add_python_unbuffered(&builder));
+    PL_TRY(add_checkpoint_dir(&builder));
     return add_settings(&builder);
 }

@@ -57,6 +57,21 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
     return elastic;
 }
 
+/* The master of a distribution links the hosts beside it too, which need not be there at the start. */
+static enum pl_status add_outside_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    bool linked;
+
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_LINK", "1"), "PACELINE_LINK", &linked, reterr));
+    if (!linked || job->outside_hosts.count == 0 || pl_launcher_is_elastic(job->process, NULL)) {
+        return PL_OK;
+    }
+    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        plan->link = PL_LAUNCH_PLAN_LINK_BESIDE;
+    }
+    return pl_strv_add_all(&plan->outside_hosts, &job->outside_hosts, reterr);
+}
+
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
                                      enum pl_launch_plan_link link, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
@@ -71,7 +86,7 @@ enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_s
         linked = linked && !pl_launcher_is_elastic(job->process, NULL);
     }
     plan->link = linked ? link : PL_LAUNCH_PLAN_LINK_NONE;
-    return PL_OK;
+    return index == 0 ? add_outside_hosts(job, plan, reterr) : PL_OK;
 }
 
 enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
@@ -124,9 +139,9 @@ static int fabric_of(const char *instance_type)
     return 0;
 }
 
-bool pl_launcher_has_efa(const char *instance_type)
+bool pl_launcher_has_efa(const struct pl_job *job)
 {
-    return (fabric_of(instance_type) & FABRIC_EFA) != 0;
+    return job->efa || (fabric_of(job->instance_type) & FABRIC_EFA) != 0;
 }
 
 bool pl_launcher_has_efa_rdma(const char *instance_type)

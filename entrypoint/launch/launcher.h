@@ -35,10 +35,10 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
 enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * True for instance types with an Elastic Fabric Adapter, and for those whose adapter reads and writes device memory.
- */
-bool pl_launcher_has_efa(const char *instance_type);
+/** True where this host has an Elastic Fabric Adapter, or its instance type is one of those with one. */
+bool pl_launcher_has_efa(const struct pl_job *job);
+
+/** True for instance types whose adapter reads and writes device memory. Of others libfabric knows it by itself. */
 bool pl_launcher_has_efa_rdma(const char *instance_type);
 
 /**

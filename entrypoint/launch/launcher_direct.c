@@ -29,14 +29,38 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_p
     return PL_OK;
 }
 
-/* A host that is in no distribution group is alone, beside those of the group; without groups the hosts are linked. */
+/* A host that is in no distribution group is beside those of the group, whose master links it. */
+static enum pl_status use_outside(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_STRV struct pl_strv pair = PL_STRV_NONE;
+
+    PL_TRY(pl_strv_add_list(&pair, (const char *const[]){job->master_host, job->current_host, NULL}, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &pair, 1, PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr));
+    plan->is_outside = plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+    return PL_OK;
+}
+
+static enum pl_status use_alone(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    pl_strv_done(&plan->hosts);
+    plan->role = PL_LAUNCH_PLAN_SINGLE;
+    plan->host_index = 0;
+    plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+    plan->is_outside = false;
+    return pl_strv_add(&plan->hosts, job->current_host, reterr);
+}
+
+/* Without groups the hosts are linked with each other. */
 static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const bool alone = job->distribution_groups.count > 0 && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
 
+    if (pl_strv_find(&job->outside_hosts, job->current_host) >= 0) {
+        PL_TRY(use_outside(job, plan, reterr));
+        return plan->is_outside ? PL_OK : use_alone(job, plan, reterr);
+    }
     if (job->hosts.count < 2 || alone) {
-        plan->role = PL_LAUNCH_PLAN_SINGLE;
-        return pl_strv_add(&plan->hosts, job->current_host, reterr);
+        return use_alone(job, plan, reterr);
     }
     return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host),
                                  PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
@@ -51,10 +75,13 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));
-    if (pl_launcher_is_elastic(job->process, &plan->argv) || job->drivers.launch == PL_DRIVERS_LAUNCH_OTHER) {
-        /* a driver of another's making may want sshd and its port for itself */
-        plan->link = PL_LAUNCH_PLAN_LINK_NONE;
+    if (!pl_launcher_is_elastic(job->process, &plan->argv) && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER) {
+        return PL_OK; /* a driver of another's making may want sshd and its port for itself */
     }
+    if (plan->is_outside) {
+        return use_alone(job, plan, reterr);
+    }
+    plan->link = PL_LAUNCH_PLAN_LINK_NONE;
     return PL_OK;
 }
 

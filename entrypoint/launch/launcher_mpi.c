@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/mpi_hosts.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/steps.h"
 
@@ -52,25 +53,6 @@ static enum pl_status check_names(const struct pl_job *job, const struct pl_strv
         }
     }
     return PL_OK;
-}
-
-/* algo-1:2,algo-2:2, or plain names where each host has one slot. */
-static enum pl_status add_hosts(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
-
-    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
-        const char *host = job->distribution_hosts.items[i];
-
-        pl_text_printf(&list, "%s%s", i == 0 ? "" : ",", host);
-        if (job->processes_per_host > 1) {
-            pl_text_printf(&list, ":%d", job->processes_per_host);
-        }
-    }
-    PL_TRY(pl_text_check(&list, reterr));
-    PL_TRY(
-        pl_strv_add_list(argv, (const char *const[]){"mpirun", "--host", pl_text_string(&list), "-np", NULL}, reterr));
-    return pl_strv_printf(argv, reterr, "%d", job->processes);
 }
 
 static enum pl_status add_export(struct pl_strv *argv, const char *text, struct pl_error *reterr)
@@ -178,7 +160,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv,
 {
     static const char *const credentials[] = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"};
 
-    if (pl_launcher_has_efa(job->instance_type)) {
+    if (pl_launcher_has_efa(job)) {
         PL_TRY(add_export(argv, "FI_PROVIDER=efa", reterr));
         PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
     }
@@ -236,39 +218,19 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
     return PL_OK;
 }
 
-/*
- * More ranks than the host list has slots for would make mpirun fail much later, with a less clear message. Only the
- * master knows: its devices count for all hosts.
- */
-static enum pl_status check_slots(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
-                                  struct pl_error *reterr)
-{
-    int slots = job->processes_per_host * (int)job->distribution_hosts.count;
-
-    if (job->processes > slots && !custom->oversubscribe) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "%d processes do not fit: %zu hosts with %d each make %d; raise "
-                            "sagemaker_mpi_num_of_processes_per_host, or put "
-                            "--oversubscribe into sagemaker_mpi_custom_mpi_options",
-                            job->processes, job->distribution_hosts.count, job->processes_per_host, slots);
-    }
-    return PL_OK;
-}
-
 /* mpirun takes the last number that it finds, and the user's options come after the plan's. */
 static enum pl_status warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
                                           struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const bool by_sdk = job->drivers.mpi_options != NULL;
 
-    if (custom->processes < 0 || custom->processes == job->processes) {
+    if (custom->processes < 0 || custom->processes == plan->processes) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                          "%s makes mpirun start %ld processes, not the %d that the job "
-                          "has: name the number in %s",
+                          "%s makes mpirun start %ld processes, not the %d that the job has: name the number in %s",
                           by_sdk ? "mpi_additional_options" : "sagemaker_mpi_custom_mpi_options", custom->processes,
-                          job->processes,
+                          plan->processes,
                           by_sdk ? "process_count_per_node" : "sagemaker_mpi_num_of_processes_per_host");
 }
 
@@ -292,20 +254,20 @@ static const char *find_other_type(const struct pl_job *job)
     return NULL;
 }
 
-/* As the toolkit does, the master starts on every host as many processes as fit itself. */
+/* How many processes those get is known when they are linked, so that the plan alone does not have it. */
 static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_launch_plan *plan,
                                           struct pl_error *reterr)
 {
-    const char *other = job->counts_devices ? find_other_type(job) : NULL;
+    const char *other = pl_mpi_hosts_wait(plan) ? find_other_type(job) : NULL;
 
     if (other == NULL) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                          "every host gets %d processes, counted from the devices of this one (%s), and there are "
-                          "hosts of another type (%s): "
-                          "sagemaker_mpi_num_of_processes_per_host names the number",
-                          job->processes_per_host, job->instance_type, other);
+                          "there are hosts of another type (%s): each tells at the start how many processes its "
+                          "devices make, and is taken to have %d as this one here; "
+                          "sagemaker_mpi_num_of_processes_per_host names the number, or one for each group",
+                          other, job->devices);
 }
 
 /*
@@ -336,11 +298,10 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_AUTO_FREE char *interface = NULL;
     size_t first;
 
-    PL_TRY(check_slots(job, custom, reterr));
+    PL_TRY(pl_mpi_hosts_add(job, custom->oversubscribe, plan, reterr));
     PL_TRY(warn_of_other_count(job, custom, plan, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
-    PL_TRY(add_hosts(job, &plan->argv, reterr));
     plan->program_words = 1;
     PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
     PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));

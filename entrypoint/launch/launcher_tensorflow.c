@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the
- * parameter server a separate task runs next to the program on each host, until the master's program has ended.
+ * parameter server a separate task runs next to the program on each host, until the master's program has ended. With
+ * PACELINE_TF_CHIEF the first host's program is TF_CONFIG's chief, and the other hosts run a server in its place.
  */
+#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 
@@ -11,13 +13,13 @@
 
 enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
 
-/* A ps task: a server that reads its cluster from TF_CONFIG and runs until it is ended. */
+/* A task without a program: a server that reads its cluster from TF_CONFIG and runs until it is ended. */
 static const char server_program[] =
     "import json, os\n"
     "import tensorflow as tf\n"
     "config = json.loads(os.environ['TF_CONFIG'])\n"
     "cluster = tf.train.ClusterSpec(config['cluster'])\n"
-    "tf.distribute.Server(cluster, job_name='ps', task_index=config['task']['index']).join()\n";
+    "tf.distribute.Server(cluster, job_name=config['task']['type'], task_index=config['task']['index']).join()\n";
 
 /* "NAME": ["host:port", ...] for the hosts from `first` on, `end` excluded. */
 static void append_addresses(const struct pl_strv *hosts, const char *name, size_t first, size_t end, int port,
@@ -39,10 +41,10 @@ static void append_task(int index, const char *type, struct pl_text *text)
     pl_text_printf(text, "}, \"environment\": \"cloud\", \"task\": {\"index\": %d, \"type\": \"%s\"}}", index, type);
 }
 
-static void append_server_cluster(const struct pl_strv *hosts, struct pl_text *text)
+static void append_server_cluster(const struct pl_strv *hosts, const char *first, struct pl_text *text)
 {
     pl_text_append(text, "{\"cluster\": {");
-    append_addresses(hosts, "master", 0, 1, TRAINING_PORT, text);
+    append_addresses(hosts, first, 0, 1, TRAINING_PORT, text);
     if (hosts->count > 1) {
         pl_text_append(text, ", ");
         append_addresses(hosts, "ps", 0, hosts->count, SERVER_PORT, text);
@@ -51,54 +53,77 @@ static void append_server_cluster(const struct pl_strv *hosts, struct pl_text *t
     }
 }
 
+/* TF_CONFIG of a task, in which the first host's program is called `first`. */
+static enum pl_status set_config(const struct pl_strv *hosts, const char *first, int index, const char *type,
+                                 struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
+
+    append_server_cluster(hosts, first, &config);
+    append_task(index, type, &config);
+    PL_TRY(pl_text_check(&config, reterr));
+    return pl_environment_set(environment, "TF_CONFIG", pl_text_string(&config), reterr);
+}
+
 static bool matches_server(const struct pl_job *job)
 {
     return job->switches.parameter_server && job->hosts.count > 1 && job->distribution_hosts.count > 1 &&
            pl_launcher_includes(job);
 }
 
-static enum pl_status add_server(const struct pl_program *program, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status fill_server(const struct pl_program *program, const char *first, int index,
+                                  const struct pl_launch_plan *plan, struct pl_sidecar *side, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
-    struct pl_sidecar *side = pl_memory_new(1, sizeof(*side), reterr);
-
-    if (side == NULL) {
-        return PL_MEMORY;
-    }
-    plan->side = side;
-    side->name = "ps";
     if (program->python == NULL) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
                             "needs Python, and there is none on PATH");
     }
     PL_TRY(pl_strv_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
-    append_server_cluster(&plan->hosts, &config);
-    append_task(plan->host_index, "ps", &config);
-    PL_TRY(pl_text_check(&config, reterr));
     PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
     PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
-    PL_TRY(pl_environment_set(side->environment, "TF_CONFIG", pl_text_string(&config), reterr));
-    /* The server only passes variables on; the GPUs belong to the program. */
-    return pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
+    PL_TRY(set_config(&plan->hosts, first, index, side->name, side->environment, reterr));
+    /* A parameter server only passes variables on; the GPUs belong to the program or the worker's server. */
+    return side->is_worker ? PL_OK : pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
+}
+
+static enum pl_status add_server(const struct pl_program *program, const char *first, int index, bool is_worker,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    struct pl_sidecar **end = &plan->side;
+    struct pl_sidecar *side = pl_memory_new(1, sizeof(*side), reterr);
+
+    if (side == NULL) {
+        return PL_MEMORY;
+    }
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = side;
+    side->name = is_worker ? "worker" : "ps";
+    side->is_worker = is_worker;
+    return fill_server(program, first, index, plan, side, reterr);
 }
 
 static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
-    PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
-    bool is_master;
+    const char *first;
+    bool is_master, has_chief;
 
     PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
                                  plan, reterr));
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
+    first = has_chief ? "chief" : "master";
     is_master = plan->host_index == 0;
-    plan->processes = (int)plan->hosts.count;
+    plan->processes = has_chief ? 1 : (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
-    PL_TRY(add_server(&program, plan, reterr));
-    append_server_cluster(&plan->hosts, &config);
-    append_task(is_master ? 0 : plan->host_index - 1, is_master ? "master" : "worker", &config);
-    PL_TRY(pl_text_check(&config, reterr));
-    PL_TRY(pl_launcher_set(plan, "TF_CONFIG", pl_text_string(&config), reterr));
+    PL_TRY(add_server(&program, first, plan->host_index, false, plan, reterr));
+    if (has_chief && !is_master) {
+        return add_server(&program, first, plan->host_index - 1, true, plan, reterr);
+    }
+    PL_TRY(set_config(&plan->hosts, first, is_master ? 0 : plan->host_index - 1, is_master ? first : "worker",
+                      plan->additions, reterr));
     return pl_program_use(job, &program, plan, reterr);
 }
 

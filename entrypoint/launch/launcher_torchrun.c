@@ -18,7 +18,7 @@ static enum pl_status add_environment(const struct pl_job *job, struct pl_launch
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     PL_TRY(pl_launcher_set(plan, "NCCL_SOCKET_IFNAME", interface, reterr));
     PL_TRY(pl_launcher_set(plan, "NCCL_PROTO", "simple", reterr));
-    if (pl_launcher_has_efa(job->instance_type)) {
+    if (pl_launcher_has_efa(job)) {
         PL_TRY(pl_launcher_set(plan, "FI_PROVIDER", "efa", reterr));
     }
     if (pl_launcher_has_efa_rdma(job->instance_type)) {

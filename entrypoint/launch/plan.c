@@ -3,6 +3,7 @@
 #include "entrypoint/launch/plan.h"
 
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
@@ -105,6 +106,21 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
     return PL_OK;
 }
 
+/* A program that wants a chief would look for a cluster that nobody describes to it. */
+static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_launch_plan *plan,
+                                           struct pl_error *reterr)
+{
+    bool has_chief;
+
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
+    if (!has_chief || plan->side != NULL) {
+        return PL_OK;
+    }
+    return pl_strv_printf(&plan->warnings, reterr,
+                          "PACELINE_TF_CHIEF has no effect here: it is for sagemaker_parameter_server_enabled on "
+                          "several hosts");
+}
+
 static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
                            struct pl_error *reterr)
 {
@@ -119,6 +135,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
+    PL_TRY(warn_of_unused_chief(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
     PL_TRY(pl_settings_check(job->process, &job->setting_values, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
@@ -172,24 +189,35 @@ enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_lau
     return PL_OK;
 }
 
+static void free_sidecars(struct pl_sidecar *side)
+{
+    while (side != NULL) {
+        struct pl_sidecar *next = side->next;
+
+        pl_strv_done(&side->argv);
+        pl_environment_free(side->environment);
+        free(side);
+        side = next;
+    }
+}
+
 void pl_launch_plan_free(struct pl_launch_plan *plan)
 {
     if (plan == NULL) {
         return;
     }
     pl_strv_done(&plan->hosts);
+    pl_strv_done(&plan->outside_hosts);
+    free(plan->slots);
     pl_strv_done(&plan->argv);
     pl_strv_done(&plan->warnings);
     pl_strv_done(&plan->sync);
+    pl_strv_done(&plan->daemon_prefix);
     pl_steps_done(&plan->steps);
     pl_steps_done(&plan->probes);
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
-    if (plan->side != NULL) {
-        pl_strv_done(&plan->side->argv);
-        pl_environment_free(plan->side->environment);
-        free(plan->side);
-    }
+    free_sidecars(plan->side);
     free(plan->cwd);
     free(plan->chmod_path);
     free(plan);

@@ -39,9 +39,11 @@ enum pl_launch_plan_ranks {
  * job's failure.
  */
 struct pl_sidecar {
-    const char *name; /* "ps" */
+    const char *name; /* "ps", "worker": the task that it is in TF_CONFIG */
+    bool is_worker;   /* it serves in the place of this host's program, which is not started */
     struct pl_strv argv;
     struct pl_environment *environment; /* whole */
+    struct pl_sidecar *next;            /* NULL when there is no other */
 };
 
 struct pl_launch_plan {
@@ -49,10 +51,15 @@ struct pl_launch_plan {
     const char *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;       /* this host's index in `hosts` */
-    int processes;        /* ranks in the whole launch */
+    /* hosts beside the launch, which the master links when they come: they end when it does */
+    struct pl_strv outside_hosts;
+    bool is_outside;     /* this host is one of them; `hosts` is the master and this one */
+    int processes;       /* ranks in the whole launch */
+    int *slots;          /* how many each of `hosts` has room for, 0: it will tell; of mpirun's master, else NULL */
+    bool oversubscribes; /* more processes than slots are allowed */
 
     char *cwd;
-    /* empty for an MPI worker. mpirun's holds SELF rank PROGRAM... -- ARGUMENTS... itself */
+    /* empty where only daemons or servers run. mpirun's holds SELF rank PROGRAM... -- ARGUMENTS... itself */
     struct pl_strv argv;
     size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
     enum pl_launch_plan_ranks ranks;
@@ -69,7 +76,8 @@ struct pl_launch_plan {
     struct pl_launch_plan_steps probes;
     size_t optional_from;
     size_t optional_count;
-    struct pl_sidecar *side; /* NULL when there is none */
+    struct pl_sidecar *side;      /* the first; NULL when there is none */
+    struct pl_strv daemon_prefix; /* words in front of mpirun's daemon where a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
     char *chmod_path;        /* file to make executable first; NULL when it is already or there is none */

@@ -49,6 +49,7 @@ static struct pl_python_json *side_of(const struct pl_sidecar *side)
     enum pl_status name;
     enum pl_status argv;
     enum pl_status env;
+    enum pl_status next;
 
     if (side == NULL) {
         return pl_python_json_new_null();
@@ -59,7 +60,8 @@ static struct pl_python_json *side_of(const struct pl_sidecar *side)
     argv = pl_python_json_set(object, "argv", pl_strv_json(&side->argv), NULL);
     env = pl_python_json_set(object, "TF_CONFIG",
                              config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
-    if (name != PL_OK || argv != PL_OK || env != PL_OK) {
+    next = side->next != NULL ? pl_python_json_set(object, "next", side_of(side->next), NULL) : PL_OK;
+    if (name != PL_OK || argv != PL_OK || env != PL_OK || next != PL_OK) {
         pl_python_json_free(object);
         return NULL;
     }

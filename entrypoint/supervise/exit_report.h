@@ -18,7 +18,8 @@
     X(SYNC, "the upload of intermediate output")                                                                       \
     X(STEP, "the command")                                                                                             \
     X(AGENT, "torchrun")                                                                                               \
-    X(STACKS, "the report of where programs stand")
+    X(STACKS, "the report of where programs stand")                                                                    \
+    X(WORKER_SERVER, "the worker's server")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,

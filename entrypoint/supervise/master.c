@@ -6,6 +6,8 @@
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/launch/mpi_hosts.h"
 #include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
@@ -60,7 +62,8 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_AGENT:
         supervisor->main_ended = true;
         supervisor->main_report = *exit_report;
-        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !pl_exit_report_ok(exit_report)) {
+        if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && connection->source != PL_EXIT_SOURCE_LAUNCHER &&
+            !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
         break;
@@ -68,6 +71,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_rank_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
         if (!supervisor->main_ended && !pl_exit_report_ok(exit_report)) {
             pl_supervise_fail_exit(supervisor, exit_report);
         }
@@ -134,6 +138,23 @@ static void send_result(struct pl_supervisor *supervisor, struct pl_connection *
     PL_SUPERVISE_SEND(supervisor, link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
 }
 
+/* How many processes a host gets that has devices of its own. */
+static void note_processes(struct pl_supervisor *supervisor, const struct pl_session *session,
+                           const struct pl_frame *frame)
+{
+    const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
+    int64_t processes;
+
+    if (supervisor->plan->slots == NULL || index < 0 || supervisor->plan->slots[index] != 0) {
+        return;
+    }
+    if (frame->count < 2 || pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) != PL_OK) {
+        pl_supervise_fail(supervisor, "host '%.200s' does not say how many processes it gets", session->host);
+        return;
+    }
+    supervisor->plan->slots[index] = (int)processes;
+}
+
 static void handle_ready(struct pl_supervisor *supervisor, struct pl_session *session, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
@@ -146,12 +167,25 @@ static void handle_ready(struct pl_supervisor *supervisor, struct pl_session *se
             session->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
+    note_processes(supervisor, session, frame);
     session->ready = true;
     connection->begun = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
     pl_holding_ask_again(supervisor);
     if (master->result_sent) {
         send_result(supervisor, connection);
+    }
+}
+
+/* It ends nobody: the result of the launch counts. */
+static void warn_of_outside_end(const struct pl_session *session, const struct pl_exit_report *exit_report)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (!pl_exit_report_ok(exit_report)) {
+        pl_exit_report_sentence(exit_report, &text);
+        pl_log(PL_LOG_WARNING, "%s; %s is outside the distribution, whose result counts", pl_text_string(&text),
+               session->host);
     }
 }
 
@@ -169,7 +203,9 @@ static void handle_end(struct pl_supervisor *supervisor, struct pl_session *sess
     if (exit_report.source == PL_EXIT_SOURCE_PROGRAM || exit_report.source == PL_EXIT_SOURCE_AGENT) {
         session->program_ended = true;
     }
-    if (!pl_exit_report_ok(&exit_report)) {
+    if (session->outside) {
+        warn_of_outside_end(session, &exit_report);
+    } else if (!pl_exit_report_ok(&exit_report)) {
         pl_supervise_fail_exit(supervisor, &exit_report);
     }
 }
@@ -269,7 +305,8 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_connection 
 /* Its own program has ended well, and it has nothing to do any more. */
 static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
 {
-    return supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && session->program_ended && !supervisor->failed;
+    return (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) && session->program_ended &&
+           !supervisor->failed;
 }
 
 static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
@@ -283,7 +320,11 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
     session->link = NULL;
     pl_holding_lose_host(supervisor, (int)(session - master->sessions.items));
     if (session->ready && !session->done && !has_left(supervisor, session)) {
-        pl_supervise_fail_lost(supervisor, "host", session->host, why);
+        if (session->outside) {
+            pl_log(PL_LOG_WARNING, "host %s, outside the distribution, is lost: %s", session->host, why);
+        } else {
+            pl_supervise_fail_lost(supervisor, "host", session->host, why);
+        }
     } else if (!session->ready) {
         pl_sessions_failed(&master->sessions, session);
     }
@@ -319,6 +360,9 @@ static bool others_are_quiet(const struct pl_supervisor *supervisor)
     for (size_t i = 0; i < master->sessions.count; i++) {
         const struct pl_session *session = &master->sessions.items[i];
 
+        if (session->outside) {
+            continue;
+        }
         if (!session->ready || (!session->quiet && !session->program_ended)) {
             return false;
         }
@@ -344,8 +388,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!master->linking) {
         return;
     }
-    if (pl_sessions_missing(&master->sessions, &names) == 0) {
-        pl_log(PL_LOG_INFO, "all %zu hosts are linked", supervisor->plan->hosts.count);
+    if (pl_sessions_missing(&master->sessions, true, &names) == 0) {
+        pl_log(PL_LOG_INFO, "all %zu hosts are linked", master->sessions.count + 1);
         master->linking = false;
         return;
     }
@@ -377,8 +421,9 @@ static bool master_waits(const struct pl_supervisor *supervisor)
         return false;
     }
     for (size_t i = 0; i < master->sessions.count; i++) {
-        if (master->sessions.items[i].link != NULL && master->sessions.items[i].ready &&
-            !master->sessions.items[i].program_ended) {
+        const struct pl_session *session = &master->sessions.items[i];
+
+        if (session->link != NULL && session->ready && !session->program_ended && !session->outside) {
             return true;
         }
     }
@@ -397,8 +442,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
         PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
         int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
         int64_t next_ns = next_log_ns < deadline_ns ? next_log_ns : deadline_ns;
-        size_t missing = pl_sessions_missing(&master->sessions, &names);
-
+        size_t missing = pl_sessions_missing(&master->sessions, false, &names);
         if (missing == 0 || supervisor->failed != report_only) {
             return PL_OK;
         }
@@ -438,7 +482,18 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
         }
         return status;
     }
+    master->linking = supervisor->plan->outside_hosts.count > 0; /* those need not be there */
     return connect_workers(supervisor, reterr);
+}
+
+/* The hosts are linked: those with devices of their own have told how many processes these make. */
+static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    if (supervisor->plan->slots == NULL) {
+        return PL_OK;
+    }
+    PL_BUG_IF(pl_mpi_hosts_wait(supervisor->plan));
+    return pl_mpi_hosts_apply(supervisor->job, supervisor->plan, reterr);
 }
 
 static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -446,6 +501,7 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     const struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
+    PL_TRY(apply_processes(supervisor, reterr));
     if (master->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         /* mpirun asks us for its daemons instead of running ssh; by a variable, so that its command line stays as
          * usual. */
@@ -534,7 +590,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
     }
-    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     PL_TRY(start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
     return check_main_result(supervisor, reterr);
@@ -547,8 +603,9 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
     const struct master *master = supervisor->state;
     int64_t deadline_ns = pl_deadline_after_ns(OPEN_SESSION_NS);
 
-    for (size_t i = 0; i < master->sessions.count && supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE; i++) {
-        while (master->sessions.items[i].link != NULL && !master->sessions.items[i].ready &&
+    for (size_t i = 0; i < master->sessions.count; i++) {
+        while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || master->sessions.items[i].outside) &&
+               master->sessions.items[i].link != NULL && !master->sessions.items[i].ready &&
                !pl_deadline_passed(deadline_ns)) {
             if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
                 return;
@@ -569,20 +626,34 @@ static bool workers_done(const struct master *master)
     return true;
 }
 
+/* Whether hosts that come now must still hear how the job ended: of a failure all, else those that end with it. */
+static bool must_notify(const struct pl_supervisor *supervisor)
+{
+    const struct master *master = supervisor->state;
+
+    return master->linking && (supervisor->failed || supervisor->plan->outside_hosts.count > 0) &&
+           pl_sessions_missing(&master->sessions, true, NULL) > 0 &&
+           !(supervisor->stop_number != 0 && supervisor->main_started);
+}
+
 /* Hosts that are not linked yet would run on, or wait for this one: those that come soon after the start are told. */
 static void notify_late_hosts(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!supervisor->failed || !master->linking || (supervisor->stop_number != 0 && supervisor->main_started)) {
+    if (!must_notify(supervisor)) {
         return;
     }
-    pl_supervise_failure_text(supervisor, &text);
-    pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
-    pl_log(PL_LOG_INFO, "the job has failed; waiting for the other hosts, to tell them");
+    if (supervisor->failed) {
+        pl_supervise_failure_text(supervisor, &text);
+        pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
+    }
+    pl_log(PL_LOG_INFO, "the job has %s; waiting for the other hosts, to tell them",
+           supervisor->failed ? "failed" : "ended");
     while (master->linking) {
-        int64_t next_ns = pl_supervise_notify_deadline(supervisor, master->sessions.begun_ns);
+        int64_t next_ns = supervisor->failed ? pl_supervise_notify_deadline(supervisor, master->sessions.begun_ns)
+                                             : pl_supervise_join_deadline(supervisor, master->sessions.begun_ns);
         bool late = pl_deadline_passed(next_ns);
 
         master_tick(supervisor, &next_ns);
@@ -604,7 +675,7 @@ static void finish(struct pl_supervisor *supervisor)
         }
     }
     master->result_sent = true;
-    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     notify_late_hosts(supervisor);
     await_open_sessions(supervisor);

@@ -26,16 +26,20 @@ enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_sess
     const struct pl_launch_plan *plan = supervisor->plan;
 
     sessions->begun_ns = pl_clock_now_ns();
-    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE || plan->hosts.count < 2) {
+    if (plan->link == PL_LAUNCH_PLAN_LINK_NONE || plan->hosts.count + plan->outside_hosts.count < 2) {
         return PL_OK;
     }
-    sessions->items = pl_memory_new(plan->hosts.count - 1, sizeof(*sessions->items), reterr);
+    sessions->items =
+        pl_memory_new(plan->hosts.count - 1 + plan->outside_hosts.count, sizeof(*sessions->items), reterr);
     if (sessions->items == NULL) {
         return PL_MEMORY;
     }
-    sessions->count = plan->hosts.count - 1;
-    for (size_t i = 0; i < sessions->count; i++) {
-        sessions->items[i] = (struct pl_session){.host = plan->hosts.items[i + 1], .ssh_stderr_fd = -1};
+    for (size_t i = 1; i < plan->hosts.count; i++) {
+        sessions->items[sessions->count++] = (struct pl_session){.host = plan->hosts.items[i], .ssh_stderr_fd = -1};
+    }
+    for (size_t i = 0; i < plan->outside_hosts.count; i++) {
+        sessions->items[sessions->count++] =
+            (struct pl_session){.host = plan->outside_hosts.items[i], .ssh_stderr_fd = -1, .outside = true};
     }
     return PL_OK;
 }
@@ -43,10 +47,13 @@ enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_sess
 enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_sessions *sessions,
                                    struct pl_error *reterr)
 {
+    PL_AUTO_STRV struct pl_strv hosts = PL_STRV_NONE;
+
     PL_TRY(pl_supervise_open_ssh(supervisor, &sessions->sshd, reterr));
     PL_TRY(pl_sshd_prepare_client(&sessions->sshd, &supervisor->rundir, reterr));
-    PL_TRY(pl_sshd_save_hosts(&sessions->sshd, &supervisor->rundir, supervisor->job->current_host,
-                              &supervisor->plan->hosts, reterr));
+    PL_TRY(pl_strv_add_all(&hosts, &supervisor->plan->hosts, reterr));
+    PL_TRY(pl_strv_add_all(&hosts, &supervisor->plan->outside_hosts, reterr));
+    PL_TRY(pl_sshd_save_hosts(&sessions->sshd, &supervisor->rundir, supervisor->job->current_host, &hosts, reterr));
     sessions->begun_ns = pl_clock_now_ns();
     return PL_OK;
 }
@@ -151,19 +158,19 @@ void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *s
     session->next_try_ns = pl_deadline_after_ns(often ? TRY_AGAIN_NS : TRY_SELDOM_NS);
 }
 
-size_t pl_sessions_missing(const struct pl_sessions *sessions, struct pl_text *text)
+size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text)
 {
     size_t missing = 0;
 
     for (size_t i = 0; i < sessions->count; i++) {
         const struct pl_session *session = &sessions->items[i];
 
-        if (!session->ready && ++missing <= SHOWN_HOSTS) {
+        if (!session->ready && (outside || !session->outside) && ++missing <= SHOWN_HOSTS && text != NULL) {
             pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", session->host,
                            session->reason[0] != '\0' ? session->reason : "no answer yet");
         }
     }
-    if (missing > SHOWN_HOSTS) {
+    if (missing > SHOWN_HOSTS && text != NULL) {
         pl_text_append(text, ", ...");
     }
     return missing;

@@ -10,6 +10,7 @@ struct pl_session {
     struct pl_connection *link; /* NULL while there is no session */
     int ssh_stderr_fd;          /* a memory file with ssh's stderr */
     int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or being made */
+    bool outside;               /* it is beside the launch, which does not wait for it */
     bool ready;                 /* the host has said that it is the one that was meant */
     bool program_ended;         /* the program that it runs itself */
     bool quiet;                 /* nothing happens on it, see watch.h */
@@ -20,7 +21,7 @@ struct pl_session {
 
 struct pl_sessions {
     struct pl_sshd sshd;
-    struct pl_session *items; /* hosts[1..] of the plan */
+    struct pl_session *items; /* hosts[1..] of the plan, then its outside_hosts */
     size_t count;
     int64_t begun_ns; /* when the first try was due */
 };
@@ -45,8 +46,9 @@ struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const st
 /** A session's connection is gone before the host was ready: keep the reason, and try again later. */
 void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *session);
 
-/** How many hosts are not ready; the first of them and why are appended to `text`. */
-size_t pl_sessions_missing(const struct pl_sessions *sessions, struct pl_text *text);
+/** How many hosts are not ready, those beside the launch only with `outside`; the first of them and why are appended to
+ * `text`, which may be NULL. */
+size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text);
 
 void pl_sessions_close(struct pl_sessions *sessions);
 

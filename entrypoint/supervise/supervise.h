@@ -63,7 +63,7 @@ struct pl_role {
 
 struct pl_supervisor {
     const struct pl_job *job;
-    const struct pl_launch_plan *plan; /* NULL while the code is fetched */
+    struct pl_launch_plan *plan; /* NULL while the code is fetched */
     struct pl_signals *signals;
     struct pl_failure *failure;
     struct pl_rundir rundir;
@@ -81,6 +81,7 @@ struct pl_supervisor {
     bool exit_report_known;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
+    bool main_dismissed;           /* the job has ended beside the main program, which need not have */
     bool main_started, main_ended; /* the program of pl_supervise_start_main() */
     struct pl_exit_report main_report;
 
@@ -141,8 +142,8 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Start the plan's sidecar, when it has one. */
-enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+/** Start the plan's sidecars, where it has any. */
+enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start what the plan runs on this host, when it runs anything itself. */
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
@@ -153,8 +154,8 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
  */
 enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ask the sidecar to end and give it a moment. */
-void pl_supervise_end_sidecar(struct pl_supervisor *supervisor);
+/** Ask the sidecars to end and give them a moment. */
+void pl_supervise_end_sidecars(struct pl_supervisor *supervisor);
 
 /**
  * Start uploading intermediate output, when the plan says so. That it cannot be started is a warning: the job goes on

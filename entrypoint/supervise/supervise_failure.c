@@ -35,7 +35,7 @@ static int failure_code(const struct pl_supervisor *supervisor)
 static int severity(const struct pl_exit_report *exit_report)
 {
     if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
-        exit_report->source != PL_EXIT_SOURCE_SIDECAR) {
+        exit_report->source != PL_EXIT_SOURCE_SIDECAR && exit_report->source != PL_EXIT_SOURCE_WORKER_SERVER) {
         return exit_report->signalled ? KILLED_LAUNCHER : 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {
@@ -138,10 +138,26 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     }
 }
 
+/* What the check of the job's hosts says is missed, in its own words; NULL where it has not come so far. */
+static const char *check_words(const struct pl_supervisor *supervisor)
+{
+    static const char begin[] = "check: ";
+    const char *tail = supervisor->exit_report.tail, *found = strstr(tail, begin);
+
+    while (found != NULL && found != tail && found[-1] != '\n') {
+        found = strstr(found + 1, begin);
+    }
+    return supervisor->job->is_check && supervisor->exit_report_known ? found : NULL;
+}
+
 void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl_text *text)
 {
     char name[16];
 
+    if (supervisor->stop_number == 0 && check_words(supervisor) != NULL) {
+        pl_text_printf(text, "%.*s", PL_FAILURE_SHOWN_BYTES - 1, check_words(supervisor));
+        return;
+    }
     if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
         pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
     }
@@ -193,7 +209,7 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
             pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
         }
-        if (supervisor->plan != NULL &&
+        if (supervisor->plan != NULL && !supervisor->job->is_check &&
             (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE || supervisor->plan->hosts.count > 1)) {
             log_success(supervisor);
         }

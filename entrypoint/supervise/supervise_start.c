@@ -41,6 +41,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     case PL_EXIT_SOURCE_DAEMON:
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
     case PL_EXIT_SOURCE_SYNC:
     case PL_EXIT_SOURCE_STACKS:
         break;
@@ -80,18 +81,18 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
     return PL_OK;
 }
 
-enum pl_status pl_supervise_start_sidecar(struct pl_supervisor *supervisor, struct pl_error *reterr)
+enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    const struct pl_sidecar *side = supervisor->plan->side;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
-    if (side == NULL) {
-        return PL_OK;
+    for (const struct pl_sidecar *side = supervisor->plan->side; side != NULL; side = side->next) {
+        setup.argv = (const char *const *)side->argv.items;
+        setup.environment = pl_environment_strings(side->environment);
+        setup.cwd = supervisor->plan->cwd;
+        PL_TRY(pl_supervise_start(supervisor, side->is_worker ? PL_EXIT_SOURCE_WORKER_SERVER : PL_EXIT_SOURCE_SIDECAR,
+                                  &setup, NULL, reterr));
     }
-    setup.argv = (const char *const *)side->argv.items;
-    setup.environment = pl_environment_strings(side->environment);
-    setup.cwd = supervisor->plan->cwd;
-    return pl_supervise_start(supervisor, PL_EXIT_SOURCE_SIDECAR, &setup, NULL, reterr);
+    return PL_OK;
 }
 
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -141,7 +142,7 @@ static bool is_over(const struct pl_supervisor *supervisor)
 {
     const struct pl_role *role = supervisor->role;
 
-    return supervisor->main_ended && !(role->waits != NULL && role->waits(supervisor));
+    return (supervisor->main_ended || supervisor->main_dismissed) && !(role->waits != NULL && role->waits(supervisor));
 }
 
 enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -181,12 +182,15 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
-void pl_supervise_end_sidecar(struct pl_supervisor *supervisor)
+void pl_supervise_end_sidecars(struct pl_supervisor *supervisor)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SIDECAR_GRACE_NS);
 
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SIDECAR, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) && !pl_deadline_passed(deadline_ns)) {
+    pl_supervise_signal(supervisor, PL_EXIT_SOURCE_WORKER_SERVER, SIGTERM);
+    while ((pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) ||
+            pl_supervise_runs(supervisor, PL_EXIT_SOURCE_WORKER_SERVER)) &&
+           !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             return;
         }

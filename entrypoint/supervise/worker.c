@@ -15,6 +15,7 @@
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
 }
 
 /* A rank or the host's own program has ended: the master says what that means, and where the link is beside the
- * program, the host itself too. */
+ * program, the host itself too, unless it is outside the launch. */
 static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     const struct worker_state *state = supervisor->state;
@@ -81,7 +82,7 @@ static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
-    if (is_beside(supervisor) && !pl_exit_report_ok(exit_report)) {
+    if (is_beside(supervisor) && !supervisor->plan->is_outside && !pl_exit_report_ok(exit_report)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
     if (!state->result_known) {
@@ -133,6 +134,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_own_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_SIDECAR:
+    case PL_EXIT_SOURCE_WORKER_SERVER:
         if (!pl_exit_report_ok(exit_report) && !state->result_known) {
             send_exit_report(supervisor, exit_report);
         }
@@ -179,7 +181,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, whole = PL_STRV_NONE;
     enum pl_status status;
     char *path;
 
@@ -188,7 +190,9 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     if (status == PL_OK) {
         free(command.items[0]);
         command.items[0] = path;
-        setup.argv = (const char *const *)command.items;
+        PL_TRY(pl_strv_add_all(&whole, &supervisor->plan->daemon_prefix, reterr));
+        PL_TRY(pl_strv_add_all(&whole, &command, reterr));
+        setup.argv = (const char *const *)whole.items;
         setup.environment = pl_environment_strings(supervisor->environment);
         setup.cwd = supervisor->plan->cwd;
         status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_DAEMON, &setup, NULL, reterr);
@@ -209,7 +213,7 @@ static void handle_start(struct pl_supervisor *supervisor, const struct pl_frame
  * connected. */
 static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    PL_TRY(pl_supervise_start_sidecar(supervisor, reterr));
+    PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
@@ -243,6 +247,7 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
                           const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
+    char processes[16];
 
     if (state->leaving) {
         connection->dropped = true;
@@ -254,7 +259,8 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
         connection->dropped = true;
         return;
     }
-    if (PL_LINK_SEND(&connection->link, PL_FRAME_READY, NULL, supervisor->job->current_host) != PL_OK) {
+    snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
+    if (PL_LINK_SEND(&connection->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes) != PL_OK) {
         connection->dropped = true;
         return;
     }
@@ -318,6 +324,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
         break;
     case PL_FRAME_RESULT:
         state->result_known = true;
+        supervisor->main_dismissed = supervisor->plan->is_outside;
         if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
             pl_supervise_fail_as(supervisor, frame->fields[1]);
         }
@@ -458,12 +465,22 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
+/* When a host outside the launch waits for its master no longer, which would wait for it. */
+static int64_t join_end(const struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+
+    return supervisor->plan->is_outside && state->serving && !state->joined
+               ? pl_supervise_join_deadline(supervisor, state->begun_ns)
+               : state->begun_ns;
+}
+
 /* A linked host waits for the master's word, and the master for all the others: none that has ended well ends one. */
 static bool worker_waits(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
 
-    return state->master != NULL && !state->result_known;
+    return !state->result_known && (state->master != NULL || !pl_deadline_passed(join_end(supervisor)));
 }
 
 static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
@@ -471,6 +488,9 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     const struct worker_state *state = supervisor->state;
 
     watch(supervisor, next_ns);
+    if (!pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < *next_ns) {
+        *next_ns = join_end(supervisor);
+    }
     if (state->master == NULL) { /* else the master decides */
         pl_holding_update(supervisor, next_ns);
     }
@@ -479,6 +499,7 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 /* The host's own program, with the link beside it. */
 static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
+    const struct worker_state *state = supervisor->state;
     struct pl_error error = PL_ERROR_NONE;
 
     if (supervisor->plan->needs_names) {
@@ -489,7 +510,12 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
         return PL_CANCELLED;
     }
     PL_TRY(pl_supervise_start_main(supervisor, reterr));
-    return pl_supervise_wait_main(supervisor, reterr);
+    PL_TRY(pl_supervise_wait_main(supervisor, reterr));
+    if (supervisor->plan->is_outside && supervisor->main_ended && !state->result_known &&
+        !pl_exit_report_ok(&supervisor->main_report)) {
+        pl_supervise_fail_exit(supervisor, &supervisor->main_report); /* there is no other result */
+    }
+    return PL_OK;
 }
 
 /* The host's own program has failed: end what runs here, write the failure file, and wait for the master's words, which
@@ -538,6 +564,9 @@ static void shut_down(struct pl_supervisor *supervisor)
         pl_supervise_failure_text(supervisor, &text);
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
+    if (supervisor->main_dismissed) {
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
+    }
     while (state->result_known &&
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
@@ -547,7 +576,7 @@ static void shut_down(struct pl_supervisor *supervisor)
             break;
         }
     }
-    pl_supervise_end_sidecar(supervisor);
+    pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
     if (state->master != NULL) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");

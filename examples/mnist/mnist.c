@@ -54,7 +54,7 @@ static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, named, "0", 0, 1, "1: reduce gradients as named tensors, as Horovod does"),
     NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end after the first epoch that reaches it; 0: never"),
     NN_TEXT(struct options, checkpoint_dir, "",
-            "directory for checkpoints, instead of /opt/ml/checkpoints where that exists"),
+            "directory for checkpoints, instead of the job's (/opt/ml/checkpoints) where that exists"),
     NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15,
               "one every so many steps, in addition to those after each epoch; 0: no others"),
     NN_TEXT(struct options, data, "", "directory with training/ and testing/, instead of SageMaker's channels"),
@@ -76,6 +76,7 @@ struct trainer {
     struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
     pl_named_handle *handles; /* of the gradients in flight, by parameter */
     struct pl_optimizer *optimizer;
+    char *job_checkpoints;              /* the job's directory for them; NULL where --checkpoint-dir names one */
     struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
     struct pl_stop *stop;
@@ -314,14 +315,16 @@ static void note_checkpoint(void *context, const char *text)
 /* Resume from the newest checkpoint, if there is one. */
 static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_checkpoints_options options = {.directory = *t->options.checkpoint_dir ? t->options.checkpoint_dir
-                                                                                     : PL_CHECKPOINT_DIRECTORY,
-                                             .note = note_checkpoint};
+    struct pl_checkpoints_options options = {.directory = t->options.checkpoint_dir, .note = note_checkpoint};
     struct pl_checkpoint_state state;
     bool found;
 
-    if (!*t->options.checkpoint_dir && access(PL_CHECKPOINT_DIRECTORY, F_OK) != 0) {
-        return PL_OK;
+    if (!*options.directory) {
+        PL_TRY(pl_checkpoints_directory(&t->job_checkpoints, reterr));
+        if (access(t->job_checkpoints, F_OK) != 0) {
+            return PL_OK;
+        }
+        options.directory = t->job_checkpoints;
     }
     PL_TRY(pl_checkpoints_open(t->plan, t->optimizer, &options, &t->checkpoints, reterr));
     PL_TRY(pl_checkpoints_load(t->checkpoints, &found, &state, reterr));
@@ -514,10 +517,13 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     }
     if (t->stopped && pl_world_rank(t->world) == 0) {
         pl_metrics_clear_progress();
-        pl_log(PL_LOG_INFO, "stopped after step %llu, as asked%s", (unsigned long long)t->step,
-               t->checkpoints ? ""
-                              : "; without a checkpoint, as there is no " PL_CHECKPOINT_DIRECTORY
-                                " and no --checkpoint-dir");
+        if (t->checkpoints) {
+            pl_log(PL_LOG_INFO, "stopped after step %llu, as asked", (unsigned long long)t->step);
+        } else {
+            pl_log(PL_LOG_INFO,
+                   "stopped after step %llu, as asked; without a checkpoint, as there is no %s and no --checkpoint-dir",
+                   (unsigned long long)t->step, t->job_checkpoints);
+        }
     }
     if (t->checkpoints) {
         PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));
@@ -534,6 +540,7 @@ static void done(struct trainer *t)
     pl_checkpoints_close(t->checkpoints);
     pl_named_free(t->named);
     free(t->handles);
+    free(t->job_checkpoints);
     pl_optimizer_free(t->optimizer);
     pl_plan_free(t->plan);
     nn_model_free(t->model);

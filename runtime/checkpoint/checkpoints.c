@@ -3,6 +3,7 @@
 #include "runtime/checkpoint.h"
 
 #include "base/checksum.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -216,10 +217,21 @@ static void free_copy(struct pl_checkpoints *c)
     }
 }
 
+enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    *ret_directory = pl_memory_string(
+        pl_environment_get_or(environment, "PACELINE_CHECKPOINT_DIR", PL_CHECKPOINT_DIRECTORY), reterr);
+    return *ret_directory ? PL_OK : PL_MEMORY;
+}
+
 static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error *reterr)
 {
-    c->directory = pl_memory_string(c->options.directory ? c->options.directory : PL_CHECKPOINT_DIRECTORY, reterr);
-    if (!c->directory) {
+    if (!c->options.directory) {
+        PL_TRY(pl_checkpoints_directory(&c->directory, reterr));
+    } else if (!(c->directory = pl_memory_string(c->options.directory, reterr))) {
         return PL_MEMORY;
     }
     c->options.keep = c->options.keep ? c->options.keep : 3;

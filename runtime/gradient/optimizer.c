@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SGD, Adam and AdamW over a plan's buckets, gradient clipping, and the loss scale. */
+/* An optimizer's rule over a plan's buckets, gradient clipping, and the loss scale. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
-#include "device/kernel.h"
+#include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-enum { MAX_SLOTS = 2 };
 
 /* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
 static const double most_loss_scale = 0x1p126;
@@ -21,7 +19,7 @@ struct pl_optimizer {
     double norm;
     double factor; /* of the last step's gradients, undoing the loss scale */
     unsigned slots;
-    float *slot[MAX_SLOTS];
+    float *slot[PL_OPTIMIZER_MOST_SLOTS];
 
     /* In device memory only: */
     struct pl_device *device;
@@ -53,60 +51,23 @@ static enum pl_status allocate(struct pl_optimizer *optimizer, struct pl_error *
     return PL_OK;
 }
 
-/* As the step has them, in float: a beta just below 1 is 1 there. */
-static enum pl_status check_options(const struct pl_optimizer_options *options, struct pl_error *reterr)
-{
-    const struct {
-        const char *name;
-        double value, below;
-    } numbers[] = {
-        {"momentum", options->momentum, HUGE_VAL},
-        {"weight_decay", options->weight_decay, HUGE_VAL},
-        {"beta1", options->beta1, 1.0},
-        {"beta2", options->beta2, 1.0},
-        {"epsilon", options->epsilon, HUGE_VAL},
-        {"clip_norm", options->clip_norm, HUGE_VAL},
-        {"loss_scale", options->loss_scale, HUGE_VAL},
-    };
-
-    if ((unsigned)options->kind > PL_ADAMW) {
-        return pl_error_set(reterr, PL_INVALID, "%d is no kind of optimizer", (int)options->kind);
-    }
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
-        double value = (double)(float)numbers[i].value;
-
-        if (!(value >= 0.0 && value < numbers[i].below)) {
-            return pl_error_set(reterr, PL_INVALID, "%s is %g, expected a number from 0 to below %g", numbers[i].name,
-                                numbers[i].value, numbers[i].below);
-        }
-    }
-    return PL_OK;
-}
-
 enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_options *options,
                                 struct pl_optimizer **ret_optimizer, struct pl_error *reterr)
 {
+    struct pl_optimizer_options checked = *options;
     struct pl_optimizer *optimizer;
     enum pl_status status;
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
-    PL_TRY(check_options(options, reterr));
+    PL_TRY(pl_optimizer_rule_check(&checked, reterr));
     optimizer = pl_memory_new(1, sizeof(*optimizer), reterr);
     if (!optimizer) {
         return PL_MEMORY;
     }
     optimizer->plan = plan;
     optimizer->device = pl_plan_device(plan);
-    optimizer->options = *options;
-    if (options->kind != PL_SGD) {
-        optimizer->options.beta1 = options->beta1 > 0.0 ? options->beta1 : 0.9;
-        optimizer->options.beta2 = options->beta2 > 0.0 ? options->beta2 : 0.999;
-        optimizer->options.epsilon = options->epsilon > 0.0 ? options->epsilon : 1e-8;
-        optimizer->slots = 2;
-    } else {
-        optimizer->slots = options->momentum > 0.0 ? 1 : 0;
-    }
-    optimizer->options.growth_steps = options->growth_steps ? options->growth_steps : 2000;
+    optimizer->options = checked;
+    optimizer->slots = pl_optimizer_rule_slots(&checked);
     optimizer->state.loss_scale = options->loss_scale;
     status = allocate(optimizer, reterr);
     if (status != PL_OK) {
@@ -120,7 +81,7 @@ enum pl_status pl_optimizer_new(struct pl_plan *plan, const struct pl_optimizer_
 void pl_optimizer_free(struct pl_optimizer *optimizer)
 {
     if (optimizer) {
-        for (unsigned s = 0; s < MAX_SLOTS; s++) {
+        for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
             pl_plan_free_array(optimizer->plan, optimizer->slot[s]);
         }
         if (optimizer->scratch) {
@@ -133,39 +94,6 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
     }
 }
 
-/* One loop each, so that the compiler makes vectors of it; the lines inside are the device's too. */
-static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient,
-                       const struct pl_step_factors *f)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        pl_step_sgd(f, &value[i], gradient[i]);
-    }
-}
-
-static void step_momentum(uint64_t count, float *restrict value, const float *restrict gradient,
-                          float *restrict velocity, const struct pl_step_factors *f)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        pl_step_momentum(f, &value[i], gradient[i], &velocity[i]);
-    }
-}
-
-static void step_nesterov(uint64_t count, float *restrict value, const float *restrict gradient,
-                          float *restrict velocity, const struct pl_step_factors *f)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        pl_step_nesterov(f, &value[i], gradient[i], &velocity[i]);
-    }
-}
-
-static void step_adam(uint64_t count, float *restrict value, const float *restrict gradient, float *restrict mean,
-                      float *restrict variance, const struct pl_step_factors *f)
-{
-    for (uint64_t i = 0; i < count; i++) {
-        pl_step_adam(f, &value[i], gradient[i], &mean[i], &variance[i]);
-    }
-}
-
 /* Buckets `begin` to `end` - 1, which are neighbours: one launch on a device. */
 static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end,
                                    const struct pl_device_step *step, struct pl_error *reterr)
@@ -173,14 +101,14 @@ static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin,
     struct pl_plan *plan = optimizer->plan;
     uint64_t first, last;
     uint64_t count;
-    float *value, *slot[MAX_SLOTS];
+    float *value, *slot[PL_OPTIMIZER_MOST_SLOTS];
     const float *gradient = pl_plan_gradients(plan);
 
     pl_plan_bucket(plan, begin, &first, &count);
     pl_plan_bucket(plan, end - 1, &last, &count);
     count += last - first;
     value = pl_plan_values(plan) + first;
-    for (unsigned s = 0; s < MAX_SLOTS; s++) {
+    for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
         slot[s] = optimizer->slot[s] ? optimizer->slot[s] + first : NULL;
     }
     if (optimizer->device) {
@@ -190,20 +118,7 @@ static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin,
                                   (const char *)gradient + first * pl_dtype_bytes(dtype), dtype, slot[0], slot[1],
                                   pl_plan_stream(plan), reterr);
     }
-    switch (step->kind) {
-    case PL_DEVICE_SGD:
-        step_plain(count, value, gradient + first, &step->factors);
-        break;
-    case PL_DEVICE_MOMENTUM:
-        step_momentum(count, value, gradient + first, slot[0], &step->factors);
-        break;
-    case PL_DEVICE_NESTEROV:
-        step_nesterov(count, value, gradient + first, slot[0], &step->factors);
-        break;
-    case PL_DEVICE_ADAM:
-        step_adam(count, value, gradient + first, slot[0], slot[1], &step->factors);
-        break;
-    }
+    pl_optimizer_rule_apply(step, count, value, gradient + first, slot);
     return PL_OK;
 }
 
@@ -220,34 +135,6 @@ static double squared_norm(const struct pl_plan *plan)
         }
     }
     return sums[0] + sums[1] + sums[2] + sums[3];
-}
-
-/* One step with the gradient multiplied by `gradient_factor`. */
-static struct pl_device_step describe_step(const struct pl_optimizer *optimizer, double rate, double gradient_factor)
-{
-    const struct pl_optimizer_options *options = &optimizer->options;
-    double number = (double)(optimizer->state.steps + 1);
-    struct pl_device_step step = {
-        .kind = PL_DEVICE_ADAM,
-        .factors = {.gradient = (float)gradient_factor,
-                    .rate = (float)rate,
-                    .decay = (float)options->weight_decay,
-                    .momentum = (float)options->momentum,
-                    .beta1 = (float)options->beta1,
-                    .beta2 = (float)options->beta2,
-                    .epsilon = (float)options->epsilon,
-                    /* With the betas rounded to float, as the arrays use them: 1 - 0.999 is 0.0013 % smaller there. */
-                    .correct1 = (float)(1.0 / (1.0 - pow((double)(float)options->beta1, number))),
-                    .correct2 = (float)(1.0 / (1.0 - pow((double)(float)options->beta2, number)))},
-    };
-
-    if (options->kind == PL_SGD) {
-        step.kind = optimizer->slots == 0 ? PL_DEVICE_SGD : options->nesterov ? PL_DEVICE_NESTEROV : PL_DEVICE_MOMENTUM;
-    } else if (options->kind == PL_ADAMW) {
-        step.factors.shrink = step.factors.rate * step.factors.decay;
-        step.factors.decay = 0.0F;
-    }
-    return step;
 }
 
 /* True when the step is to be left out. */
@@ -304,7 +191,7 @@ static enum pl_status take_step(struct pl_optimizer *optimizer, double rate, str
     struct pl_device_step step;
 
     optimizer->factor = 1.0 / pl_optimizer_loss_scale(optimizer);
-    step = describe_step(optimizer, rate, optimizer->factor);
+    step = pl_optimizer_rule_step(&optimizer->options, optimizer->state.steps + 1, rate, optimizer->factor);
     if (wants_norm(optimizer)) {
         double squares = 0.0;
 
@@ -369,10 +256,7 @@ unsigned pl_optimizer_slots(const struct pl_optimizer *optimizer)
 const char *pl_optimizer_slot_name(const struct pl_optimizer *optimizer, unsigned slot)
 {
     PL_BUG_IF(slot >= optimizer->slots);
-    if (optimizer->options.kind == PL_SGD) {
-        return "momentum";
-    }
-    return slot == 0 ? "mean" : "variance";
+    return pl_optimizer_rule_slot_name(&optimizer->options, slot);
 }
 
 float *pl_optimizer_slot(const struct pl_optimizer *optimizer, unsigned slot)

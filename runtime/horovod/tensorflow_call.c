@@ -509,10 +509,10 @@ static void submit(struct call *call, struct pl_service *service)
 static const char uninitialised[] = "Horovod has not been initialized; use hvd.init().";
 
 /*
- * Whether TensorFlow optimises a graph and tries to replace a node, whose inputs are constants, by what it gives. Each
- * rank does that by itself, one node at a time, in an order of its own, so that ranks would wait for one another
- * without end; a node that fails then stays in the graph. Such a run has no step: 0, or LogMemory::SpecialStepIds,
- * which are -6 to -1. What runs eagerly has none either, nor a name of its own.
+ * Whether TensorFlow optimises a graph and tries to replace nodes, whose inputs are constants, by what they give. Each
+ * rank does that by itself, as far as its own graph allows, and would not take part when others run theirs again; a
+ * node that fails then stays in the graph. Such a run has no step: 0, or LogMemory::SpecialStepIds, which are -6 to -1.
+ * What runs eagerly has none either, nor a name of its own.
  */
 static bool is_folding(const struct pl_tensorflow_kernel *kernel, struct TF_OpKernelContext *context)
 {

@@ -12,6 +12,10 @@
 #define SET "process_set_id: int = 0"
 #define SCOPE "ignore_name_scope: bool = False"
 #define FACTORS "prescale_factor: float", "postscale_factor: float"
+/* TensorFlow's optimiser (ModifiesInputsInPlace() of its op_types.cc) takes a node with this attribute for one with
+ * side effects, as it does a stateful one: it is neither taken out of a graph nor evaluated before, since other ranks
+ * take part. */
+#define KEPT "in_place: bool = True"
 
 enum { ATTRIBUTES = 8 };
 
@@ -102,20 +106,23 @@ static const struct definition {
     pl_tensorflow_shape *shape;
     bool asks; /* for a number, which is not kept from one run to the next */
 } definitions[PL_TENSORFLOW_OPS] = {
-    [PL_TENSORFLOW_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, SET},
+    [PL_TENSORFLOW_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, SET, KEPT},
                                  {"tensor: T"},
                                  {"sum: T"},
                                  same_shapes},
-    [PL_TENSORFLOW_GROUPED_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, "num_tensors: int", SET},
+    [PL_TENSORFLOW_GROUPED_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, "num_tensors: int", SET, KEPT},
                                          {"tensors: num_tensors*T"},
                                          {"sum: num_tensors*T"},
                                          same_shapes},
-    [PL_TENSORFLOW_ALLGATHER] = {{MOVED, SCOPE, SET}, {"tensor: T"}, {"output: T"}, other_rows},
-    [PL_TENSORFLOW_GROUPED_ALLGATHER] = {{MOVED, SCOPE, "num_tensors: int", SET},
+    [PL_TENSORFLOW_ALLGATHER] = {{MOVED, SCOPE, SET, KEPT}, {"tensor: T"}, {"output: T"}, other_rows},
+    [PL_TENSORFLOW_GROUPED_ALLGATHER] = {{MOVED, SCOPE, "num_tensors: int", SET, KEPT},
                                          {"tensors: num_tensors*T"},
                                          {"outputs: num_tensors*T"},
                                          other_rows},
-    [PL_TENSORFLOW_BROADCAST] = {{MOVED, "root_rank: int", SCOPE, SET}, {"tensor: T"}, {"output: T"}, same_shapes},
+    [PL_TENSORFLOW_BROADCAST] = {{MOVED, "root_rank: int", SCOPE, SET, KEPT},
+                                 {"tensor: T"},
+                                 {"output: T"},
+                                 same_shapes},
     [PL_TENSORFLOW_BROADCAST_INPLACE] = {{VARIABLE, "root_rank: int", SET, "num_variables: int",
                                           "variable_names: list(string)"},
                                          {"tensor_refs: Ref(num_variables * T)"},
@@ -126,19 +133,20 @@ static const struct definition {
                                                   {"resources: num_variables * resource"},
                                                   {NULL},
                                                   no_outputs},
-    [PL_TENSORFLOW_ALLTOALL] = {{MOVED, SCOPE, SET},
+    [PL_TENSORFLOW_ALLTOALL] = {{MOVED, SCOPE, SET, KEPT},
                                 {"tensor: T", "splits: int32"},
                                 {"output: T", "received_splits: int32"},
                                 alltoall_shapes},
-    [PL_TENSORFLOW_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, FACTORS, SET},
+    [PL_TENSORFLOW_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, FACTORS, SET, KEPT},
                                      {"tensor: T"},
                                      {"output: T"},
                                      other_rows},
-    [PL_TENSORFLOW_GROUPED_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, "num_tensors: int", SET, FACTORS},
+    [PL_TENSORFLOW_GROUPED_REDUCESCATTER] = {{SCATTERED, "reduce_op: int", SCOPE, "num_tensors: int", SET, FACTORS,
+                                              KEPT},
                                              {"tensors: num_tensors*T"},
                                              {"outputs: num_tensors*T"},
                                              other_rows},
-    [PL_TENSORFLOW_JOIN] = {{NULL}, {NULL}, {"output: int32"}, scalar},
+    [PL_TENSORFLOW_JOIN] = {{KEPT}, {NULL}, {"output: int32"}, scalar},
     [PL_TENSORFLOW_SIZE] = {{SET}, {NULL}, {"size: int32"}, scalar, true},
     [PL_TENSORFLOW_PROCESS_SET_INCLUDED] = {{SET}, {NULL}, {"included: int32"}, scalar, true},
     [PL_TENSORFLOW_LOCAL_SIZE] = {{NULL}, {NULL}, {"local_size: int32"}, scalar, true},

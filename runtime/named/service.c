@@ -18,9 +18,37 @@ static const int64_t WATCH_NS = PL_NS_PER_MS;
 static const int64_t LOOK_NS = 160 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
-/* Those of the service's thread, which runs beside a program that computes. */
+/* Those of the service's thread, which runs beside a program that computes; it looks where operations have callbacks:
+ * often another thread waits for one. */
+static const int64_t THREAD_LOOK_NS = 100 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
+
+/* Nothing has moved for `idle_ns`: whether that is short of `look_ns`, so that it is time to look again. Under the
+ * lock, which is released meanwhile for other threads. */
+static bool looks_again(struct pl_service *service, int64_t idle_ns, int64_t look_ns)
+{
+    bool looks = idle_ns < look_ns;
+
+    if (looks) {
+        pthread_mutex_unlock(&service->lock);
+        sched_yield();
+        pthread_mutex_lock(&service->lock);
+    }
+    return looks;
+}
+
+/* Nothing has moved in a step of the thread. Under the lock, which is released meanwhile. */
+static void thread_nap(struct pl_service *service)
+{
+    int64_t idle_ns = pl_service_idle_ns(service);
+
+    if (!looks_again(service, idle_ns, service->synced.calls > 0 ? THREAD_LOOK_NS : 0)) {
+        pl_deadline_wait(pl_clock_now_ns() +
+                             pl_clock_backoff_ns(idle_ns, THREAD_NAP_SHORTEST_NS, THREAD_NAP_LONGEST_NS),
+                         &service->work, &service->lock);
+    }
+}
 
 /* Whether the thread is to drive now; with nothing to do it sleeps. Under the lock. */
 static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
@@ -38,7 +66,7 @@ static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t
     } else {
         *since_ns = *since_ns ? *since_ns : pl_clock_now_ns();
         deadline_ns = *since_ns + WATCH_NS;
-        if (service->synced.urgent || pl_deadline_passed(deadline_ns)) {
+        if (service->synced.urgent || service->synced.calls > 0 || pl_deadline_passed(deadline_ns)) {
             return true;
         }
     }
@@ -69,11 +97,7 @@ static void *drive(void *service_at)
         if (service->synced.waiters > 0) {
             pthread_cond_broadcast(&service->changed);
         } else if (!moved && service->synced.outstanding > 0 && !service->synced.urgent && !service->synced.stop) {
-            int64_t idle_ns = pl_service_idle_ns(service);
-
-            pl_deadline_wait(pl_clock_now_ns() +
-                                 pl_clock_backoff_ns(idle_ns, THREAD_NAP_SHORTEST_NS, THREAD_NAP_LONGEST_NS),
-                             &service->work, &service->lock);
+            thread_nap(service);
         }
     }
     pthread_mutex_unlock(&service->lock);
@@ -189,6 +213,7 @@ static void push(struct pl_service *service, struct service_item *item, uint64_t
     service->synced.outstanding++;
     service->synced.submitted++;
     service->synced.bytes += bytes;
+    service->synced.calls += item->completion->call != NULL;
     if (item->completion->call || service->synced.bytes >= service->start_bytes) {
         service->synced.urgent = true;
     }
@@ -374,10 +399,7 @@ static void nap(struct pl_service *service)
 {
     int64_t idle_ns = pl_service_idle_ns(service);
 
-    if (idle_ns < LOOK_NS) {
-        pthread_mutex_unlock(&service->lock);
-        sched_yield();
-        pthread_mutex_lock(&service->lock);
+    if (looks_again(service, idle_ns, LOOK_NS)) {
         return;
     }
     service->synced.naps = true;

@@ -52,6 +52,7 @@ struct pl_service {
         struct service_item *names[SERVICE_NAME_CHAINS]; /* under way, by name and set */
         uint64_t submitted;                              /* counts up */
         size_t outstanding;                              /* submitted, not yet ended */
+        size_t calls;                                    /* of those, the ones that end in a callback: nobody waits */
         unsigned waiters;                                /* threads that wait */
         bool leads;                                      /* a thread drives; it alone uses what is below `synced` */
         bool naps;                                       /* it would, but has nothing to do for a moment */

@@ -228,6 +228,7 @@ static void report(struct pl_service *service, struct service_item *ended)
         }
         service->synced.outstanding--;
         if (item->completion->call) {
+            service->synced.calls--;
             end(item, &call_at);
         } else {
             item->completion->done = true;

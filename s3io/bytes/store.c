@@ -60,6 +60,37 @@ enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *obj
     return store->ops->open(store, object, deadline_ns, ret_source, reterr);
 }
 
+enum pl_status pl_store_reader_open(struct pl_store_reader *reader, struct pl_store *store,
+                                    const struct pl_object_order *order, struct pl_error *reterr)
+{
+    *reader = (struct pl_store_reader){.store = store, .order = *order};
+    return store->ops->fetch ? store->ops->fetch(store, order, &reader->fetch, reterr) : PL_OK;
+}
+
+enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t deadline_ns, struct pl_source **ret_source,
+                                    const struct pl_object **ret_object, struct pl_error *reterr)
+{
+    const struct pl_object *object;
+
+    if (reader->position >= reader->order.count) {
+        return PL_END;
+    }
+    object = reader->order.at(reader->order.context, reader->position);
+    PL_TRY(reader->fetch ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
+                         : pl_store_open(reader->store, object, deadline_ns, ret_source, reterr));
+    reader->position++;
+    *ret_object = object;
+    return PL_OK;
+}
+
+void pl_store_reader_close(struct pl_store_reader *reader)
+{
+    if (reader->fetch) {
+        reader->store->ops->fetch_close(reader->fetch);
+    }
+    memset(reader, 0, sizeof(*reader));
+}
+
 void pl_store_close(struct pl_store *store)
 {
     if (store) {

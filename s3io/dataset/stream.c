@@ -29,8 +29,7 @@ struct pl_stream {
 
     uint64_t epoch;
     bool started;
-    uint64_t next_object;            /* position in the epoch's order of objects */
-    struct pl_source *ahead;         /* the next object, opened early to prefetch its first bytes */
+    struct pl_store_reader objects;  /* of the epoch, in its order */
     struct pl_record_reader *outer;  /* Pipe Mode with RecordIO wrapping: the objects */
     struct pl_record_reader *reader; /* the records of the current object or stream */
     uint64_t base;                   /* records before those of `reader` */
@@ -40,30 +39,18 @@ struct pl_stream {
     struct {
         bool cancelled;
         struct pl_source *reading; /* what a call may be waiting for */
-        struct pl_source *ahead;
-    } synced; /* guarded by `mutex` */
+    } synced;                      /* guarded by `mutex` */
 };
 
 /* Set the source that the cancelling thread is to cancel; a stream that is cancelled already cancels it at once. */
-static void set_source(struct pl_stream *stream, struct pl_source **synced, struct pl_source *source)
+static void set_reading(struct pl_stream *stream, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
-    *synced = source;
+    stream->synced.reading = source;
     if (source && stream->synced.cancelled) {
         pl_source_cancel(source);
     }
     pthread_mutex_unlock(&stream->mutex);
-}
-
-static void set_reading(struct pl_stream *stream, struct pl_source *source)
-{
-    set_source(stream, &stream->synced.reading, source);
-}
-
-static void set_ahead(struct pl_stream *stream, struct pl_source *source)
-{
-    set_source(stream, &stream->synced.ahead, source);
-    stream->ahead = source;
 }
 
 static void close_reader(struct pl_stream *stream)
@@ -87,12 +74,9 @@ static void close_reader(struct pl_stream *stream)
 
 static void close_epoch(struct pl_stream *stream)
 {
-    struct pl_source *ahead = stream->ahead;
-
     close_reader(stream);
     set_reading(stream, NULL);
-    set_ahead(stream, NULL);
-    pl_source_close(ahead);
+    pl_store_reader_close(&stream->objects);
     pl_record_reader_close(stream->outer);
     stream->outer = NULL;
 }
@@ -125,44 +109,42 @@ static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *so
     return status;
 }
 
-static enum pl_status open_object(struct pl_stream *stream, uint64_t position, int64_t deadline_ns,
-                                  struct pl_source **ret_source, const struct pl_object **ret_object,
-                                  struct pl_error *reterr)
+/* How many objects of an epoch this rank reads. */
+static uint64_t own_objects(const struct pl_stream *stream)
 {
-    uint64_t count = stream->list.count, index = position;
+    const struct pl_shard *deal = &stream->options.deal;
+    uint64_t count = stream->list.count;
 
-    if (stream->options.shuffle_objects) {
-        index = pl_sampler_order(position, count, stream->options.seed, stream->epoch);
+    if (stream->options.split != PL_STREAM_SPLIT_OBJECTS) {
+        return count;
     }
-    *ret_object = &stream->list.items[index];
-    return ret_source ? pl_store_open(stream->store, *ret_object, deadline_ns, ret_source, reterr) : PL_OK;
+    return count / deal->size + (count % deal->size > deal->rank);
 }
 
-/* The position after `position` of an object that this rank reads. */
-static uint64_t next_own_object(const struct pl_stream *stream, uint64_t position)
+/* Number `position` of them. Of what it looks at nothing changes during an epoch. */
+static const struct pl_object *own_object(const void *context, uint64_t position)
 {
-    return position + (stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.size : 1);
+    const struct pl_stream *stream = context;
+    const struct pl_stream_options *options = &stream->options;
+    uint64_t index = position;
+
+    if (options->split == PL_STREAM_SPLIT_OBJECTS) {
+        index = position * options->deal.size + options->deal.rank;
+    }
+    if (options->shuffle_objects) {
+        index = pl_sampler_order(index, stream->list.count, options->seed, stream->epoch);
+    }
+    return &stream->list.items[index];
 }
 
 static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
-    struct pl_source *source = stream->ahead, *ahead = NULL;
-    const struct pl_object *object, *other;
-    uint64_t next = next_own_object(stream, stream->next_object);
+    const struct pl_object *object;
+    struct pl_source *source;
 
-    if (stream->next_object >= stream->list.count) {
-        return PL_END;
-    }
-    PL_TRY(open_object(stream, stream->next_object, deadline_ns, source ? NULL : &source, &object, reterr));
-    set_ahead(stream, NULL);
-    stream->next_object = next;
+    PL_TRY(pl_store_reader_next(&stream->objects, deadline_ns, &source, &object, reterr));
     set_reading(stream, source);
-    PL_TRY(open_reader(stream, source, object->size_bytes, reterr));
-    /* One that cannot be opened yet is opened, or its error reported, when it is read. */
-    if (next < stream->list.count && open_object(stream, next, deadline_ns, &ahead, &other, NULL) == PL_OK) {
-        set_ahead(stream, ahead);
-    }
-    return PL_OK;
+    return open_reader(stream, source, object->size_bytes, reterr);
 }
 
 /* The next object of a FIFO whose objects are wrapped in RecordIO. */
@@ -260,6 +242,8 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
 
 static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
+    struct pl_object_order order = {.context = stream, .at = own_object};
+
     if (!stream->listed) {
         PL_TRY(pl_store_list(stream->store, deadline_ns, &stream->list, reterr));
         stream->listed = true;
@@ -267,8 +251,8 @@ static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns,
     if (stream->list.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", stream->store->name);
     }
-    stream->next_object = stream->options.split == PL_STREAM_SPLIT_OBJECTS ? stream->options.deal.rank : 0;
-    return PL_OK;
+    order.count = own_objects(stream);
+    return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
 }
 
 static enum pl_status start(struct pl_stream *stream, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
@@ -327,9 +311,6 @@ void pl_stream_cancel(struct pl_stream *stream, bool cancelled)
     stream->synced.cancelled = cancelled;
     if (cancelled && stream->synced.reading) {
         pl_source_cancel(stream->synced.reading);
-    }
-    if (cancelled && stream->synced.ahead) {
-        pl_source_cancel(stream->synced.ahead);
     }
     pthread_mutex_unlock(&stream->mutex);
 }

@@ -337,12 +337,13 @@ static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_so
     return put_wrapped(feeder, memory, used, reterr);
 }
 
-static enum pl_status put_object(struct pl_feeder *feeder, const struct pl_object *object, struct pl_error *reterr)
+static enum pl_status put_object(struct pl_feeder *feeder, struct pl_store_reader *objects, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
+    const struct pl_object *object;
     bool inflate = feeder->options.compression != PL_COMPRESSION_NONE;
 
-    PL_TRY(pl_store_open(feeder->store, object, pl_deadline_after_ns(feeder->options.timeout_ns), &source, reterr));
+    PL_TRY(pl_store_reader_next(objects, pl_deadline_after_ns(feeder->options.timeout_ns), &source, &object, reterr));
     if (inflate) {
         PL_TRY(pl_source_open_inflate(source, feeder->options.compression, &source, reterr));
     }
@@ -364,14 +365,32 @@ static enum pl_status put_epoch(struct pl_feeder *feeder, uint64_t epoch, struct
     return feeder->filled ? flush(feeder, reterr) : PL_OK;
 }
 
+struct epoch_order {
+    const struct pl_feeder *feeder;
+    uint64_t epoch;
+};
+
+static const struct pl_object *epoch_object(const void *context, uint64_t position)
+{
+    const struct epoch_order *order = context;
+    const struct pl_feeder *feeder = order->feeder;
+
+    if (feeder->options.shuffle) {
+        position = pl_sampler_order(position, feeder->list.count, feeder->options.seed, order->epoch);
+    }
+    return &feeder->list.items[position];
+}
+
 static enum pl_status put_objects(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *counts,
                                   struct pl_error *reterr)
 {
-    for (uint64_t i = 0; i < feeder->list.count && !is_over(feeder); i++) {
-        uint64_t index =
-            feeder->options.shuffle ? pl_sampler_order(i, feeder->list.count, feeder->options.seed, epoch) : i;
+    struct epoch_order context = {.feeder = feeder, .epoch = epoch};
+    struct pl_object_order order = {.context = &context, .count = feeder->list.count, .at = epoch_object};
+    PL_AUTO_STORE_READER struct pl_store_reader objects = {.store = NULL};
 
-        PL_TRY(put_object(feeder, &feeder->list.items[index], reterr));
+    PL_TRY(pl_store_reader_open(&objects, feeder->store, &order, reterr));
+    for (uint64_t i = 0; i < order.count && !is_over(feeder); i++) {
+        PL_TRY(put_object(feeder, &objects, reterr));
         counts->objects += !is_over(feeder);
     }
     return feeder->filled ? flush(feeder, reterr) : PL_OK;

@@ -31,7 +31,8 @@ static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections ha
 struct part {
     struct pl_s3_operation operation;
     struct pl_s3_stream *stream;
-    size_t object;
+    size_t object; /* its position in the order */
+    struct pl_s3_object target;
     uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
     unsigned char **blocks; /* where its bytes are; valid up to `filled` */
     atomic_size_t filled;   /* bytes that are there; only grows while the reader may use them */
@@ -52,8 +53,7 @@ struct object_info {
 
 struct pl_s3_stream {
     struct pl_s3_client *client;
-    const struct pl_s3_object *objects;
-    size_t object_count;
+    struct pl_s3_order order;
     struct pl_s3_stream_options options;
     unsigned char *buffer; /* of `block_count` blocks */
     size_t block_bytes, block_count;
@@ -65,6 +65,7 @@ struct pl_s3_stream {
 
     /* The engine thread's: the state of planning. */
     size_t plan_object;
+    struct pl_s3_object plan_target; /* the same, once begin_object() has run for it */
     uint64_t plan_offset;
     bool plan_begun;                /* begin_object() has run for it */
     bool plan_any;                  /* and has a part */
@@ -190,7 +191,7 @@ static void on_part_done(struct pl_s3_operation *operation, enum pl_status statu
 static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t bytes)
 {
     static const struct pl_s3_operation_handler handler = {on_sink, on_found, on_rewind, on_part_done};
-    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+    const struct pl_s3_object *object = &stream->plan_target;
     struct pl_s3_operation *operation = &part->operation;
 
     pl_s3_operation_done(operation);
@@ -207,6 +208,7 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
     operation->extra[operation->extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
     memcpy(operation->etag, stream->object_info.etag, sizeof(operation->etag));
     part->object = stream->plan_object;
+    part->target = *object;
     part->offset = stream->plan_offset;
     part->bytes = bytes;
 }
@@ -214,8 +216,9 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
 /* Begin to plan plan_object. */
 static void begin_object(struct pl_s3_stream *stream)
 {
-    const struct pl_s3_object *object = &stream->objects[stream->plan_object];
+    const struct pl_s3_object *object = &stream->plan_target;
 
+    stream->plan_target = stream->order.at(stream->order.context, stream->plan_object);
     stream->plan_offset = object->first_byte;
     stream->plan_begun = true;
     stream->plan_any = false;
@@ -277,7 +280,7 @@ static bool plan_part(struct pl_s3_stream *stream)
 
 static void plan(struct pl_s3_stream *stream)
 {
-    while (stream->plan_object < stream->object_count) {
+    while (stream->plan_object < stream->order.count) {
         if (!stream->plan_begun) {
             begin_object(stream);
         }
@@ -399,9 +402,9 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
     return PL_OK;
 }
 
-enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
-                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
-                                 struct pl_error *reterr)
+enum pl_status pl_s3_stream_open_order(struct pl_s3_client *client, const struct pl_s3_order *order,
+                                       const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
+                                       struct pl_error *reterr)
 {
     struct pl_s3_stream *stream = pl_memory_new(1, sizeof(*stream), reterr);
     enum pl_status status;
@@ -412,8 +415,7 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
     pthread_cond_init(&stream->changed_cond, NULL);
     pthread_mutex_init(&stream->lock, NULL);
     stream->client = client;
-    stream->objects = objects;
-    stream->object_count = count;
+    stream->order = *order;
     stream->plan_task.run = plan_task;
     stream->close_task.run = close_task;
     status = check_options(client, options, &stream->options, reterr);
@@ -428,6 +430,20 @@ enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3
     pl_http_post(client->http, &stream->plan_task);
     *ret_stream = stream;
     return PL_OK;
+}
+
+static struct pl_s3_object in_array(const void *context, size_t position)
+{
+    return ((const struct pl_s3_object *)context)[position];
+}
+
+enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
+                                 const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
+                                 struct pl_error *reterr)
+{
+    struct pl_s3_order order = {.context = objects, .count = count, .at = in_array};
+
+    return pl_s3_stream_open_order(client, &order, options, ret_stream, reterr);
 }
 
 void pl_s3_stream_close(struct pl_s3_stream *stream)
@@ -517,7 +533,7 @@ static struct pl_checksum answer_checksum(const struct part *part)
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk,
                                   struct pl_error *reterr)
 {
-    const struct pl_s3_object *object = &stream->objects[chunk->object];
+    const struct pl_s3_object *object = &part->target;
 
     if (object->first_byte || part->operation.crc_checked) {
         return PL_OK;

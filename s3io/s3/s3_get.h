@@ -30,6 +30,13 @@ struct pl_s3_object {
     struct pl_checksum checksum;
 };
 
+/** Objects in their order. `at` is asked once for each, in turn, on the client's thread. */
+struct pl_s3_order {
+    const void *context;
+    size_t count;
+    struct pl_s3_object (*at)(const void *context, size_t position);
+};
+
 /** Zero-initialise, then set what differs. */
 struct pl_s3_stream_options {
     uint64_t budget_bytes; /* 0: 64 MiB; size of the buffer, but at most two parts for each connection */
@@ -51,6 +58,11 @@ struct pl_s3_stream;
 enum pl_status pl_s3_stream_open(struct pl_s3_client *client, const struct pl_s3_object *objects, size_t count,
                                  const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same for objects that need no array; what `order` refers to must outlive the stream. */
+enum pl_status pl_s3_stream_open_order(struct pl_s3_client *client, const struct pl_s3_order *order,
+                                       const struct pl_s3_stream_options *options, struct pl_s3_stream **ret_stream,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The next bytes; PL_END (without a report) after the last.
@@ -78,6 +90,23 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
 enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
                                         const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
                                         struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The objects of a stream as byte sources, which are read one after the other while the stream fetches those that come
+ * next. Of an object whose source is closed early the rest is passed over.
+ */
+struct pl_s3_reader;
+
+enum pl_status pl_s3_reader_open(struct pl_s3_client *client, const struct pl_s3_order *order,
+                                 const struct pl_s3_stream_options *options, struct pl_s3_reader **ret_reader,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The object at `position`, after those before it; the reader must outlive it. `name` is copied. */
+enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position, const char *name,
+                                   struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** NULL is fine. */
+void pl_s3_reader_close(struct pl_s3_reader *reader);
 
 /** The whole object at `uri`, at most `max_bytes`, NUL-terminated; the caller frees it. */
 enum pl_status pl_s3_fetch_text(struct pl_s3_client *client, const char *uri, size_t max_bytes, int64_t deadline_ns,

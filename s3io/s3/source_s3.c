@@ -3,18 +3,30 @@
 #include "s3io/s3/s3_get.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+struct pl_s3_reader {
+    struct pl_s3_stream *stream;
+    struct pl_s3_chunk chunk; /* being handed out */
+    size_t given;             /* of it */
+    bool any;                 /* there has been one */
+};
+
 struct s3_source {
     struct pl_source head;
-    struct pl_s3_stream *stream;
+    struct pl_s3_reader *reader;
+    size_t position;
+    struct single *single; /* NULL: the reader is another's */
+};
+
+/* An object that is read by itself. */
+struct single {
     struct pl_s3_object object;
     char *bucket, *key, *etag; /* the object's */
-    struct pl_s3_chunk chunk;  /* being handed out */
-    size_t given;              /* of it */
 };
 
 static struct s3_source *of_source(struct pl_source *source)
@@ -22,73 +34,145 @@ static struct s3_source *of_source(struct pl_source *source)
     return (struct s3_source *)source;
 }
 
+static enum pl_status next_chunk(struct pl_s3_reader *reader, const struct s3_source *source, int64_t deadline_ns,
+                                 struct pl_error *reterr)
+{
+    struct pl_s3_chunk chunk;
+    enum pl_status status = pl_s3_stream_next(reader->stream, deadline_ns, &chunk, reterr);
+
+    reader->given = reader->chunk.bytes = 0; /* the stream has it back */
+    PL_BUG_IF(status == PL_END);             /* each object has a chunk that is its last */
+    PL_TRY(status);
+    PL_BUG_IF(chunk.object > source->position);
+    reader->chunk = chunk;
+    reader->any = true;
+    return PL_OK;
+}
+
 static enum pl_status s3_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                               size_t *ret_bytes, struct pl_error *reterr)
 {
     struct s3_source *s3 = of_source(source);
-    size_t left = s3->chunk.bytes - s3->given;
+    struct pl_s3_reader *reader = s3->reader;
+    const struct pl_s3_chunk *chunk = &reader->chunk;
 
-    while (left == 0) {
-        enum pl_status status = pl_s3_stream_next(s3->stream, deadline_ns, &s3->chunk, reterr);
+    for (;;) {
+        bool ours = reader->any && chunk->object == s3->position;
 
-        s3->given = 0;
-        if (status != PL_OK) {
-            s3->chunk.bytes = 0;
-            *ret_bytes = 0;
-            return status == PL_END ? PL_OK : status;
+        if (ours && (reader->given < chunk->bytes || chunk->last)) {
+            break;
         }
-        left = s3->chunk.bytes;
+        PL_TRY(next_chunk(reader, s3, deadline_ns, reterr));
     }
-    bytes = bytes < left ? bytes : left;
-    memcpy(data, (const char *)s3->chunk.data + s3->given, bytes);
-    s3->given += bytes;
+    bytes = pl_number_min(bytes, chunk->bytes - reader->given);
+    if (bytes) {
+        memcpy(data, (const char *)chunk->data + reader->given, bytes);
+    }
+    reader->given += bytes;
     *ret_bytes = bytes;
     return PL_OK;
 }
 
 static void s3_cancel(struct pl_source *source)
 {
-    pl_s3_stream_cancel(of_source(source)->stream);
+    pl_s3_stream_cancel(of_source(source)->reader->stream);
+}
+
+static void free_single(struct single *single)
+{
+    if (single) {
+        free(single->bucket);
+        free(single->key);
+        free(single->etag);
+        free(single);
+    }
 }
 
 static void s3_close(struct pl_source *source)
 {
     struct s3_source *s3 = of_source(source);
 
-    pl_s3_stream_close(s3->stream);
-    free(s3->bucket);
-    free(s3->key);
-    free(s3->etag);
+    if (s3->single) {
+        pl_s3_reader_close(s3->reader);
+        free_single(s3->single);
+    }
     free(s3);
+}
+
+enum pl_status pl_s3_reader_open(struct pl_s3_client *client, const struct pl_s3_order *order,
+                                 const struct pl_s3_stream_options *options, struct pl_s3_reader **ret_reader,
+                                 struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pl_s3_reader *reader = pl_memory_new(1, sizeof(*reader), reterr);
+
+    if (!reader) {
+        return PL_MEMORY;
+    }
+    PL_TRY(pl_s3_stream_open_order(client, order, options, &reader->stream, reterr));
+    *ret_reader = PL_TAKE(reader);
+    return PL_OK;
+}
+
+void pl_s3_reader_close(struct pl_s3_reader *reader)
+{
+    if (reader) {
+        pl_s3_stream_close(reader->stream);
+        free(reader);
+    }
+}
+
+enum pl_status pl_s3_reader_source(struct pl_s3_reader *reader, size_t position, const char *name,
+                                   struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = s3_read, .cancel = s3_cancel, .close = s3_close};
+    PL_AUTO_FREE struct s3_source *s3 = pl_memory_new(1, sizeof(*s3), reterr);
+
+    if (!s3) {
+        return PL_MEMORY;
+    }
+    s3->reader = reader;
+    s3->position = position;
+    PL_TRY(pl_source_init(&s3->head, &ops, name, reterr));
+    *ret_source = &PL_TAKE(s3)->head;
+    return PL_OK;
+}
+
+static enum pl_status copy_object(const struct pl_s3_object *object, struct single *single, struct pl_error *reterr)
+{
+    single->object = *object;
+    single->object.bucket = single->bucket = pl_memory_string(object->bucket, reterr);
+    single->object.key = single->key = pl_memory_string(object->key, reterr);
+    single->object.etag = single->etag = object->etag ? pl_memory_string(object->etag, reterr) : NULL;
+    return single->bucket && single->key && (single->etag || !object->etag) ? PL_OK : PL_MEMORY;
+}
+
+static struct pl_s3_object only(const void *context, size_t position)
+{
+    (void)position;
+    return ((const struct single *)context)->object;
 }
 
 enum pl_status pl_source_s3_open_object(struct pl_s3_client *client, const char *name,
                                         const struct pl_s3_object *object, const struct pl_s3_stream_options *options,
                                         struct pl_source **ret_source, struct pl_error *reterr)
 {
-    static const struct pl_source_ops ops = {.read = s3_read, .cancel = s3_cancel, .close = s3_close};
-    struct s3_source *s3 = pl_memory_new(1, sizeof(*s3), reterr);
-    enum pl_status status = PL_MEMORY;
+    struct single *single = pl_memory_new(1, sizeof(*single), reterr);
+    struct pl_s3_order order = {.context = single, .count = 1, .at = only};
+    struct pl_s3_reader *reader = NULL;
+    enum pl_status status = single ? copy_object(object, single, reterr) : PL_MEMORY;
 
-    if (!s3) {
-        return PL_MEMORY;
-    }
-    s3->object = *object;
-    s3->object.bucket = s3->bucket = pl_memory_string(object->bucket, reterr);
-    s3->object.key = s3->key = pl_memory_string(object->key, reterr);
-    s3->object.etag = s3->etag = object->etag ? pl_memory_string(object->etag, reterr) : NULL;
-    if (s3->bucket && s3->key && (s3->etag || !object->etag)) {
-        status = pl_source_init(&s3->head, &ops, name, reterr);
+    if (status == PL_OK) {
+        status = pl_s3_reader_open(client, &order, options, &reader, reterr);
     }
     if (status == PL_OK) {
-        status = pl_s3_stream_open(client, &s3->object, 1, options, &s3->stream, reterr);
+        status = pl_s3_reader_source(reader, 0, name, ret_source, reterr);
     }
     if (status != PL_OK) {
-        free(s3->head.name);
-        s3_close(&s3->head);
+        pl_s3_reader_close(reader);
+        free_single(single);
         return status;
     }
-    *ret_source = &s3->head;
+    of_source(*ret_source)->single = single;
     return PL_OK;
 }
 

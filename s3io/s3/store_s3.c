@@ -78,31 +78,112 @@ static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struc
     return PL_OK;
 }
 
+struct wanted_key {
+    const char *directory; /* of which the first `directory_bytes` count */
+    size_t directory_bytes;
+    const char *rest;
+};
+
+static int compare_wanted(const void *key, const void *item)
+{
+    const struct wanted_key *wanted = key;
+    const struct pl_s3_entry *entry = item;
+    int order = strncmp(wanted->directory, entry->key, wanted->directory_bytes);
+
+    return order ? order : strcmp(wanted->rest, entry->key + wanted->directory_bytes);
+}
+
+/* What listing told of an object. */
+static const struct pl_s3_entry *entry_of(const struct s3_store *s3, const struct pl_object *object)
+{
+    const struct wanted_key wanted = {s3->prefix, s3->directory_bytes, object->key};
+    const struct pl_s3_entry *entry = NULL;
+
+    if (s3->listing.count) {
+        entry = bsearch(&wanted, s3->listing.items, s3->listing.count, sizeof(*entry), compare_wanted);
+    }
+    PL_BUG_IF(!entry); /* objects come from the store's last list */
+    return entry;
+}
+
+static struct pl_s3_object listed_object(const struct s3_store *s3, const struct pl_object *object)
+{
+    const struct pl_s3_entry *entry = entry_of(s3, object);
+
+    return (struct pl_s3_object){
+        .bucket = s3->bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes};
+}
+
+static enum pl_status name_object(const struct pl_s3_object *object, struct pl_text *name, struct pl_error *reterr)
+{
+    pl_text_printf(name, "s3://%s/%s", object->bucket, object->key);
+    return pl_text_check(name, reterr);
+}
+
 static enum pl_status s3_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
                               struct pl_source **ret_source, struct pl_error *reterr)
 {
     struct s3_store *s3 = (struct s3_store *)store;
-    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    struct pl_s3_object listed = listed_object(s3, object);
+    struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES};
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-    struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES / 2};
-    const struct pl_s3_entry *entry;
 
     (void)deadline_ns;
-    pl_text_append_n(&key, s3->prefix, s3->directory_bytes);
-    pl_text_append(&key, object->key);
-    pl_text_printf(&name, "s3://%s/%s", s3->bucket, pl_text_string(&key));
-    PL_TRY(pl_text_check(&key, reterr));
-    PL_TRY(pl_text_check(&name, reterr));
-    entry = pl_s3_listing_find(&s3->listing, key.data);
+    PL_TRY(name_object(&listed, &name, reterr));
     if (object->size_bytes < options.budget_bytes) {
         options.budget_bytes = object->size_bytes > LEAST_BUDGET_BYTES ? object->size_bytes : LEAST_BUDGET_BYTES;
     }
-    return pl_source_s3_open_object(s3->client, pl_text_string(&name),
-                                    &(struct pl_s3_object){.bucket = s3->bucket,
-                                                           .key = key.data,
-                                                           .etag = entry ? entry->etag : NULL,
-                                                           .size_bytes = entry ? entry->size_bytes : 0},
-                                    &options, ret_source, reterr);
+    return pl_source_s3_open_object(s3->client, pl_text_string(&name), &listed, &options, ret_source, reterr);
+}
+
+/* Objects that one stream fetches in their order. */
+struct s3_fetch {
+    const struct s3_store *s3;
+    struct pl_object_order order;
+    struct pl_s3_reader *reader;
+};
+
+static struct pl_s3_object fetched_object(const void *context, size_t position)
+{
+    const struct s3_fetch *fetch = context;
+
+    return listed_object(fetch->s3, fetch->order.at(fetch->order.context, position));
+}
+
+static enum pl_status s3_fetch(struct pl_store *store, const struct pl_object_order *order, void **ret_fetch,
+                               struct pl_error *reterr)
+{
+    const struct pl_s3_stream_options options = {.budget_bytes = BUDGET_BYTES};
+    PL_AUTO_FREE struct s3_fetch *fetch = pl_memory_new(1, sizeof(*fetch), reterr);
+    struct pl_s3_order objects = {.context = fetch, .count = order->count, .at = fetched_object};
+
+    if (!fetch) {
+        return PL_MEMORY;
+    }
+    fetch->s3 = (struct s3_store *)store;
+    fetch->order = *order;
+    PL_TRY(pl_s3_reader_open(fetch->s3->client, &objects, &options, &fetch->reader, reterr));
+    *ret_fetch = PL_TAKE(fetch);
+    return PL_OK;
+}
+
+static enum pl_status s3_open_fetched(void *context, uint64_t position, struct pl_source **ret_source,
+                                      struct pl_error *reterr)
+{
+    struct s3_fetch *fetch = context;
+    struct pl_s3_object object = fetched_object(fetch, position);
+    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+    PL_TRY(name_object(&object, &name, reterr));
+    return pl_s3_reader_source(fetch->reader, position, pl_text_string(&name), ret_source, reterr);
+}
+
+static void s3_fetch_close(void *context)
+{
+    struct s3_fetch *fetch = context;
+
+    pl_s3_reader_close(fetch->reader);
+    free(fetch);
 }
 
 static void s3_close(struct pl_store *store)
@@ -116,7 +197,12 @@ static void s3_close(struct pl_store *store)
     free(s3);
 }
 
-static const struct pl_store_ops s3_ops = {.list = s3_list, .open = s3_open, .close = s3_close};
+static const struct pl_store_ops s3_ops = {.list = s3_list,
+                                           .open = s3_open,
+                                           .fetch = s3_fetch,
+                                           .open_fetched = s3_open_fetched,
+                                           .fetch_close = s3_fetch_close,
+                                           .close = s3_close};
 
 enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
                                 struct pl_error *reterr)

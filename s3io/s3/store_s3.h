@@ -11,7 +11,7 @@
  * as if that were the directory. Markers of empty directories (no bytes, a '/' at the end) are left out. An open object
  * is pinned to the version that was listed. `client` must outlive the store and its sources.
  *
- * Cost    at most 64 MiB for the object being read and the one opened ahead of it.
+ * Cost    at most 64 MiB for the objects being read and fetched ahead, however many they are.
  * Errors  PL_INVALID for another kind of URL; the rest comes from listing and reading.
  * Test    tests/integration/cifar10.py
  */

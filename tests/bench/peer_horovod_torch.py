@@ -11,18 +11,14 @@ place; and a step of hvd.DistributedOptimizer over 161 parameters of one element
 One JSON object a case: {"case", "ranks", "us", "peer_us", "ratio", "low", "high"}: medians over the rounds, the ratios of the peer's time to ours of the
 same round with the lowest and the highest.
 """
-import argparse
 import json
-import os
 import pathlib
-import statistics
-import subprocess
 import sys
-import time
 
-ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+from peer_turns import median_us, take_turns
+
 GRADIENTS = pathlib.Path(__file__).resolve().parents[2] / "examples/synthetic/resnet50.json"
-REPEATS, TINY = 5, 161
+TINY = 161
 
 
 def rank_main():
@@ -33,17 +29,11 @@ def rank_main():
     torch.set_num_threads(1)
     found = {}
 
-    def timed(function, count):
-        hvd.allreduce(torch.zeros(1), name="start")
-        begin = time.perf_counter()
-        for _ in range(count):
-            function()
-        seconds = torch.tensor([(time.perf_counter() - begin) / count], dtype=torch.float64)
-        return hvd.allgather(seconds, name="slowest").max().item() * 1e6
+    def slowest(seconds):
+        return hvd.allgather(torch.tensor([seconds], dtype=torch.float64), name="slowest").max().item()
 
     def median(function, count):
-        timed(function, 3)
-        return statistics.median(timed(function, count) for _ in range(REPEATS))
+        return median_us(function, count, 3, slowest)
 
     def reduce_all(tensors):
         for handle in [hvd.allreduce_async_(tensor, name=f"gradient.{i}", op=hvd.Sum) for i, tensor in enumerate(tensors)]:
@@ -69,28 +59,7 @@ def rank_main():
         print(json.dumps(found), flush=True)
 
 
-def run(ranks, python):
-    done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), python, __file__, "--rank"], env=ENVIRONMENT,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True, timeout=600)
-    return next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True)
-    parser.add_argument("--peer", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=5)
-    words = parser.parse_args()
-    rounds = [(run(words.ranks, words.python), run(words.ranks, words.peer)) for _ in range(words.rounds)]
-    for case in rounds[0][0]:
-        ratios = [theirs[case] / ours[case] for ours, theirs in rounds]
-        print(json.dumps({"case": case, "ranks": words.ranks, "us": round(statistics.median(ours[case] for ours, _ in rounds), 1),
-                          "peer_us": round(statistics.median(theirs[case] for _, theirs in rounds), 1),
-                          "ratio": round(statistics.median(ratios), 2), "low": round(min(ratios), 2), "high": round(max(ratios), 2)}), flush=True)
-
-
 if sys.argv[1:] == ["--rank"]:
     rank_main()
 else:
-    main()
+    take_turns(__file__, __doc__)

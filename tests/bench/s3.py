@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads side by side: ours, curl with parallel ranges, boto3, awscrt, awscli, s3cmd, from one nginx on loopback.
+"""Downloads side by side: ours, curl with parallel ranges, boto3, awscrt, awscli, s3cmd, from one nginx on loopback. Or many small
+objects through `cp -r`, `feed` and a stream.
 
   s3.py PACELINE_S3 [--size MIB] [--runs N] [--venv DIR] [--plain | --tls]
+  s3.py PACELINE_S3 --objects N --probe S3_PROBE [--latency MS] [--object-kib KIB] [--runs N]
 
 Clients take turns, N times; one JSON line a client and scheme with the medians: bytes/s, the client's and the server's CPU seconds per GB
 (1e9 bytes; on loopback one side does some of the other's work), peak memory, and our CPU cost as a ratio to it. Ours delivers in order, as boto3,
 awscli and s3cmd do; curl's ranges and awscrt's parts are thrown away as they come. What is not installed is left out with a line on standard error. A
 virtual environment for the Python clients: python3 -m venv DIR && DIR/bin/pip install boto3 awscrt awscli s3cmd
+
+With --objects the server is tests/fakes/fake_s3.py, whose answers come --latency milliseconds late; one JSON line a client with the medians:
+objects/s, the client's CPU seconds per 1,000 objects, peak memory, and the rate as a ratio to that of `cp -r`.
 """
 import argparse
 import json
@@ -143,6 +148,60 @@ def bench(arguments, folder, scheme, port, size, server):
               flush=True)
 
 
+def start_fake(folder, latency_ms):
+    """The fake server over the folder's objects, and the environment of its clients."""
+    fake = pathlib.Path(__file__).resolve().parent.parent / "fakes" / "fake_s3.py"
+    process = subprocess.Popen([sys.executable, fake, "--latency", str(latency_ms), folder / "root"], stdout=subprocess.PIPE, text=True)
+    port = process.stdout.readline().split()[1]
+    return process, {**os.environ, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1", "NO_PROXY": "*",
+                     "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}"}
+
+
+def measure_objects(command, environment, fifo):
+    """Seconds, CPU seconds and peak KiB of one run; what it writes into `fifo` is thrown away."""
+    begun = time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if fifo:
+        while not fifo.exists() and process.poll() is None:
+            time.sleep(0.001)
+        with open(fifo, "rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
+    message = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        raise RuntimeError(f"{command[0]}: {message[-300:]}")
+    return time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss
+
+
+def bench_objects(arguments, folder):
+    (folder / "root" / "data").mkdir(parents=True)
+    for index in range(arguments.objects):
+        (folder / "root" / "data" / f"{index:07}").write_bytes(os.urandom(arguments.object_kib << 10))
+    server, environment = start_fake(folder, arguments.latency)
+    shutil.rmtree(folder / "root")  # the server has read it
+    uri, channel = "s3://bkt/data/", folder / "channel"
+    clients_here = {"cp -r": ([arguments.tool, "--quiet", "--recursive", "cp", uri, folder / "tree"], None),
+                    "feed": ([pathlib.Path(arguments.tool).with_name("paceline-feed"), "--quiet", "--epochs", "1", uri, channel], folder / "channel_0"),
+                    "stream": ([arguments.probe, "stream", uri, "-1", "1"], None)}
+    runs = {name: [] for name in clients_here}
+    try:
+        for _ in range(arguments.runs):
+            for name, (command, fifo) in clients_here.items():
+                runs[name].append(measure_objects(command, environment, fifo))
+                shutil.rmtree(folder / "tree", ignore_errors=True)
+    finally:
+        server.terminate()
+        server.wait()
+    base = statistics.median(run[0] for run in runs["cp -r"])
+    for name, results in runs.items():
+        took, cpu, memory = (statistics.median(run[column] for run in results) for column in range(3))
+        print(json.dumps({"bench": "s3_objects", "client": name, "objects": arguments.objects, "object_bytes": arguments.object_kib << 10,
+                          "latency_ms": arguments.latency, "runs": arguments.runs, "objects_per_s": round(arguments.objects / took),
+                          "cpu_s_per_1000": round(cpu / arguments.objects * 1000, 3), "peak_mib": round(memory / 1024), "rate_to_cp": round(base / took, 2)}),
+              flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tool")
@@ -151,7 +210,17 @@ def main():
     parser.add_argument("--venv")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--objects", type=int)
+    parser.add_argument("--object-kib", type=int, default=64)
+    parser.add_argument("--latency", type=float, default=0, help="ms")
+    parser.add_argument("--probe", help="tests/integration/s3_probe of the build")
     arguments = parser.parse_args()
+    if arguments.objects:
+        if not arguments.probe:
+            parser.error("--objects needs --probe")
+        with tempfile.TemporaryDirectory(prefix="paceline-bench-") as folder:
+            bench_objects(arguments, pathlib.Path(folder))
+        return 0
     if not shutil.which("nginx"):
         print("no nginx to download from (package nginx-light)")
         return 77

@@ -4,8 +4,10 @@
 and on request a region, a clock and a token that the client has to find out about; in addition a container's endpoint for credentials
 (/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
 
-  fake_s3.py [--keep] DIRECTORY      serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes a file there
+  fake_s3.py [--keep] [--latency MS] DIRECTORY   serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes
+                                                 a file there; --latency: each answer comes so much later
 """
+import argparse
 import asyncio
 import base64
 import datetime
@@ -16,7 +18,6 @@ import itertools
 import json
 import os
 import re
-import sys
 import time
 import urllib.parse
 import zlib
@@ -93,7 +94,7 @@ class Listener:
 
 
 class FakeS3(Listener):
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0):
         super().__init__()
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
@@ -116,6 +117,8 @@ class FakeS3(Listener):
         self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
         self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
         self.keep_below = keep  # a directory
+        self.latency_s = latency_s
+        self.etags = {}  # key -> the bytes and their ETag
 
     async def talk(self, reader, writer):
         while True:
@@ -124,12 +127,17 @@ class FakeS3(Listener):
             method, target, _ = lines[0].split(" ", 2)
             fields = {name.strip().lower(): value.strip() for name, value in (line.split(":", 1) for line in lines[1:])}
             body = await reader.readexactly(int(fields.get("content-length", "0")))
+            await self.before_answer(method, target)
             status, headers, data = self.answer(method, target, fields, body)
             headers.setdefault("Content-Length", str(len(data)))
             headers["Date"] = email.utils.formatdate(time.time() + self.clock_offset_s, usegmt=True)
             head = f"HTTP/1.1 {status} Fake\r\n" + "".join(f"{name}: {value}\r\n" for name, value in headers.items()) + "\r\n"
             writer.write(head.encode("latin-1") + (b"" if method == "HEAD" else data))
             await writer.drain()
+
+    async def before_answer(self, method, target):
+        if self.latency_s:
+            await asyncio.sleep(self.latency_s)
 
     def answer(self, method, target, fields, body):
         path, _, query = target.partition("?")
@@ -248,7 +256,10 @@ class FakeS3(Listener):
 
     def etag(self, key):
         tail = f"-{self.parts[key]}" if key in self.parts else ""
-        return '"' + hashlib.md5(self.objects[key]).hexdigest() + tail + '"'
+        data = self.objects[key]
+        if self.etags.get(key, (None,))[0] is not data:
+            self.etags[key] = data, hashlib.md5(data).hexdigest()
+        return f'"{self.etags[key][1]}{tail}"'
 
     def get(self, method, key, fields):
         if key not in self.objects:
@@ -316,14 +327,19 @@ class FakeS3(Listener):
 
 
 async def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--latency", type=float, default=0)
+    parser.add_argument("directory")
+    arguments = parser.parse_args()
     objects = {}
-    below = sys.argv[-1]
+    below = arguments.directory
     for directory, _, names in os.walk(below, followlinks=True):
         for name in names:
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
                 objects[os.path.relpath(path, below)] = file.read()
-    fake = FakeS3(objects, keep=below if sys.argv[1] == "--keep" else None)
+    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000)
     print("port", await fake.start(), flush=True)
     await fake.server.serve_forever()
 

@@ -1,18 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A parameter server job on two hosts: the server next to the program on each, ended when the master's program has ended, also when
-# the job is stopped.
-# A shell script replaces the interpreter, so that TensorFlow is not needed.
+# the job is stopped. With a chief the other host serves in the program's place.
+# A shell script replaces the interpreter, so that TensorFlow is not needed: with it tensorflow_hosts.sh.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+case_name="parameter servers"
 trap cluster_down EXIT
 cluster_up 2
 
 cat >"$cluster/python" <<'PY'
 #!/bin/sh
 if [ "$1" = -c ]; then
-  echo "$TF_CONFIG" >/opt/ml/output/data/server
-  echo $$ >/opt/ml/output/data/server_pid
+  name=server
+  case $TF_CONFIG in *'"type": "worker"'*) name=worker_server;; esac
+  echo "$TF_CONFIG" >/opt/ml/output/data/$name
+  echo $$ >/opt/ml/output/data/${name}_pid
   exec sleep 1000
 fi
 echo "$TF_CONFIG" >/opt/ml/output/data/program
@@ -29,6 +33,13 @@ case $TF_CONFIG in
 *'"type": "master"'*)
   worker=${0%/*}/algo-2/ml/output/data # what is there is checked: its server and program must have come so far
   until [ -s "$worker/program" ] && [ -e "$worker/server_pid" ]; do sleep 0.05; done
+  exit "$MASTER_CODE"
+  ;;
+*'"type": "chief"'*)
+  worker=${0%/*}/algo-2/ml/output/data
+  until [ -e "$worker/server_pid" ] && [ -e "$worker/worker_server_pid" ]; do sleep 0.05; done
+  echo ready
+  if [ "$MASTER_CODE" = wait ]; then sleep 1000; fi
   exit "$MASTER_CODE"
   ;;
 esac
@@ -67,12 +78,7 @@ for worker_stop in saves dies; do
   cluster_environment=(PACELINE_PYTHON="$cluster/python" WORKER_STOP=$worker_stop)
   start_both
   for host in algo-1 algo-2; do
-    tries=1200
-    until grep -q '^ready$' "$cluster/$host.log"; do
-      tries=$((tries - 1))
-      [ $tries -gt 0 ] || fail "the program of $host did not start"
-      sleep 0.05
-    done
+    await_log $host '^ready$' 60
   done
   host_signal algo-1 TERM
   for host in algo-1 algo-2; do
@@ -84,5 +90,27 @@ for worker_stop in saves dies; do
   if [ $worker_stop = dies ]; then
     grep -q 'stopped by SIGTERM; the program on host algo-2 was killed by signal 15' "$cluster/algo-1/ml/output/failure" || fail "a stop: the failure file"
   fi
+done
+# With a chief the other host serves in the program's place, until the chief's program has ended.
+for chief_code in 0 6 wait; do
+  cluster_environment=(PACELINE_PYTHON="$cluster/python" MASTER_CODE=$chief_code PACELINE_TF_CHIEF=1)
+  start_both
+  if [ $chief_code = wait ]; then
+    await_log algo-1 '^ready$' 60
+    host_run algo-2 kill -KILL "$(cat "$cluster/algo-2/ml/output/data/worker_server_pid")"
+  fi
+  for host in algo-1 algo-2; do
+    host_wait $host 60
+    if [ $chief_code = 0 ]; then [ "$code" = 0 ] || fail "a chief: $host ended with $code"; else [ "$code" != 0 ] || fail "a chief: $host ended with 0"; fi
+    [ -z "$(host_pids $host)" ] || fail "a chief: processes are left on $host"
+    case $chief_code in
+    6) grep -q '^the program on host algo-1 exited with code 6' "$cluster/$host/ml/output/failure" || fail "a chief that fails: the failure file of $host" ;;
+    wait) grep -q "^the worker's server on host algo-2 was killed by signal 9" "$cluster/$host/ml/output/failure" || fail "a killed worker: the failure file of $host" ;;
+    esac
+  done
+  grep -q '"task": {"index": 0, "type": "chief"}' "$cluster/algo-1/ml/output/data/program" || fail "the chief's TF_CONFIG"
+  grep -q '"task": {"index": 0, "type": "worker"}' "$cluster/algo-2/ml/output/data/worker_server" || fail "the TF_CONFIG of the worker's server"
+  grep -q '"task": {"index": 1, "type": "ps"}' "$cluster/algo-2/ml/output/data/server" || fail "a chief: the server's TF_CONFIG"
+  [ ! -e "$cluster/algo-2/ml/output/data/program" ] || fail "a worker has run the chief's program"
 done
 echo "parameter servers end with the master's program, well or not, and outlive its saving"

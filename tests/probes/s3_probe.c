@@ -5,6 +5,8 @@
  *   s3_probe prefix URI                          each object: its key, size and CRC32C
  *   s3_probe manifest URI                        the same of a ManifestFile
  *   s3_probe augmented URI RANK SIZE EPOCH NAME...   the RecordIO stream; EPOCH -1: no shuffle
+ *   s3_probe stream URI SEED EPOCHS              a stream with each object as a record, in turn: number, bytes, CRC32C;
+ *                                                SEED -1: in key order
  *   s3_probe drain BUDGET_MIB URI                read it all; prints bytes, CRC32C and peak memory in KiB
  */
 #include "base/checksum.h"
@@ -12,6 +14,7 @@
 #include "base/memory.h"
 #include "s3io/s3/source_augmented.h"
 #include "s3io/s3/store_s3.h"
+#include "s3io/stream.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,6 +81,44 @@ static enum pl_status show_augmented(struct pl_s3_client *client, char **words, 
     return drain(source, stdout, &bytes, &crc32c, reterr);
 }
 
+static enum pl_status show_epoch(struct pl_stream *stream, uint64_t epoch, struct pl_error *reterr)
+{
+    enum pl_status status = pl_stream_start(stream, epoch, pl_deadline_after_ns(limit_ns), reterr);
+
+    while (status == PL_OK) {
+        struct pl_record record;
+
+        status = pl_stream_next(stream, pl_deadline_after_ns(limit_ns), &record, reterr);
+        if (status == PL_OK) {
+            printf("%llu\t%zu\t%08x\n", (unsigned long long)record.index, record.bytes,
+                   pl_checksum_crc32c(0, record.data, record.bytes));
+        }
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
+static enum pl_status show_stream(struct pl_s3_client *client, char **words, struct pl_error *reterr)
+{
+    struct pl_stream_options options = {.records = {.format = PL_RECORD_WHOLE}, .deal = {.size = 1}};
+    struct pl_stream *stream = NULL;
+    struct pl_store *store;
+    enum pl_status status;
+
+    options.shuffle_objects = atoi(words[1]) >= 0;
+    options.seed = options.shuffle_objects ? (uint64_t)atoi(words[1]) : 0;
+    PL_TRY(pl_store_s3_open(client, words[0], &store, reterr));
+    status = pl_stream_open_store(store, &options, &stream, reterr);
+    if (status != PL_OK) {
+        pl_store_close(store);
+        return status;
+    }
+    for (uint64_t epoch = 0; epoch < (uint64_t)atoi(words[2]) && status == PL_OK; epoch++) {
+        status = show_epoch(stream, epoch, reterr);
+    }
+    pl_stream_close(stream);
+    return status;
+}
+
 /* Of this program alone: what getrusage(2) says counts the parent before exec too. */
 static long peak_kib(void)
 {
@@ -111,6 +152,9 @@ static enum pl_status run(struct pl_s3_client *client, const char *verb, char **
     if (strcmp(verb, "augmented") == 0 && count >= 5) {
         return show_augmented(client, words, count, reterr);
     }
+    if (strcmp(verb, "stream") == 0 && count == 3) {
+        return show_stream(client, words, reterr);
+    }
     if (strcmp(verb, "drain") == 0 && count == 2) {
         const struct pl_s3_stream_options options = {.budget_bytes = (uint64_t)atoi(words[0]) << 20};
         uint64_t bytes;
@@ -128,12 +172,15 @@ int main(int argc, char **argv)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
-    const struct pl_s3_options options = {.connections = 8};
+    struct pl_s3_options options = {.connections = 8};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status =
         argc < 2 ? pl_error_set(&error, PL_INVALID, "no verb") : pl_environment_new(&environment, &error);
     char text[1200];
 
+    if (status == PL_OK && strcmp(argv[1], "stream") == 0) {
+        options.connections = 0; /* as many as the tools have */
+    }
     if (status == PL_OK) {
         status = pl_s3_client_new(environment, &options, &client, &error);
     }

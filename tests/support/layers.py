@@ -57,6 +57,7 @@ ARROWS = {
     "runtime/abi.c": {"runtime/named"},
     "entrypoint/job": set(),
     "entrypoint/launch": {"entrypoint/job"},
+    "entrypoint/check": {"entrypoint/launch"},
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/supervise": {"entrypoint/stacks"},
     "entrypoint/shell": {"entrypoint/ssh"},
@@ -65,7 +66,7 @@ ARROWS = {
     "entrypoint/subcommand.c": {"entrypoint/job"},
     "entrypoint/subcommand_plan.c": {"entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
-    "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
+    "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
 }
 

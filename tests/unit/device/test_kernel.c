@@ -531,6 +531,9 @@ static void step_on_host(const struct pl_device_step *step, float factor, size_t
         case PL_DEVICE_NESTEROV:
             pl_step_nesterov(&f, &value[i], gradient[i], &slot0[i]);
             break;
+        case PL_DEVICE_ADAGRAD:
+            pl_step_adagrad(&f, &value[i], gradient[i], &slot0[i]);
+            break;
         case PL_DEVICE_ADAM:
             pl_step_adam(&f, &value[i], gradient[i], &slot0[i], &slot1[i]);
             break;
@@ -554,8 +557,8 @@ static void check_step(struct pl_device *device, const struct pl_device_step *st
 
     for (int a = 0; a < 4; a++) {
         fill(PL_FLOAT32, host[a], STEP_ELEMS);
-        for (size_t i = 0; a == 3 && i < STEP_ELEMS; i++) {
-            host[a][i] = fabsf(host[a][i]); /* a variance */
+        for (size_t i = 0; a >= (step->kind == PL_DEVICE_ADAGRAD ? 2 : 3) && i < STEP_ELEMS; i++) {
+            host[a][i] = fabsf(host[a][i]); /* a sum of squares, a variance */
         }
     }
     fill(dtype, raw, STEP_ELEMS);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/job/job.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c. */
+/* Covers entrypoint/job/job.c, entrypoint/job/capacity.c, entrypoint/job/config.c, entrypoint/job/hyperparameters.c,
+ * entrypoint/job/processes.c. */
 #include "tests/unit/entrypoint/tree.h"
 
 static void write_hps(struct tree *tree, const char *text)
@@ -147,6 +148,50 @@ START_TEST(distribution_hosts_keep_the_groups_order_and_the_first_is_master)
 }
 END_TEST
 
+/* The distribution's hosts of an MPI job on algo-1 to algo-6 with this topology, seen from algo-4. */
+static const char *hosts_by(struct tree *tree, const char *topology)
+{
+    char text[1024];
+
+    (void)snprintf(
+        text, sizeof(text),
+        "{\"current_host\": \"algo-4\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\", \"algo-4\", \"algo-5\", "
+        "\"algo-6\"], \"topology\": %s}",
+        topology);
+    write_resource(tree, text);
+    write_hps(tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_ok(tree_job(tree), &tree->error);
+    ck_assert_int_eq(tree->job->distribution_index, pl_strv_find(&tree->job->distribution_hosts, "algo-4"));
+    ck_assert_str_eq(tree->job->master_host, "algo-1");
+    ck_assert_str_eq(joined(&tree->job->hosts), "algo-1|algo-2|algo-3|algo-4|algo-5|algo-6");
+    return joined(&tree->job->distribution_hosts);
+}
+
+START_TEST(hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order)
+{
+    static const char in_order[] = "algo-1|algo-2|algo-3|algo-4|algo-5|algo-6";
+    struct tree tree;
+
+    tree_setup(&tree);
+    ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-5\", \"capacityUnitId\": \"b\"},"
+                                     "{\"hostName\": \"algo-1\", \"capacityUnitId\": \"a\"},"
+                                     "{\"hostName\": \"algo-2\", \"capacityUnitId\": \"b\"},"
+                                     "{\"hostName\": \"algo-4\", \"capacityUnitId\": \"a\"},"
+                                     "{\"hostName\": \"algo-6\", \"capacityUnitId\": \"a\"}]"),
+                     "algo-1|algo-4|algo-6|algo-2|algo-5|algo-3");
+    ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-1\", \"capacityUnitId\": \"a\"},"
+                                     "{\"hostName\": \"algo-2\", \"capacityUnitId\": \"a\"}]"),
+                     in_order);
+    /* of another form the unit is not known */
+    ck_assert_str_eq(hosts_by(&tree, "[{\"hostName\": \"algo-1\", \"capacityUnitId\": 7}, \"algo-6\", "
+                                     "{\"hostName\": \"algo-6\", \"capacityUnitId\": 7}, {\"hostName\": \"algo-9\"}]"),
+                     in_order);
+    ck_assert_str_eq(hosts_by(&tree, "{\"algo-1\": \"a\", \"algo-6\": \"a\"}"), in_order);
+    ck_assert_str_eq(hosts_by(&tree, "[]"), in_order);
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
 {
     static const struct {
@@ -221,6 +266,18 @@ START_TEST(process_counts_are_checked)
               "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"\\\"3\\\"\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(tree.job->processes_per_host, 3);
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, "expected names of instance_groups in resourceconfig.json, found 'b'"));
+    write_resource(&tree, "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"current_group_name\": \"b\", "
+                          "\"instance_groups\": [{\"instance_group_name\": \"b\", \"hosts\": [\"algo-1\"]}]}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(tree.job->processes_per_host, 3);
+    write_hps(&tree,
+              "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 0}\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     tree_done(&tree);
 }
 END_TEST
@@ -337,6 +394,7 @@ UNIT_MAIN("entrypoint/job", a_minimal_tree_has_defaults_for_everything,
           faults_in_files_name_file_line_column_and_what_was_expected, only_resourceconfig_must_exist,
           values_are_decoded_once_and_names_sorted_by_owner,
           distribution_hosts_keep_the_groups_order_and_the_first_is_master,
+          hosts_of_one_capacity_unit_are_neighbours_and_else_keep_their_order,
           every_host_is_named_once_and_groups_name_only_hosts, products_of_hosts_and_processes_are_bounded,
           process_counts_are_checked, switches_follow_pythons_truth_but_for_the_text_false,
           the_region_comes_from_where_boto3_looks, deep_and_damaged_values_stay_text,

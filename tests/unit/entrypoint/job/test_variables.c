@@ -110,6 +110,30 @@ START_TEST(own_options_become_variables_unless_the_environment_has_them)
 }
 END_TEST
 
+START_TEST(the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set)
+{
+    static const char file[] = "input/config/checkpointconfig.json", name[] = "PACELINE_CHECKPOINT_DIR";
+    struct tree tree;
+    PL_AUTO_ENVIRONMENT struct pl_environment *plain = NULL, *named = NULL, *set = NULL;
+
+    tree_setup(&tree);
+    tree_write(&tree, file, "{\"S3Uri\": \"s3://b/c\", \"LocalPath\": null}");
+    add(&tree, &plain, NULL);
+    ck_assert_ptr_null(pl_environment_get(plain, name));
+    tree_write(&tree, file, "{\"LocalPath\": \"/state\"}");
+    add(&tree, &named, NULL);
+    ck_assert_str_eq(pl_environment_get(named, name), "/state");
+    tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_checkpoint_dir\": \"/mine\"}");
+    add(&tree, &set, NULL);
+    ck_assert_str_eq(pl_environment_get(set, name), "/mine");
+    tree_write(&tree, file, "{\"LocalPath\": \"state\"}");
+    ck_assert_int_eq(tree_job(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(
+        strstr(tree.error.cause, ":1:15: LocalPath: expected an absolute path, found a string \"state\""));
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(devices_are_counted_from_the_kernels_files)
 {
     struct tree tree;
@@ -150,4 +174,5 @@ END_TEST
 UNIT_MAIN("entrypoint/variables", names_are_upper_cased_and_later_collisions_win,
           values_beyond_linuxs_limit_are_left_out_with_a_warning,
           names_with_equals_and_values_with_nul_are_skipped_with_a_warning,
-          own_options_become_variables_unless_the_environment_has_them, devices_are_counted_from_the_kernels_files)
+          own_options_become_variables_unless_the_environment_has_them,
+          the_jobs_checkpoint_directory_is_the_runtimes_unless_it_is_set, devices_are_counted_from_the_kernels_files)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/launch/plan.c, entrypoint/launch/program.c, entrypoint/launch/source.c,
  * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
- * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c, entrypoint/launch/launcher_tensorflow.c,
+ * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c,
  * entrypoint/launch/launcher_unsupported.c. */
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
@@ -366,72 +366,6 @@ START_TEST(more_processes_than_slots_is_an_error_unless_allowed)
 }
 END_TEST
 
-/* A job on two groups; this host is the first of the first group or the only one of the second, whose type is `type`.
- * */
-static void two_groups(struct tree *tree, bool first, const char *type)
-{
-    char text[640];
-
-    (void)snprintf(text, sizeof(text),
-                   "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", "
-                   "\"network_interface_name\": \"lo\", "
-                   "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
-                   "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
-                   "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
-                   first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
-    tree_write(tree, "input/config/resourceconfig.json", text);
-}
-
-START_TEST(a_worker_leaves_the_count_of_processes_to_the_master)
-{
-    static const char hps[] = "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_processes\": \"4\", "
-                              "\"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"}";
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.xlarge");
-    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit"));
-    two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
-{
-    static const char groups[] =
-        "\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", \\\"b\\\"]\"";
-    static const char warning[] = "sagemaker_mpi_num_of_processes_per_host names the number";
-    struct tree tree;
-    char hps[256];
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), warning));
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "(ml.g5.12xlarge)"));
-    two_groups(&tree, true, "ml.p4d.24xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
-    tree_hyperparameters(&tree, hps);
-    two_groups(&tree, true, "ml.g5.12xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    tree_done(&tree);
-}
-END_TEST
-
 START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
 {
     static const char *const launchers[] = {"sagemaker_parameter_server_enabled", "sagemaker_mpi_enabled",
@@ -456,35 +390,6 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
     tree_env(&tree, "PYTHONUNBUFFERED", "");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "");
-    tree_done(&tree);
-}
-END_TEST
-
-START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
-{
-    static const char names[] = "sagemaker_distribution_instance_groups names '";
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(
-        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-               "\\\"bb\\\"]\"}");
-    two_groups(&tree, false, "ml.g5.xlarge");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
-    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
-    tree_hyperparameters(
-        &tree, "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_distribution_instance_groups\": \"[\\\"a\\\", "
-               "\\\"b\\\"]\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
-    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
-    tree_write(&tree, "input/config/resourceconfig.json",
-               "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), names));
     tree_done(&tree);
 }
 END_TEST
@@ -640,36 +545,6 @@ START_TEST(smddp_and_xla_are_refused_clearly)
 }
 END_TEST
 
-START_TEST(a_parameter_server_runs_beside_every_kind_of_program)
-{
-    struct tree tree;
-
-    tree_setup(&tree);
-    tree_two_hosts(&tree, "algo-2");
-    tree_env(&tree, "PACELINE_PYTHON", "/py");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    tree_hyperparameters(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\"}");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(joined(&tree.plan->argv), "/bin/true");
-    ck_assert_str_eq(tree.plan->side->argv.items[0], "/py");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
-    ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_ptr_nonnull(tree.plan->side);
-    ck_assert_str_eq(pl_environment_get(tree.plan->additions, "TF_CONFIG"),
-                     "{\"cluster\": {\"master\": [\"algo-1:2222\"], \"ps\": [\"algo-1:2223\", \"algo-2:2223\"], "
-                     "\"worker\": [\"algo-2:2222\"]}, "
-                     "\"environment\": \"cloud\", \"task\": {\"index\": 0, \"type\": \"worker\"}}");
-    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->side->environment, "TF_CONFIG"),
-                                 "\"task\": {\"index\": 1, \"type\": \"ps\"}"));
-    pl_environment_unset(tree.environment, "PACELINE_PYTHON");
-    tree_env(&tree, "PATH", "/nowhere");
-    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "needs Python"));
-    tree_done(&tree);
-}
-END_TEST
-
 START_TEST(words_after_two_dashes_are_run_as_they_are)
 {
     struct tree tree;
@@ -783,13 +658,11 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           what_the_user_exports_comes_after_our_own_and_keeps_our_library,
           host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
           a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
-          more_processes_than_slots_is_an_error_unless_allowed, a_worker_leaves_the_count_of_processes_to_the_master,
-          hosts_of_several_types_are_warned_of_unless_their_count_is_named,
-          python_prints_without_a_buffer_unless_the_container_says_otherwise,
-          a_distribution_group_that_the_job_does_not_have_is_warned_of, instances_with_the_fast_adapter_use_it,
+          more_processes_than_slots_is_an_error_unless_allowed,
+          python_prints_without_a_buffer_unless_the_container_says_otherwise, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,
-          a_parameter_server_runs_beside_every_kind_of_program, words_after_two_dashes_are_run_as_they_are,
-          code_is_fetched_only_into_an_empty_directory, a_value_that_no_argument_can_hold_is_refused_by_name,
+          words_after_two_dashes_are_run_as_they_are, code_is_fetched_only_into_an_empty_directory,
+          a_value_that_no_argument_can_hold_is_refused_by_name,
           a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)

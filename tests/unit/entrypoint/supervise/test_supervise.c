@@ -57,12 +57,13 @@ static void add_script(struct rig *rig, struct pl_strv *argv, const char *script
                  &rig->tree.error);
 }
 
-/* Run a program with a parameter server as its sidecar to its end; the result is the exit code. */
-static int run_with_server(struct rig *rig, const char *server, const char *program)
+/* Run a program with a server as its sidecar to its end; the result is the exit code. */
+static int run_with_server(struct rig *rig, bool is_worker, const char *server, const char *program)
 {
     rig_setup(rig, "\"localhost\"");
     add_script(rig, &rig->side.argv, server);
     rig->side.environment = rig->tree.environment;
+    rig->side.is_worker = is_worker;
     rig->plan.side = &rig->side;
     add_script(rig, &rig->plan.argv, program);
     take_plan(rig);
@@ -97,10 +98,10 @@ START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
     struct rig rig;
     int code;
 
-    code =
-        run_with_server(&rig, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
-                        "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
-                        "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
+    code = run_with_server(
+        &rig, false, "trap 'echo served >>log; exit 0' TERM; echo >serving; while :; do sleep 0.02; done",
+        "until [ -e serving ]; do sleep 0.02; done; trap 'sleep 0.5; echo saved >>log; exit 0' TERM\n"
+        "kill -TERM $SUPERVISOR; while :; do sleep 0.02; done");
     ck_assert_int_eq(code, 0);
     expect_file(&rig, "log", "saved\n");
     expect_file(&rig, "output/success", "");
@@ -108,12 +109,15 @@ START_TEST(a_stop_leaves_the_parameter_server_to_the_program_that_saves)
 }
 END_TEST
 
-START_TEST(a_parameter_server_that_dies_fails_the_job_by_its_name)
+START_TEST(a_server_that_dies_fails_the_job_by_its_name)
 {
     struct rig rig;
 
-    ck_assert_int_eq(run_with_server(&rig, "exit 7", "exec sleep 100"), 1);
+    ck_assert_int_eq(run_with_server(&rig, false, "exit 7", "exec sleep 100"), 1);
     expect_file(&rig, "output/failure", "the parameter server on host localhost exited with code 7\n");
+    rig_done(&rig);
+    ck_assert_int_eq(run_with_server(&rig, true, "exit 7", "exec sleep 100"), 1);
+    expect_file(&rig, "output/failure", "the worker's server on host localhost exited with code 7\n");
     rig_done(&rig);
 }
 END_TEST
@@ -654,8 +658,8 @@ START_TEST(whoever_connects_during_a_step_is_passed_over)
 END_TEST
 
 UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_program_that_saves,
-          a_parameter_server_that_dies_fails_the_job_by_its_name,
-          an_upload_that_dies_while_names_are_resolved_fails_nothing, an_upload_that_dies_during_a_step_fails_nothing,
+          a_server_that_dies_fails_the_job_by_its_name, an_upload_that_dies_while_names_are_resolved_fails_nothing,
+          an_upload_that_dies_during_a_step_fails_nothing,
           the_time_of_uploads_ends_with_the_stops_also_when_the_stop_comes_later,
           uploads_that_a_stop_leaves_no_time_are_given_up_before_they_are_killed, another_stop_signal_acts_at_once,
           a_rank_hears_of_a_stop_once_whether_it_begins_before_or_after,

@@ -628,6 +628,39 @@ START_TEST(a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
 }
 END_TEST
 
+static void in_the_jobs_directory(struct pl_world *world, void *context)
+{
+    struct fixture *f = context;
+    struct pl_checkpoints_options options = {.keep = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_checkpoint_state state;
+    bool found = false;
+    struct job job = job_start(world, f, 500);
+
+    save(&job, 1);
+    pl_checkpoints_close(job.checkpoints);
+    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(found);
+    job_end(&job);
+}
+
+START_TEST(where_the_program_names_no_directory_the_jobs_is_used)
+{
+    struct fixture f = {.scratch = scratch_new()};
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE char *usual = NULL;
+
+    ck_assert_int_eq(unsetenv("PACELINE_CHECKPOINT_DIR"), 0);
+    ck_assert_ok(pl_checkpoints_directory(&usual, &error), &error);
+    ck_assert_str_eq(usual, PL_CHECKPOINT_DIRECTORY);
+    ck_assert_int_eq(setenv("PACELINE_CHECKPOINT_DIR", f.scratch.path, 1), 0);
+    ranks_run(1, in_the_jobs_directory, &f);
+    ck_assert_int_eq(unsetenv("PACELINE_CHECKPOINT_DIR"), 0);
+    scratch_done(&f.scratch);
+}
+END_TEST
+
 UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
           ranks_that_wait_receive_from_the_reading_rank_before_each_tensor,
           the_last_two_are_kept_and_half_written_ones_are_removed, a_newer_one_that_is_of_no_use_pushes_none_out,
@@ -635,4 +668,5 @@ UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
           one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
           a_checkpoint_of_another_model_is_passed_over, one_passed_over_without_a_note_is_warned_of,
-          a_failed_write_is_said_at_the_next_save, a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
+          a_failed_write_is_said_at_the_next_save, where_the_program_names_no_directory_the_jobs_is_used,
+          a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/optimizer.c. */
+/* Covers runtime/gradient/optimizer.c, runtime/gradient/optimizer_rule.c. */
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
@@ -26,6 +26,12 @@ static void reference_step(struct reference *r, const struct pl_optimizer_option
         g += o->weight_decay * r->value;
         r->first = o->momentum * r->first + g;
         r->value -= rate * (o->momentum > 0.0 ? (o->nesterov ? g + o->momentum * r->first : r->first) : g);
+        return;
+    }
+    if (o->kind == PL_ADAGRAD) {
+        g += o->weight_decay * r->value;
+        r->first += g * g;
+        r->value -= rate * g / (sqrt(r->first) + (o->epsilon > 0.0 ? o->epsilon : 1e-8));
         return;
     }
     if (o->kind == PL_ADAMW) {
@@ -136,6 +142,8 @@ START_TEST(every_rule_follows_its_double_precision_form)
         {.kind = PL_ADAMW, .beta1 = 0.75, .weight_decay = 0.1, .clip_norm = 1.5},
         {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.5},
         {.kind = PL_SGD, .clip_norm = 1e6},
+        {.kind = PL_ADAGRAD, .weight_decay = 0.1},
+        {.kind = PL_ADAGRAD, .epsilon = 0.25, .clip_norm = 1.5},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
@@ -180,7 +188,7 @@ static void refused(struct pl_world *world, void *context)
         const char *name;
         struct pl_optimizer_options options;
     } cases[] = {
-        {"3 is no kind", {.kind = (enum pl_optimizer_kind)3}},
+        {"4 is no kind", {.kind = (enum pl_optimizer_kind)4}},
         {"momentum", {.momentum = (double)NAN}},
         {"weight_decay", {.weight_decay = -0.1}},
         {"beta1", {.kind = PL_ADAM, .beta1 = 1.0}},

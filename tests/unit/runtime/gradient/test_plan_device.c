@@ -188,6 +188,7 @@ START_TEST(every_optimizer_steps_as_in_host_memory)
         {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1}},
         {.optimizer = {.kind = PL_ADAM, .weight_decay = 0.1}, .plan = {.predivide = 3.0}},
         {.optimizer = {.kind = PL_ADAMW, .weight_decay = 0.1}, .plan = {.sum = true}},
+        {.optimizer = {.kind = PL_ADAGRAD, .weight_decay = 0.1}},
         {.optimizer = {.kind = PL_SGD, .momentum = 0.9, .clip_norm = 1.5}},
         {.optimizer = {.kind = PL_ADAM, .clip_norm = 0.5, .loss_scale = 256.0}},
         {.optimizer = {.kind = PL_SGD}, .leaves_one_out = true},

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the job that checks a job's hosts, and its plan. */
+#include "entrypoint/check/check.h"
+
+#include "base/knob.h"
+#include "base/memory.h"
+#include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/launcher.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS_MOST = 2 }; /* a host: enough for two flows of TCP and for what ranks of one host share */
+
+/* The options in the setting: none, "1" or the words themselves. */
+static enum pl_status read_setting(const struct pl_job *job, struct pl_strv *words, bool *ret_wanted,
+                                   struct pl_error *reterr)
+{
+    const char *text = pl_job_option(job, "PACELINE_CHECK", "0");
+
+    *ret_wanted = true;
+    if (strncmp(text, "--", 2) == 0) {
+        return pl_strv_split(text, "PACELINE_CHECK", words, reterr);
+    }
+    if (pl_knob_read_bool(text, "PACELINE_CHECK", ret_wanted, NULL) != PL_OK) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "PACELINE_CHECK is '%.100s': expected 1, 0, or options of `paceline check`", text);
+    }
+    return PL_OK;
+}
+
+/* The job's hosts, with commas between them. */
+static enum pl_status add_hosts(const struct pl_job *check, struct pl_strv *command, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
+        pl_text_printf(&list, "%s%s", i > 0 ? "," : "", check->distribution_hosts.items[i]);
+    }
+    PL_TRY(pl_text_check(&list, reterr));
+    return pl_strv_add_list(command, (const char *const[]){"--hosts", pl_text_string(&list), NULL}, reterr);
+}
+
+/* Those of the distribution; without any all hosts; a host outside the distribution checks itself alone. */
+static enum pl_status choose_hosts(struct pl_job *check, struct pl_error *reterr)
+{
+    const bool distributed = check->distribution_groups.count > 0;
+
+    if (pl_launcher_includes(check)) {
+        return PL_OK;
+    }
+    pl_strv_done(&check->distribution_hosts);
+    pl_strv_done(&check->distribution_groups);
+    check->distribution_index = distributed ? 0 : check->host_index;
+    PL_TRY(pl_strv_add(&check->distribution_groups, check->group_name, reterr));
+    return distributed ? pl_strv_add(&check->distribution_hosts, check->current_host, reterr)
+                       : pl_strv_add_all(&check->distribution_hosts, &check->hosts, reterr);
+}
+
+static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *words, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *program = NULL;
+
+    if (pl_companion_find(check->self_path, "paceline-check", &program, NULL) != PL_OK) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "this image has no paceline-check beside paceline: it is built where Open MPI is");
+    }
+    PL_TRY(pl_strv_add_list(&check->command, (const char *const[]){program, "--ranks", NULL}, reterr));
+    PL_TRY(pl_strv_printf(&check->command, reterr, "%d", check->processes_per_host));
+    PL_TRY(add_hosts(check, &check->command, reterr));
+    if (pl_launcher_has_efa(check)) {
+        PL_TRY(pl_strv_add(&check->command, "--listed-efa", reterr));
+    }
+    return pl_strv_add_all(&check->command, words, reterr);
+}
+
+enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *words, struct pl_job **ret_check,
+                            struct pl_error *reterr)
+{
+    PL_AUTO_STRV struct pl_strv options = PL_STRV_NONE;
+    PL_AUTO_JOB struct pl_job *check = NULL;
+    bool wanted = true;
+
+    *ret_check = NULL;
+    PL_TRY(words != NULL ? pl_strv_add_all(&options, words, reterr) : read_setting(job, &options, &wanted, reterr));
+    if (!wanted) {
+        return PL_OK;
+    }
+    PL_TRY(pl_job_new(job->process, job->self_path, NULL, &check, reterr));
+    PL_TRY(choose_hosts(check, reterr));
+    PL_TRY(fill_command(check, &options, reterr));
+    check->is_check = true;
+    check->switches = (struct pl_job_switches){.mpi = true};
+    check->program = NULL;
+    check->submit_uri = NULL;
+    check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
+    for (size_t i = 0; i < check->distribution_hosts.count; i++) {
+        check->host_processes[i] = check->processes_per_host;
+    }
+    check->named_processes = 0;
+    check->processes = check->processes_per_host * (int)check->distribution_hosts.count;
+    *ret_check = PL_TAKE(check);
+    return PL_OK;
+}
+
+/* Take `count` words out of argv. */
+static void remove_words(struct pl_strv *argv, size_t at, size_t count)
+{
+    for (size_t i = at; i < at + count; i++) {
+        free(argv->items[i]);
+    }
+    memmove(&argv->items[at], &argv->items[at + count], (argv->count - at - count + 1) * sizeof(*argv->items));
+    argv->count -= count;
+}
+
+/* The table is the output: no map of the job, and no tag in front of its lines. mpirun ends by itself at last. */
+static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
+{
+    static const char *const quiet[][2] = {
+        {"--display-map", NULL}, {"--tag-output", NULL}, {"--display", "map"}, {"--output", "tag"}};
+    PL_AUTO_STRV struct pl_strv before = PL_STRV_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(quiet); i++) {
+        int at = pl_strv_find(argv, quiet[i][0]);
+
+        if (at >= 0 && (quiet[i][1] == NULL || strcmp(argv->items[at + 1], quiet[i][1]) == 0)) {
+            remove_words(argv, (size_t)at, quiet[i][1] == NULL ? 1 : 2);
+        }
+    }
+    before = *argv;
+    *argv = PL_STRV_NONE;
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){before.items[0], "--timeout", "180", NULL}, reterr));
+    return pl_strv_add_list(argv, (const char *const *)before.items + 1, reterr);
+}
+
+enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    pl_steps_done(&plan->steps);
+    pl_steps_done(&plan->probes);
+    pl_strv_done(&plan->sync);
+    if (plan->role == PL_LAUNCH_PLAN_WORKER) {
+        return pl_strv_add_list(
+            &plan->daemon_prefix,
+            (const char *const[]){check->command.items[0], "--daemon-of", plan->hosts.items[0], "--", NULL}, reterr);
+    }
+    return adapt_mpirun(&plan->argv, reterr);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * How many processes each host of a distribution gets.
+ *
+ * Source  docs/contract.md, "Launchers"
+ * Test    tests/unit/entrypoint/job/test_job.c, tests/integration/groups.sh
+ */
+#ifndef PL_ENTRYPOINT_JOB_PROCESSES_H
+#define PL_ENTRYPOINT_JOB_PROCESSES_H
+
+#include "entrypoint/job/job.h"
+
+/**
+ * Fill processes_per_host, host_processes, named_processes and processes of a job whose devices and distribution hosts
+ * are known: by sagemaker_mpi_num_of_processes_per_host, a number or one for each group, else by devices. Those of a
+ * host of another instance type are known to that host alone, and counted like this one's until it has told.
+ *
+ * Errors  PL_INVALID, PL_LIMIT naming the hyperparameter and what was expected; PL_MEMORY.
+ */
+enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The rule of an optimizer: its options, the factors of one step, and the loops over host memory that take it. A plan's
+ * optimizer and a parameter server take the same steps by it. Internal to runtime/.
+ *
+ * Test  tests/unit/runtime/gradient/test_optimizer.c
+ */
+#ifndef PL_RUNTIME_GRADIENT_OPTIMIZER_RULE_H
+#define PL_RUNTIME_GRADIENT_OPTIMIZER_RULE_H
+
+#include "device/kernel.h"
+#include "runtime/optimizer.h"
+
+enum { PL_OPTIMIZER_MOST_SLOTS = 2 };
+
+/** Check `options` and put the defaults in place of zeros. PL_INVALID names the option, its value and its range. */
+enum pl_status pl_optimizer_rule_check(struct pl_optimizer_options *options, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** How many arrays beside the values a step needs, and what array `slot` is called. */
+unsigned pl_optimizer_rule_slots(const struct pl_optimizer_options *options);
+const char *pl_optimizer_rule_slot_name(const struct pl_optimizer_options *options, unsigned slot);
+
+/** Step `number`, counted from 1, at the learning rate `rate`, with gradients multiplied by `gradient_factor`. */
+struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *options, uint64_t number, double rate,
+                                             double gradient_factor);
+
+/**
+ * Take the step over `count` elements of host memory, which do not overlap; `slot` [PL_OPTIMIZER_MOST_SLOTS], NULL for
+ * those that the rule does not have.
+ */
+void pl_optimizer_rule_apply(const struct pl_device_step *step, uint64_t count, float *value, const float *gradient,
+                             float *const *slot);
+
+#endif
