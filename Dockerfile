@@ -42,6 +42,7 @@ RUN ldconfig
 STOPSIGNAL SIGTERM
 # What NVIDIA's container runtime gives the container: the driver's libraries for computing, and nvidia-smi.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]
 
 FROM ${BASE}
@@ -53,4 +54,6 @@ COPY --from=build /out/usr/local/ /usr/local/
 RUN ldconfig
 # paceline is process 1 and takes SIGTERM as SageMaker sends it.
 STOPSIGNAL SIGTERM
+# Version 3 of the SDK starts a shell in place of the entry point: this file leads back.
+ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]

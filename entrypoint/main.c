@@ -164,6 +164,14 @@ static bool is_named(const char *path, const char *name)
     return strcmp(slash != NULL ? slash + 1 : path, name) == 0;
 }
 
+/* The image's BASH_ENV starts a job from the first shell; those of the job are ordinary ones. */
+static void forget_bash_env(struct pl_environment *environment)
+{
+    if (is_named(pl_environment_get_or(environment, "BASH_ENV", ""), "bash-env.sh")) {
+        pl_environment_unset(environment, "BASH_ENV");
+    }
+}
+
 static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *words, struct pl_error *reterr)
 {
     for (int i = 0; i < argc; i++) {
@@ -201,6 +209,7 @@ int main(int argc, char **argv)
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
+    forget_bash_env(environment);
     if (is_named(argv[0], PL_RUNDIR_PYTHON)) {
         if (copy_arguments(argc - 1, argv + 1, &words, &error) != PL_OK) {
             pl_log_error(&error, "starting");

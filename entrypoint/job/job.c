@@ -8,6 +8,7 @@
 #include "entrypoint/job/config.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/hyperparameters.h"
+#include "entrypoint/job/precedence.h"
 #include "entrypoint/job/processes.h"
 #include "entrypoint/job/pyrepr.h"
 #include "entrypoint/job/settings.h"
@@ -268,7 +269,15 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
     job->framework_module = pl_environment_get_or(job->process, "SAGEMAKER_TRAINING_MODULE", NULL);
-    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+    return pl_job_set_arguments(job, reterr);
+}
+
+enum pl_status pl_job_set_arguments(struct pl_job *job, struct pl_error *reterr)
+{
+    const bool by_sdk = job->drivers.entry_script != NULL && job->program == job->drivers.entry_script;
+
+    pl_strv_done(&job->user_args);
+    return (by_sdk ? pl_pyrepr_dumps_arguments : pl_pyrepr_arguments)(job->hyperparameters, &job->user_args, reterr);
 }
 
 static bool switched_on(const struct pl_job *job, const char *name)
@@ -280,6 +289,20 @@ static bool is_distributed(const struct pl_job_switches *on)
 {
     return on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp ||
            on->xla;
+}
+
+/* Version 3 of the SDK launches on all hosts, whatever their groups. */
+static enum pl_status choose_all_groups(struct pl_job *job, struct pl_error *reterr)
+{
+    if (job->groups == NULL) {
+        return pl_strv_add(&job->distribution_groups, job->group_name, reterr);
+    }
+    for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL;
+         group = pl_python_json_next(group)) {
+        PL_TRY(pl_strv_add(&job->distribution_groups,
+                           pl_python_json_text(pl_python_json_member(group, "instance_group_name")), reterr));
+    }
+    return PL_OK;
 }
 
 static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
@@ -305,6 +328,9 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
             PL_TRY(pl_strv_add(&job->distribution_groups, pl_python_json_text(item), reterr));
         }
         return PL_OK;
+    }
+    if (job->drivers.launch != PL_DRIVERS_LAUNCH_OPEN) {
+        return choose_all_groups(job, reterr);
     }
     if (is_distributed(&job->switches)) {
         return pl_strv_add(&job->distribution_groups, job->group_name, reterr);
@@ -377,6 +403,7 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
                  switched_on(job, "sagemaker_pytorch_ddp_enabled"),
         .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
     };
+    PL_TRY(pl_precedence_launch(job, reterr));
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
@@ -391,11 +418,13 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     PL_TRY(make_paths(job, reterr));
     PL_TRY(read_resource(job, reterr));
     PL_TRY(read_channels(job, reterr));
+    PL_TRY(pl_drivers_read(job->paths.input_data, &job->drivers, reterr));
     PL_TRY(read_checkpoints(job, reterr));
     PL_TRY(read_hyperparameters(job, reterr));
     if (command != NULL) {
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
+    PL_TRY(pl_precedence_program(job, reterr));
     PL_TRY(derive(job, reterr));
     return pl_settings_check_values(job->process, &job->setting_values, reterr);
 }
@@ -406,6 +435,9 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(make_paths(job, reterr));
     PL_TRY(read_resource(job, reterr));
+    if (pl_drivers_read(job->paths.input_data, &job->drivers, NULL) != PL_OK) {
+        pl_drivers_done(&job->drivers);
+    }
     (void)read_hyperparameters(job, NULL);
     if (job->framework != NULL) {
         (void)derive(job, NULL);
@@ -480,6 +512,8 @@ void pl_job_free(struct pl_job *job)
     pl_python_json_free(job->framework);
     pl_python_json_free(job->platform);
     pl_python_json_free(job->log_level);
+    pl_drivers_done(&job->drivers);
+    pl_strv_done(&job->conflicts);
     pl_strv_done(&job->hosts);
     pl_strv_done(&job->setting_values);
     pl_strv_done(&job->command);

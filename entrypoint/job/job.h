@@ -12,11 +12,13 @@
 #include "base/environment.h"
 #include "base/json/python_json.h"
 #include "base/status.h"
+#include "entrypoint/job/drivers.h"
 #include "entrypoint/job/strv.h"
 
 enum {
     PL_JOB_HOSTS_MAX = 4096,
     PL_JOB_PROCESSES_MAX = 65536,
+    PL_JOB_MASTER_PORT = 7777, /* where torchrun's ranks meet, on the first host */
 };
 
 /** Absolute paths below the base directory (/opt/ml, or SAGEMAKER_BASE_DIR). */
@@ -79,14 +81,20 @@ struct pl_job {
     /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
     struct pl_strv setting_values;
 
+    struct pl_drivers
+        drivers; /* what version 3 of the SDK says: it comes first, hyperparameters decide what it leaves */
+    struct pl_strv conflicts; /* sentences about what has no effect beside it */
+
     /* derived */
     const char *program; /* as given, NULL when none is named */
     /* the program of sagemaker_program, when SAGEMAKER_PROGRAM overrides it with another; NULL otherwise */
     const char *overridden_program;
-    struct pl_strv command; /* the arguments after `--`: run instead of a program; usually empty */
-    const char *submit_uri; /* sagemaker_submit_directory, NULL when none */
-    const char *module_dir; /* submit_uri or the code directory */
-    const char *job_name;   /* TRAINING_JOB_NAME, NULL when unset */
+    struct pl_strv
+        command; /* the arguments after `--`, or the SDK's command: run instead of a program; usually empty */
+    const char *requirements; /* the file in the code directory for pip; NULL: none */
+    const char *submit_uri;   /* sagemaker_submit_directory, NULL when none */
+    const char *module_dir;   /* submit_uri or the code directory */
+    const char *job_name;     /* TRAINING_JOB_NAME, NULL when unset */
     const char *sagemaker_job_name;
     char *region;                     /* SAGEMAKER_REGION's value, "" when unknown */
     struct pl_python_json *log_level; /* an integer unless the hyperparameter says otherwise */
@@ -153,5 +161,8 @@ const char *pl_job_option(const struct pl_job *job, const char *name, const char
 
 /** The number that Paceline's own option `name` ("PACELINE_STOP_S") has, be it its default. */
 double pl_job_number(const struct pl_job *job, const char *name);
+
+/** The program's arguments from the hyperparameters, in the form of who named the program. */
+enum pl_status pl_job_set_arguments(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

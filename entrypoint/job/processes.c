@@ -105,7 +105,8 @@ static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
     }
     for (; group != NULL; group = pl_python_json_next(group)) {
         const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
-        const int named = named_for(counts, group_name(group));
+        const int named = job->drivers.processes_per_host > 0 ? job->drivers.processes_per_host
+                                                              : named_for(counts, group_name(group));
 
         for (; host != NULL; host = pl_python_json_next(host)) {
             const int index = pl_strv_find(&job->distribution_hosts, pl_python_json_text(host));
@@ -122,9 +123,11 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
     const struct pl_python_json *counts = pl_python_json_member(job->framework, per_host);
     const int hosts = job->distribution_hosts.count > 0 ? (int)job->distribution_hosts.count : 1;
     int64_t sum = 0;
-    int named = 0;
+    int named = job->drivers.processes_per_host; /* of version 3 of the SDK: for every host */
 
-    if (counts != NULL && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
+    if (named > 0) {
+        counts = NULL;
+    } else if (counts != NULL && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
         PL_TRY(check_by_group(job, counts, reterr));
         named = named_for(counts, job->group_name);
     } else {

@@ -138,6 +138,30 @@ void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text
     }
 }
 
+void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text)
+{
+    if (pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
+        pl_text_append(text, pl_python_json_text(node));
+    } else {
+        pl_python_json_print(node, PL_PYTHON_JSON_SPACED, text);
+    }
+}
+
+enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words,
+                                         struct pl_error *reterr)
+{
+    for (const struct pl_python_json *member = pl_python_json_first(object); member != NULL;
+         member = pl_python_json_next(member)) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        pl_pyrepr_append_dumps(member, &text);
+        PL_TRY(pl_text_check(&text, reterr));
+        PL_TRY(pl_strv_printf(words, reterr, "--%s", pl_python_json_name(member)));
+        PL_TRY(pl_strv_add(words, pl_text_string(&text), reterr));
+    }
+    return PL_OK;
+}
+
 /* The dashes: by characters, not bytes. */
 static const char *dashes(const char *name)
 {

@@ -24,6 +24,13 @@ void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text
 /** Append the value as a variable: null is empty, a string itself, everything else sorted compact JSON. */
 void pl_pyrepr_append_variable(const struct pl_python_json *node, struct pl_text *text);
 
+/** Append the value as version 3 of the SDK does, argument or variable: a string itself, all else json.dumps(). */
+void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *text);
+
+/** Add "--name" and value for every member of `object` as version 3 of the SDK does: in file order, null as "null". */
+enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Add "--name" (or "-n" for one character, "" for none) and value for every member of `object`, sorted by name. Values
  * keep the inner form.

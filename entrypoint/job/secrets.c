@@ -3,7 +3,6 @@
 #include "entrypoint/job/secrets.h"
 
 #include "base/memory.h"
-#include "entrypoint/job/pyrepr.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -150,14 +149,33 @@ static enum pl_status mask_options(struct pl_python_json *framework, struct pl_e
     return pl_python_json_set(framework, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
+/* The same of distributed.json, whose options are a list of words; the job's variables show the whole file. */
+static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *reterr)
+{
+    static const char name[] = "mpi_additional_options";
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+
+    if (drivers->mpi_options == NULL) {
+        return PL_OK;
+    }
+    for (const struct pl_python_json *item = pl_python_json_first(drivers->mpi_options); item != NULL;
+         item = pl_python_json_next(item)) {
+        PL_TRY(pl_strv_add(&words, pl_python_json_text(item), reterr));
+        PL_TRY(mask_assignment(&words.items[words.count - 1], reterr));
+    }
+    PL_TRY(pl_python_json_set(drivers->distributed, name, pl_strv_json(&words), reterr));
+    drivers->mpi_options = pl_python_json_member(drivers->distributed, name);
+    return PL_OK;
+}
+
 enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(mask_tree(&job->hyperparameters, reterr));
     PL_TRY(mask_tree(&job->framework, reterr));
     PL_TRY(mask_options(job->framework, reterr));
+    PL_TRY(mask_drivers(&job->drivers, reterr));
     for (size_t i = 0; i < job->setting_values.count; i++) {
         PL_TRY(mask_assignment(&job->setting_values.items[i], reterr));
     }
-    pl_strv_done(&job->user_args);
-    return pl_pyrepr_arguments(job->hyperparameters, &job->user_args, reterr);
+    return pl_job_set_arguments(job, reterr);
 }

@@ -33,6 +33,7 @@ static const struct setting {
     {.name = "SSH_DIR"},
     {.name = "SSH_SECRET"},
     {.name = "LINK", .type = BOOL},
+    {.name = "SDK_DRIVERS", .type = BOOL},
     {.name = "TF_CHIEF", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {.name = "SSE"},

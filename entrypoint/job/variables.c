@@ -88,7 +88,11 @@ static enum pl_status set_json(struct builder *builder, const char *name, const 
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    pl_pyrepr_append_variable(node, &text);
+    if (builder->job->drivers.source != NULL) {
+        pl_pyrepr_append_dumps(node, &text);
+    } else {
+        pl_pyrepr_append_variable(node, &text);
+    }
     PL_TRY(pl_text_check(&text, builder->reterr));
     return set(builder, name, pl_text_string(&text));
 }
@@ -143,6 +147,21 @@ static struct pl_python_json *json_group_dict(const struct pl_job *job)
     return dict;
 }
 
+/* In file order, as version 3 of the SDK has them. */
+static struct pl_python_json *json_channels(const struct pl_job *job)
+{
+    struct pl_python_json *list = pl_python_json_new_array();
+
+    for (size_t i = 0; i < job->channels_count && list != NULL; i++) {
+        if (pl_python_json_append(list, pl_python_json_new_string(job->channels[i].name), NULL) != PL_OK) {
+            pl_python_json_free(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+/* Sorted, as the toolkit has them. */
 static struct pl_python_json *json_channel_names(const struct pl_job *job)
 {
     const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
@@ -211,6 +230,17 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
                          : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
+/* What SM_TRAINING_ENV has only from version 3 of the SDK. */
+static enum pl_status add_drivers_members(const struct pl_job *job, struct pl_python_json *all)
+{
+    if (job->drivers.source == NULL) {
+        return PL_OK;
+    }
+    PL_TRY(pl_python_json_set(all, "master_addr", json_text(job->master_host), NULL));
+    PL_TRY(pl_python_json_set(all, "master_port", pl_python_json_new_int64(PL_JOB_MASTER_PORT), NULL));
+    return pl_python_json_set(all, "input_data_dir", json_text(job->paths.input_data), NULL);
+}
+
 /* The object for SM_TRAINING_ENV; NULL when memory is out. */
 static struct pl_python_json *training_env(const struct pl_job *job)
 {
@@ -258,7 +288,7 @@ static struct pl_python_json *training_env(const struct pl_job *job)
         {"topology", job->topology != NULL ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
         {"user_entry_point", json_text(job->program)},
     };
-    enum pl_status status = module != NULL ? PL_OK : PL_MEMORY;
+    enum pl_status status = module != NULL ? add_drivers_members(job, all) : PL_MEMORY;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
         /* Every value is handed over, also after a failure, so that none is lost. */
@@ -294,7 +324,8 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_json(builder, "SM_RESOURCE_CONFIG", job->resource));
     PL_TRY(set_json(builder, "SM_INPUT_DATA_CONFIG", job->input_data));
     PL_TRY(set(builder, "SM_OUTPUT_DATA_DIR", job->paths.output_data));
-    PL_TRY(set_made(builder, "SM_CHANNELS", json_channel_names(job)));
+    PL_TRY(
+        set_made(builder, "SM_CHANNELS", job->drivers.source != NULL ? json_channels(job) : json_channel_names(job)));
     PL_TRY(set(builder, "SM_CURRENT_HOST", job->current_host));
     PL_TRY(set(builder, "SM_CURRENT_INSTANCE_TYPE", job->instance_type));
     PL_TRY(set(builder, "SM_CURRENT_INSTANCE_GROUP", job->group_name));
@@ -391,6 +422,57 @@ static enum pl_status add_settings(struct builder *builder)
     return PL_OK;
 }
 
+/* SM_HP_BATCH_SIZE beside the toolkit's SM_HP_BATCH-SIZE, which no shell can name. */
+static enum pl_status add_underscored(struct builder *builder)
+{
+    for (const struct pl_python_json *member = pl_python_json_first(builder->job->hyperparameters); member != NULL;
+         member = pl_python_json_next(member)) {
+        PL_AUTO_FREE char *name = pl_memory_string(pl_python_json_name(member), builder->reterr);
+        PL_AUTO_TEXT struct pl_text upper = PL_TEXT_NONE;
+
+        if (name == NULL) {
+            return PL_MEMORY;
+        }
+        for (char *at = strchr(name, '-'); at != NULL; at = strchr(at, '-')) {
+            *at = '_';
+        }
+        PL_TRY(upper_name(builder, "SM_HP_", name, &upper));
+        PL_TRY(set_json(builder, pl_text_string(&upper), member));
+    }
+    return PL_OK;
+}
+
+/* The variables of version 3 of the SDK that the toolkit does not have. */
+static enum pl_status add_drivers(struct builder *builder)
+{
+    const struct pl_job *job = builder->job;
+    const struct pl_drivers *drivers = &job->drivers;
+    const struct pl_python_json *script = pl_python_json_member(drivers->source, "entry_script");
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/failure", job->paths.output);
+    PL_TRY(pl_text_check(&path, builder->reterr));
+    PL_TRY(set(builder, "SM_INPUT_DATA_DIR", job->paths.input_data));
+    PL_TRY(set(builder, "SM_OUTPUT_FAILURE", pl_text_string(&path)));
+    PL_TRY(set(builder, "SM_MASTER_ADDR", job->master_host));
+    PL_TRY(set_int(builder, "SM_MASTER_PORT", PL_JOB_MASTER_PORT));
+    PL_TRY(set_int(builder, "SM_HOST_COUNT", (int)job->hosts.count));
+    PL_TRY(set_int(builder, "SM_CURRENT_HOST_RANK", job->host_index));
+    PL_TRY(set(builder, "SM_SOURCE_DIR", job->paths.code));
+    PL_TRY(
+        set(builder, "SM_ENTRY_SCRIPT",
+            script != NULL && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : ""));
+    if (pl_python_json_count(drivers->distributed) > 0) {
+        PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
+
+        pl_text_printf(&folder, "%s/distributed_drivers", drivers->directory);
+        PL_TRY(pl_text_check(&folder, builder->reterr));
+        PL_TRY(set(builder, "SM_DISTRIBUTED_DRIVER_DIR", pl_text_string(&folder)));
+        PL_TRY(set_json(builder, "SM_DISTRIBUTED_CONFIG", drivers->distributed));
+    }
+    return add_underscored(builder);
+}
+
 /* Where the platform keeps the job's checkpoints, when that is not the default, for the runtime. */
 static enum pl_status add_checkpoint_dir(struct builder *builder)
 {
@@ -409,6 +491,9 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
 
     PL_TRY(add_fixed(&builder));
     PL_TRY(add_named(&builder));
+    if (job->drivers.source != NULL) {
+        PL_TRY(add_drivers(&builder));
+    }
     PL_TRY(set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name != NULL ? job->sagemaker_job_name : ""));
     PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
     PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));

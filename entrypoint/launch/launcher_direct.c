@@ -53,11 +53,13 @@ static enum pl_status use_alone(const struct pl_job *job, struct pl_launch_plan 
 /* Without groups the hosts are linked with each other. */
 static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
+    const bool alone = job->distribution_groups.count > 0 && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
+
     if (pl_strv_find(&job->outside_hosts, job->current_host) >= 0) {
         PL_TRY(use_outside(job, plan, reterr));
         return plan->is_outside ? PL_OK : use_alone(job, plan, reterr);
     }
-    if (job->hosts.count < 2 || job->distribution_groups.count > 0) {
+    if (job->hosts.count < 2 || alone) {
         return use_alone(job, plan, reterr);
     }
     return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host),
@@ -73,8 +75,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));
-    if (!pl_launcher_is_elastic(job->process, &plan->argv)) {
-        return PL_OK;
+    if (!pl_launcher_is_elastic(job->process, &plan->argv) && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER) {
+        return PL_OK; /* a driver of another's making may want sshd and its port for itself */
     }
     if (plan->is_outside) {
         return use_alone(job, plan, reterr);

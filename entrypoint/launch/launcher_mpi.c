@@ -219,16 +219,19 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
 }
 
 /* mpirun takes the last number that it finds, and the user's options come after the plan's. */
-static enum pl_status warn_of_other_count(const struct pl_mpi_options_custom *custom, struct pl_launch_plan *plan,
-                                          struct pl_error *reterr)
+static enum pl_status warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
+                                          struct pl_launch_plan *plan, struct pl_error *reterr)
 {
+    const bool by_sdk = job->drivers.mpi_options != NULL;
+
     if (custom->processes < 0 || custom->processes == plan->processes) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                          "sagemaker_mpi_custom_mpi_options makes mpirun start %ld processes, not the %d that the job "
-                          "has: name the number in sagemaker_mpi_num_of_processes_per_host",
-                          custom->processes, plan->processes);
+                          "%s makes mpirun start %ld processes, not the %d that the job has: name the number in %s",
+                          by_sdk ? "mpi_additional_options" : "sagemaker_mpi_custom_mpi_options", custom->processes,
+                          plan->processes,
+                          by_sdk ? "process_count_per_node" : "sagemaker_mpi_num_of_processes_per_host");
 }
 
 /* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not
@@ -296,7 +299,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     size_t first;
 
     PL_TRY(pl_mpi_hosts_add(job, custom->oversubscribe, plan, reterr));
-    PL_TRY(warn_of_other_count(custom, plan, reterr));
+    PL_TRY(warn_of_other_count(job, custom, plan, reterr));
     PL_TRY(warn_of_other_types(job, plan, reterr));
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     plan->program_words = 1;
@@ -319,11 +322,38 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     return pl_mpi_options_guard(&plan->argv, first, reterr);
 }
 
+/* The user's options: distributed.json's list of words, else the hyperparameter's text. */
+static enum pl_status read_options(const struct pl_job *job, struct pl_mpi_options_custom *custom,
+                                   struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char name[] = "sagemaker_mpi_custom_mpi_options";
+    const struct pl_python_json *options = pl_python_json_member(job->framework, name);
+    const bool is_null = options == NULL || pl_python_json_kind(options) == PL_PYTHON_JSON_NULL;
+    PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
+
+    if (job->drivers.mpi_options != NULL) {
+        for (const struct pl_python_json *item = pl_python_json_first(job->drivers.mpi_options); item != NULL;
+             item = pl_python_json_next(item)) {
+            PL_TRY(pl_strv_add(&words, pl_python_json_text(item), reterr));
+        }
+        if (!is_null) {
+            PL_TRY(pl_strv_printf(&plan->warnings, reterr,
+                                  "distributed.json has mpi_additional_options; the hyperparameter %s has no effect",
+                                  name));
+        }
+        return pl_mpi_options_sort(&words, "mpi_additional_options of distributed.json", custom, reterr);
+    }
+    if (!is_null && pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
+        return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string, found %s", name,
+                            pl_python_json_kind_text(pl_python_json_kind(options)));
+    }
+    return pl_mpi_options_split(is_null ? "" : pl_python_json_text(options), custom, reterr);
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
-    const struct pl_python_json *options = pl_python_json_member(job->framework, "sagemaker_mpi_custom_mpi_options");
     enum pl_status status;
     int major;
 
@@ -340,13 +370,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
     }
     plan->processes = job->processes;
-    if (options != NULL && pl_python_json_kind(options) != PL_PYTHON_JSON_STRING &&
-        pl_python_json_kind(options) != PL_PYTHON_JSON_NULL) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_mpi_custom_mpi_options: expected a string, found %s",
-                            pl_python_json_kind_text(pl_python_json_kind(options)));
-    }
-    status = pl_mpi_options_split(options != NULL ? pl_python_json_text(options) : "", &custom, reterr);
+    status = read_options(job, &custom, plan, reterr);
     if (status == PL_OK) {
         status = check_names(job, &custom.words, major, reterr);
     }

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char master_port[] = "7777";
-
 static bool matches(const struct pl_job *job)
 {
     return job->switches.torch_distributed && pl_launcher_includes(job);
@@ -43,10 +41,10 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     }
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (program.kind != PL_PROGRAM_SCRIPT) {
-        return pl_error_set(
-            reterr, PL_UNSUPPORTED,
-            "sagemaker_torch_distributed_enabled: expected a Python script for torchrun, found the program '%s'",
-            job->program != NULL ? job->program : program.words.items[0]);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "%s: expected a Python script for torchrun, found the program '%s'",
+                            job->drivers.launch == PL_DRIVERS_LAUNCH_TORCHRUN ? "distributed.json"
+                                                                              : "sagemaker_torch_distributed_enabled",
+                            job->program != NULL ? job->program : program.words.items[0]);
     }
     PL_TRY(add_environment(job, plan, reterr));
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
@@ -60,9 +58,9 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(pl_strv_printf(&plan->argv, reterr, "%d", job->processes_per_host));
     if (hosts > 1) {
         PL_TRY(pl_strv_add_list(
-            &plan->argv,
-            (const char *const[]){"--master_addr", job->master_host, "--master_port", master_port, "--node_rank", NULL},
-            reterr));
+            &plan->argv, (const char *const[]){"--master_addr", job->master_host, "--master_port", NULL}, reterr));
+        PL_TRY(pl_strv_printf(&plan->argv, reterr, "%d", PL_JOB_MASTER_PORT));
+        PL_TRY(pl_strv_add(&plan->argv, "--node_rank", reterr));
         PL_TRY(pl_strv_printf(&plan->argv, reterr, "%d", plan->host_index));
     }
     PL_TRY(pl_strv_add_all(&plan->argv, &program.words, reterr));

@@ -151,14 +151,12 @@ static long processes_of(const struct pl_strv *words)
     return processes;
 }
 
-enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom, struct pl_error *reterr)
+enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, struct pl_mpi_options_custom *custom,
+                                   struct pl_error *reterr)
 {
-    PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
-
     custom->nccl_debug = "INFO";
-    PL_TRY(pl_strv_split(text, "sagemaker_mpi_custom_mpi_options", &all, reterr));
-    for (size_t i = 0; i < all.count; i++) {
-        const char *word = all.items[i];
+    for (size_t i = 0; i < all->count; i++) {
+        const char *word = all->items[i];
         const char *level = nccl_debug_level(word);
 
         if (level == NULL) {
@@ -167,12 +165,11 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_cust
             continue;
         }
         if (*level == '\0' && strchr(word, '=') == NULL) {
-            if (i + 1 >= all.count || all.items[i + 1][0] == '-') {
-                return pl_error_set(reterr, PL_INVALID,
-                                    "sagemaker_mpi_custom_mpi_options: expected a level after %s, such as INFO or WARN",
+            if (i + 1 >= all->count || all->items[i + 1][0] == '-') {
+                return pl_error_set(reterr, PL_INVALID, "%s: expected a level after %s, such as INFO or WARN", what,
                                     word);
             }
-            level = all.items[++i];
+            level = all->items[++i];
         }
         PL_TRY(pl_strv_add(&custom->taken, level, reterr));
         custom->nccl_debug = custom->taken.items[custom->taken.count - 1];
@@ -181,11 +178,19 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_cust
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
         /* It would take the option that Paceline adds after it for a variable, and mpirun the word after that for the
          * program. */
-        return pl_error_set(
-            reterr, PL_INVALID,
-            "sagemaker_mpi_custom_mpi_options: expected a variable after the last -x, such as NAME or NAME=VALUE");
+        return pl_error_set(reterr, PL_INVALID, "%s: expected a variable after the last -x, such as NAME or NAME=VALUE",
+                            what);
     }
     return PL_OK;
+}
+
+enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom, struct pl_error *reterr)
+{
+    static const char name[] = "sagemaker_mpi_custom_mpi_options";
+    PL_AUTO_STRV struct pl_strv all = PL_STRV_NONE;
+
+    PL_TRY(pl_strv_split(text, name, &all, reterr));
+    return pl_mpi_options_sort(&all, name, custom, reterr);
 }
 
 /* Any number of backslashes, then a ":". */

@@ -36,6 +36,10 @@ struct pl_mpi_options_custom {
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The same with options that are words already; `what` is how messages call them. */
+enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, struct pl_mpi_options_custom *custom,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here
  * such words, from `first` on, get a backslash in front, as do those of backslashes and a last ":";

@@ -152,6 +152,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
     plan->needs_names = job->hosts.count > 1 &&
                         strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
+    PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));

@@ -188,8 +188,9 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
+    bool is_entry = job->program == job->drivers.entry_script; /* which is a file, also beside a setup.py */
 
-    if (!is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
+    if (!is_entry && !is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
         program->kind = PL_PROGRAM_PACKAGE;
         PL_TRY(need_python(job, program, reterr));
         return add_module(job->program, &program->words, reterr);
@@ -204,7 +205,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         return pl_strv_add(&program->words, job->program, reterr);
     }
     program->kind = PL_PROGRAM_COMMAND;
-    if (pending && job->program[0] != '/') {
+    if (pending && job->program[0] != '/' && !code_has(job, job->program)) {
         return pl_strv_printf(&program->words, reterr, "./%s", job->program);
     }
     return find_command(job, program, plan, reterr);
@@ -270,7 +271,7 @@ static bool requires(const struct pl_job *job, const char *name)
     PL_AUTO_FREE char *path = NULL, *text = NULL;
     const size_t length = strlen(name);
 
-    if (code_path(job, "requirements.txt", &path, NULL) != PL_OK ||
+    if (code_path(job, job->requirements, &path, NULL) != PL_OK ||
         pl_file_read(path, REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
         return false;
     }
@@ -356,24 +357,29 @@ static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
-                              struct pl_error *reterr)
+static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, bool pending,
+                              struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool requirements = code_has(job, "requirements.txt");
+    bool requirements = job->requirements != NULL && code_has(job, job->requirements);
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES", no_notice[] = "PIP_DISABLE_PIP_VERSION_CHECK";
     struct pl_strv *argv = NULL;
     bool install;
 
     PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_INSTALL", "1"), "PACELINE_INSTALL", &install, reterr));
+    if (install && !requirements && !pending && job->drivers.requirements != NULL &&
+        job->requirements == job->drivers.requirements) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
+                            job->paths.code, job->requirements);
+    }
     if ((!requirements && !package) || !install) {
         return PL_OK;
     }
     if (program->python == NULL) {
-        return pl_strv_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
-                           reterr);
+        return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
+                              job->requirements);
     }
-    PL_TRY(probe_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
+    PL_TRY(probe_pip(job, program, requirements ? job->requirements : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
@@ -394,7 +400,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         PL_TRY(pl_strv_add(argv, ".", reterr));
     }
     if (requirements) {
-        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", "requirements.txt", NULL}, reterr));
+        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", job->requirements, NULL}, reterr));
     }
     return add_horovod(job, program, argv, plan, reterr);
 }
@@ -404,6 +410,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
 {
     bool has_code = pl_program_has_code(job);
     bool pending = !has_code && job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0;
+
+    pending = pending || pl_drivers_archive(&job->drivers) != NULL;
 
     (void)find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
@@ -418,7 +426,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
                             "there is code, but no program is named: set the hyperparameter sagemaker_program or the "
                             "variable SAGEMAKER_PROGRAM");
     }
-    return add_pip(job, program, plan, reterr);
+    return add_pip(job, program, pending, plan, reterr);
 }
 
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,

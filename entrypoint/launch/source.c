@@ -6,6 +6,7 @@
 #include "entrypoint/launch/program.h"
 #include "entrypoint/launch/steps.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,12 +50,28 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 
+/* Version 3 of the SDK leaves an archive of the user's packed, in the code directory itself. */
+static enum pl_status add_archive(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
+
+    pl_text_printf(&file, "%s/%s", job->paths.code, pl_drivers_archive(&job->drivers));
+    PL_TRY(pl_text_check(&file, reterr));
+    if (access(pl_text_string(&file), R_OK) != 0) {
+        return pl_error_errno(reterr, "the archive '%s', which sourcecode.json names", pl_text_string(&file));
+    }
+    return add_unpack(job, pl_text_string(&file), false, steps, reterr);
+}
+
 enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     const char *uri = job->submit_uri;
     struct stat source;
     struct stat code;
 
+    if (pl_drivers_archive(&job->drivers) != NULL) {
+        return add_archive(job, steps, reterr);
+    }
     if (uri == NULL || pl_program_has_code(job)) {
         return PL_OK;
     }

@@ -81,7 +81,11 @@ static enum pl_status prepare(struct command *command, const char *run_dir, cons
     if (request->has_terminal) {
         PL_TRY(pl_environment_set(command->environment, "TERM", request->term, reterr));
     }
-    pl_text_printf(&cwd, "%s/code", pl_job_base_dir(command->environment)); /* as the job's program */
+    /* as the job's program */
+    pl_text_append(&cwd, pl_environment_get_or(command->environment, "SM_SOURCE_DIR", ""));
+    if (cwd.length == 0) {
+        pl_text_printf(&cwd, "%s/code", pl_job_base_dir(command->environment));
+    }
     PL_TRY(pl_text_take(&cwd, &command->cwd, reterr));
     shell_argv[0] = user_shell(command->environment);
     command->argv = request->command.count > 0 ? (const char *const *)request->command.items : shell_argv;

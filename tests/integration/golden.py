@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -238,6 +239,54 @@ def run_tf_config(kind, switch, data):
                 check(f'{kind} {name} server', plan['side']['TF_CONFIG'], expected['ps_task_config'])
 
 
+def run_v3(name, data):
+    """A tree of the SDK's version 3: each variable that its script exports, and the arguments. What the script gets wrong is right here."""
+    theirs = data.get('env') or {}
+    values = data['hyperparameters']
+    order = json.loads(theirs.get('SM_HPS', '{}')) or values  # the capture has names sorted, the variables have the files' order
+    config = {
+        'hyperparameters.json': json.dumps({key: values[key] for key in order}),
+        'resourceconfig.json': theirs.get('SM_RESOURCE_CONFIG', json.dumps(data['resourceconfig'])),
+        'inputdataconfig.json': theirs.get('SM_INPUT_DATA_CONFIG', '{}'),
+    }
+    script = data['sourcecode.json']['entry_script']
+    with Tree(config, {}, {'TRAINING_JOB_NAME': 'sample-job-2024-01-01-00-00-00-000'}) as tree:
+        base = pathlib.Path(tree.base)
+        for file, text in (('sm_drivers/sourcecode.json', json.dumps(data['sourcecode.json'])),
+                           ('sm_drivers/distributed.json', theirs.get('SM_DISTRIBUTED_CONFIG', '{}')), ('code/' + script, '#!/bin/sh\n')):
+            path = base / 'input/data' / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        plan, error = tree.run('plan')
+    if plan is None:
+        failures.append(f'v3 {name}: refused: {error}')
+        return
+    differs('sdk-drivers')
+    ours = {key: value.replace(str(base), '/opt/ml') for key, value in plan['env'].items()}
+    for key, value in theirs.items():
+        if key == 'SM_TRAINING_ENV':
+            mine = json.loads(ours[key])
+            for member, expected in json.loads(value).items():
+                if not member.startswith('num_'):
+                    check(f'v3 {name} SM_TRAINING_ENV {member}', mine.get(member), expected)
+        elif key not in IGNORED:
+            check(f'v3 {name} {key}', ours.get(key), value)
+    command = data.get('command')
+    command = command['argv'] if isinstance(command, dict) else command
+    if not theirs:  # their script dies of a quote
+        check(f'v3 {name} argv', plan['argv'][1], script)
+    elif command[0] == 'mpirun':
+        hosts, each = len(data['resourceconfig']['hosts']), data['distributed.json']['process_count_per_node'] or 1
+        check(f'v3 {name} processes', plan['processes'], hosts * each)
+        check(f'v3 {name} hosts', plan['argv'][plan['argv'].index('--host') + 1], command[command.index('--host') + 1])
+        at = plan['argv'].index('--')
+        check(f'v3 {name} arguments', plan['argv'][at + 1:], command[command.index(script) + 1:])
+    elif command[0] == '/bin/sh':
+        check(f'v3 {name} argv', plan['argv'], shlex.split(command[2].split(' && ')[1]))
+    else:
+        check(f'v3 {name} arguments', plan['argv'][plan['argv'].index(script):], command[command.index(script):])
+
+
 folder = golden_folder()
 cases = json.loads((folder / 'cases.json').read_text())
 commands = json.loads((folder / 'commands.json').read_text())
@@ -248,7 +297,10 @@ for case_name, case_data in commands.items():
     run_command(case_name, case_data)
 run_tf_config('parameter_server', 'sagemaker_parameter_server_enabled', tf_config['parameter_server'])
 run_tf_config('multi_worker_mirrored', 'sagemaker_multi_worker_mirrored_strategy_enabled', tf_config['multi_worker_mirrored'])
+v3 = json.loads((folder / 'v3-drivers.json').read_text())
+for case_name, case_data in v3.items():
+    run_v3(case_name, case_data)
 for failure in failures:
     print(failure)
-print(f'{len(cases)} cases and {len(commands)} command lines, {len(failures)} failures, differences used: {", ".join(sorted(used))}')
+print(f'{len(cases)} cases, {len(commands)} command lines and {len(v3)} jobs of the SDK, {len(failures)} failures, differences used: {", ".join(sorted(used))}')
 sys.exit(1 if failures else 0)

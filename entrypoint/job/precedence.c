@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lets what version 3 of the SDK says of a job come before what hyperparameters say, and notes what has no effect. */
+#include "entrypoint/job/precedence.h"
+
+#include "base/file.h"
+#include "base/knob.h"
+#include "base/memory.h"
+#include "entrypoint/job/hyperparameters.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char requirements_name[] = "requirements.txt";
+
+/*
+ * True when the SDK's script has started this process, or a program that Paceline started from the same files: both
+ * set the variable. What the files name is then already running, and this process is a part of it.
+ */
+static bool is_inside(const struct pl_job *job)
+{
+    return pl_environment_get(job->process, "SM_ENTRY_SCRIPT") != NULL && !job->drivers.names_paceline;
+}
+
+/* The image's shell would have started Paceline as process 1. What is lost otherwise, in words. */
+static enum pl_status note_script(struct pl_job *job, struct pl_error *reterr)
+{
+    const char *start = pl_environment_get_or(job->process, "BASH_ENV", NULL);
+    const bool by_script = pl_environment_get(job->process, "SM_ENTRY_SCRIPT") != NULL &&
+                           pl_environment_get(job->process, "SM_MODULE_DIR") == NULL; /* Paceline sets this one too */
+
+    if (!by_script || getpid() == 1) {
+        return PL_OK;
+    }
+    return pl_strv_printf(
+        &job->conflicts, reterr,
+        "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: a stop "
+        "does not reach it, so that no program has time to save, and the script needs python3 and pip",
+        start != NULL ? " (the job's BASH_ENV is '" : "", start != NULL ? start : "",
+        start != NULL ? "', in place of the image's)" : "");
+}
+
+static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
+{
+    const struct pl_drivers *drivers = &job->drivers;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    char here[4096];
+
+    if (drivers->source_dir != NULL) {
+        pl_text_printf(&path, "%s/code", job->paths.input_data);
+    } else if (drivers->command != NULL && !drivers->names_paceline) {
+        /* without code a command runs where the image says */
+        if (getcwd(here, sizeof(here)) == NULL) {
+            return pl_error_errno(reterr, "asking for the working directory");
+        }
+        pl_text_append(&path, here);
+    } else {
+        return PL_OK;
+    }
+    PL_TRY(pl_text_check(&path, reterr));
+    free(job->paths.code);
+    job->paths.code = NULL;
+    PL_TRY(pl_text_take(&path, &job->paths.code, reterr));
+    if (job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0) {
+        PL_TRY(pl_strv_printf(&job->conflicts, reterr,
+                              "the code is that of sourcecode.json, in %s; the hyperparameter "
+                              "sagemaker_submit_directory, '%.200s', has no effect",
+                              job->paths.code, job->submit_uri));
+    }
+    job->submit_uri = NULL;
+    job->module_dir = job->paths.code;
+    return PL_OK;
+}
+
+/* The hyperparameter's or the variable's program, which sourcecode.json's `what` takes the place of. */
+static enum pl_status note_program(struct pl_job *job, const char *what, const char *chosen, struct pl_error *reterr)
+{
+    const bool by_variable = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", NULL) != NULL;
+
+    if (job->program == NULL || strcmp(job->program, chosen) == 0) {
+        return PL_OK;
+    }
+    return pl_strv_printf(
+        &job->conflicts, reterr, "sourcecode.json names the %s '%.200s', which runs; %s, '%.200s', has no effect", what,
+        chosen, by_variable ? "the variable SAGEMAKER_PROGRAM" : "the hyperparameter sagemaker_program", job->program);
+}
+
+/* As in the SDK's script: by bash, and the first command that fails ends it. */
+static enum pl_status use_command(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *shell = NULL;
+    const char *path = pl_environment_get(job->process, "PATH");
+
+    PL_TRY(note_program(job, "command", job->drivers.command, reterr));
+    if (pl_file_find_program("bash", path, &shell, NULL) != PL_OK) {
+        PL_TRY(pl_file_find_program("sh", path, &shell, reterr));
+    }
+    return pl_strv_add_list(&job->command, (const char *const[]){shell, "-e", "-c", job->drivers.command, NULL},
+                            reterr);
+}
+
+/* Another driver than the SDK's, or the SDK's where the user asks for it: the whole script is the program. */
+static enum pl_status use_script(struct pl_job *job, bool wanted, struct pl_error *reterr)
+{
+    struct pl_drivers *drivers = &job->drivers;
+
+    PL_TRY(
+        pl_strv_printf(&job->conflicts, reterr,
+                       "%s%.200s: the SDK's script %s runs, which needs bash, python3 and pip, on each host for itself",
+                       wanted ? "PACELINE_SDK_DRIVERS is on" : "distributed.json has a driver of its own, ",
+                       wanted ? "" : drivers->driver, drivers->script));
+    drivers->launch = PL_DRIVERS_LAUNCH_OTHER;
+    return pl_strv_add_list(&job->command, (const char *const[]){"/bin/bash", drivers->script, NULL}, reterr);
+}
+
+static enum pl_status choose_program(struct pl_job *job, struct pl_error *reterr)
+{
+    struct pl_drivers *drivers = &job->drivers;
+    bool wanted;
+
+    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_SDK_DRIVERS", "0"), "PACELINE_SDK_DRIVERS", &wanted, reterr));
+    wanted = wanted && !drivers->names_paceline;
+    if (job->command.count > 0) {
+        drivers->entry_script = NULL;
+        return PL_OK;
+    }
+    if (wanted || drivers->launch == PL_DRIVERS_LAUNCH_OTHER) {
+        return use_script(job, wanted, reterr);
+    }
+    if (drivers->command != NULL) {
+        return use_command(job, reterr);
+    }
+    if (drivers->entry_script != NULL) {
+        PL_TRY(note_program(job, "entry script", drivers->entry_script, reterr));
+        job->program = drivers->entry_script;
+        job->overridden_program = NULL;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr)
+{
+    struct pl_drivers *drivers = &job->drivers;
+
+    job->requirements = requirements_name;
+    if (drivers->source == NULL) {
+        return PL_OK;
+    }
+    PL_TRY(note_script(job, reterr));
+    PL_TRY(use_code(job, reterr));
+    if (is_inside(job)) {
+        drivers->entry_script = NULL;
+        drivers->launch = PL_DRIVERS_LAUNCH_OPEN;
+        return PL_OK;
+    }
+    PL_TRY(choose_program(job, reterr));
+    if (drivers->ignores_driver) {
+        PL_TRY(pl_strv_add(&job->conflicts,
+                           "sourcecode.json has a command, which each host runs once: distributed.json has no effect",
+                           reterr));
+    }
+    if (drivers->requirements != NULL && strcmp(drivers->requirements, "auto") != 0) {
+        job->requirements = drivers->requirements;
+    } else if (drivers->requirements == NULL && !drivers->names_paceline) {
+        job->requirements = NULL;
+    }
+    return drivers->entry_script != NULL ? pl_job_set_arguments(job, reterr) : PL_OK;
+}
+
+/* The hyperparameters that would switch on another launch. */
+static enum pl_status note_switches(struct pl_job *job, const char *chosen, const char *same, struct pl_error *reterr)
+{
+    static const char *const names[] = {
+        "sagemaker_mpi_enabled",
+        "sagemaker_parameter_server_enabled",
+        "sagemaker_multi_worker_mirrored_strategy_enabled",
+        "sagemaker_torch_distributed_enabled",
+        "sagemaker_distributed_dataparallel_enabled",
+        "sagemaker_pytorch_ddp_enabled",
+        "sagemaker_pytorch_xla_multi_worker_enabled",
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (strcmp(names[i], same) != 0 &&
+            pl_hyperparameters_is_true(pl_python_json_member(job->framework, names[i]))) {
+            PL_TRY(pl_strv_printf(&job->conflicts, reterr,
+                                  "distributed.json asks for %s; the hyperparameter %s has no effect", chosen,
+                                  names[i]));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status note_processes(struct pl_job *job, struct pl_error *reterr)
+{
+    static const char name[] = "sagemaker_mpi_num_of_processes_per_host";
+    const struct pl_python_json *named = pl_python_json_member(job->framework, name);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    if (job->drivers.processes_per_host == 0 || named == NULL) {
+        return PL_OK;
+    }
+    pl_python_json_print(named, PL_PYTHON_JSON_SPACED, &text);
+    return pl_strv_printf(&job->conflicts, reterr,
+                          "distributed.json asks for %d processes on each host; the hyperparameter %s, %.60s, has no "
+                          "effect",
+                          job->drivers.processes_per_host, name, pl_text_string(&text));
+}
+
+enum pl_status pl_precedence_launch(struct pl_job *job, struct pl_error *reterr)
+{
+    switch (job->drivers.launch) {
+    case PL_DRIVERS_LAUNCH_OPEN:
+        return PL_OK;
+    case PL_DRIVERS_LAUNCH_MPI:
+        PL_TRY(note_switches(job, "MPI", "sagemaker_mpi_enabled", reterr));
+        job->switches = (struct pl_job_switches){.mpi = true};
+        break;
+    case PL_DRIVERS_LAUNCH_TORCHRUN:
+        PL_TRY(note_switches(job, "torchrun", "sagemaker_torch_distributed_enabled", reterr));
+        job->switches = (struct pl_job_switches){.torch_distributed = true};
+        break;
+    case PL_DRIVERS_LAUNCH_OTHER:
+        PL_TRY(note_switches(job, "a launch of its own", "", reterr));
+        job->switches = (struct pl_job_switches){.mpi = false};
+        break;
+    }
+    return note_processes(job, reterr);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Who decides when version 3 of the SDK and hyperparameters both say how a job runs: the SDK's files, and the
+ * hyperparameters what those leave open. What then has no effect is said in job->conflicts.
+ *
+ * Source  docs/contract.md, "Version 3 of the SDK"
+ * Test    tests/unit/entrypoint/job/test_drivers.c
+ */
+#ifndef PL_ENTRYPOINT_JOB_PRECEDENCE_H
+#define PL_ENTRYPOINT_JOB_PRECEDENCE_H
+
+#include "entrypoint/job/job.h"
+
+/** Choose program, command, code directory and requirements, after the hyperparameters have been read. */
+enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Choose the launch: job->switches. */
+enum pl_status pl_precedence_launch(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
