@@ -76,7 +76,7 @@ struct pl_launch_plan {
     struct pl_launch_plan_steps probes;
     size_t optional_from;
     size_t optional_count;
-    struct pl_sidecar *side; /* the first; NULL when there is none */
+    struct pl_sidecar *side;      /* the first; NULL when there is none */
     struct pl_strv daemon_prefix; /* words in front of mpirun's daemon where a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
