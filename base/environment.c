@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -149,6 +150,14 @@ enum pl_status pl_environment_set(struct pl_environment *environment, const char
     }
     PL_TRY(append(environment, string, reterr));
     string = NULL;
+    return PL_OK;
+}
+
+enum pl_status pl_environment_export(const char *name, const char *value, struct pl_error *reterr)
+{
+    if (setenv(name, value, 0) != 0) {
+        return pl_error_errno(reterr, "set the variable %s", name);
+    }
     return PL_OK;
 }
 

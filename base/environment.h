@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A snapshot of the process environment: read, changed and handed to a child without touching the process's own.
+ * A snapshot of the process environment: read, changed and handed to a child without touching the process's own, but
+ * for pl_environment_export().
  * The only file of the project that looks at `environ`.
  */
 #ifndef PL_BASE_ENVIRONMENT_H
@@ -47,6 +48,12 @@ enum pl_status pl_environment_set(struct pl_environment *environment, const char
 /** As pl_environment_set() for a text NAME=value. */
 enum pl_status pl_environment_put(struct pl_environment *environment, const char *string,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Set a variable of this process itself, for libraries that read their settings there, unless it is set. Not while
+ * another thread may read or change the process's environment.
+ */
+enum pl_status pl_environment_export(const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set every variable of `more`. */
 enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more,

@@ -40,6 +40,7 @@ static const char usage[] =
     "  paceline trace         traces that ranks left, for chrome://tracing\n"
     "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
     "  paceline s3            copy to and from S3\n"
+    "  paceline index         run pip with the index of a CodeArtifact repository\n"
     "  paceline sync          upload a directory's files as they are closed\n"
     "\n"
     "`paceline COMMAND --help` explains it, `paceline --version` prints the version. Without arguments it is `train` "

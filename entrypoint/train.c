@@ -88,7 +88,7 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     } else if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
         pl_log(PL_LOG_INFO, "%s: %d rank%s on %zu host%s; this is %s, the %s", plan->launcher, plan->processes,
                plan->processes == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", job->current_host, role);
-    } else if (hosts > 1 && plan->processes == 1) {
+    } else if (plan->side != NULL && plan->processes == 1) {
         pl_log(PL_LOG_INFO, "%s: the program on the first of %zu hosts, servers on all; this is %s, the %s",
                plan->launcher, hosts, job->current_host, role);
     } else if (hosts > 1) {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end a
- * communicator. */
+/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end MPI or
+ * a communicator. */
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/memory.h"
+#include "collectives/bootstrap/tcp_links.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -324,6 +325,58 @@ static void ignore_broken_pipes(void)
     }
 }
 
+/*
+ * All connections of all pairs, each pair's by its lower rank: what is sent before they stand could hang. Of the ways
+ * to send, a persistent request takes one turn of the connections, whatever their number.
+ */
+static int open_connections(int rank, int size, unsigned links, MPI_Request *requests)
+{
+    int count = 0;
+    int code = MPI_SUCCESS;
+
+    for (int i = 0; i < size * (int)links && code == MPI_SUCCESS; i++) {
+        int peer = i / (int)links;
+
+        if (peer != rank) {
+            code = rank < peer
+                       ? MPI_Send_init(NULL, 0, MPI_BYTE, peer, PL_TAG_BOOTSTRAP, MPI_COMM_WORLD, &requests[count])
+                       : MPI_Recv_init(NULL, 0, MPI_BYTE, peer, PL_TAG_BOOTSTRAP, MPI_COMM_WORLD, &requests[count]);
+            count += code == MPI_SUCCESS;
+        }
+    }
+    code = code == MPI_SUCCESS ? MPI_Startall(count, requests) : code;
+    code = code == MPI_SUCCESS ? MPI_Waitall(count, requests, MPI_STATUSES_IGNORE) : code;
+    for (int i = 0; i < count && code == MPI_SUCCESS; i++) {
+        code = MPI_Request_free(&requests[i]);
+    }
+    return code;
+}
+
+static enum pl_status initialize(struct pl_error *reterr)
+{
+    PL_AUTO_FREE MPI_Request *requests = NULL;
+    unsigned links = 1;
+    int rank, size, level, code;
+
+    PL_TRY(pl_tcp_links_request(&links, reterr));
+    code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(NULL, code, "MPI_Init_thread", -1, reterr);
+    }
+    owns_mpi = true;
+    if (links == 1) {
+        return PL_OK;
+    }
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    requests = pl_memory_new((size_t)size * links, sizeof(MPI_Request), reterr);
+    if (!requests) {
+        return PL_MEMORY;
+    }
+    code = open_connections(rank, size, links, requests);
+    return code == MPI_SUCCESS ? PL_OK : raise_mpi(NULL, code, "opening the connections", -1, reterr);
+}
+
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
                                     struct pl_error *reterr)
 {
@@ -331,7 +384,6 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
     MPI_Comm comm;
     int initialized = 0;
     int finalized = 0;
-    int level;
     int code;
 
     MPI_Initialized(&initialized);
@@ -341,11 +393,7 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
                             "MPI was finalised already and cannot be started again in this process");
     }
     if (!initialized) {
-        code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
-        if (code != MPI_SUCCESS) {
-            return raise_mpi(NULL, code, "MPI_Init_thread", -1, reterr);
-        }
-        owns_mpi = true;
+        PL_TRY(initialize(reterr));
     }
     if (communicator_at) {
         memcpy(&parent, communicator_at, sizeof(parent));

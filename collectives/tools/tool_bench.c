@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "collectives/arena.h"
+#include "collectives/bootstrap/tcp_links.h"
 #include "collectives/collective.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
@@ -497,6 +498,20 @@ static uint64_t run_threads(const struct bench_options *options)
     return wrong;
 }
 
+/* As a peer has it, unless the job has several connections between two ranks: those come where Paceline initialises
+ * MPI. */
+static bool start_mpi(const struct bench_options *options)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *interface;
+
+    if (options->peer == PEER_NONE && pl_environment_new(&environment, NULL) == PL_OK &&
+        pl_tcp_links_count(environment, &interface) > 1) {
+        return true;
+    }
+    return bench_peer_start();
+}
+
 int main(int argc, char **argv)
 {
     struct bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
@@ -520,9 +535,7 @@ int main(int argc, char **argv)
         }
         wrong = run_threads(&options);
     } else if (pl_bootstrap_under_mpi()) {
-        bool peer_runs = bench_peer_start();
-
-        if (!peer_runs || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
+        if (!start_mpi(&options) || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
             fail(&error, "MPI");
         }
         if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {

@@ -39,5 +39,10 @@ bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint6
 
 void bench_peer_end(void)
 {
-    MPI_Finalize();
+    int finalized = 0;
+
+    MPI_Finalized(&finalized);
+    if (!finalized) {
+        MPI_Finalize();
+    }
 }

@@ -5,6 +5,7 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/s3/s3_encryption.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,6 +35,9 @@ static const struct setting {
     {.name = "LINK", .type = BOOL},
     {.name = "TF_CHIEF", .type = BOOL},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
+    {.name = "SSE"},
+    {.name = "SSE_KMS_KEY_ID"},
+    {.name = "BUCKET_KEY_ENABLED", .type = BOOL},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
     {.name = "CHECKPOINT_DIR"},
@@ -193,6 +197,23 @@ static enum pl_status check_hyperparameter(const char *name, const char *text, s
     return check_value(name, text, what, reterr);
 }
 
+/* How what the job uploads is to be encrypted. */
+static enum pl_status check_encryption(const struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const struct pl_s3_encryption_names names = {
+        .algorithm = "PACELINE_SSE", .key_id = "PACELINE_SSE_KMS_KEY_ID", .bucket_key = "PACELINE_BUCKET_KEY_ENABLED"};
+    struct pl_s3_encryption encryption = {
+        .algorithm = pl_environment_get_or(environment, names.algorithm, NULL),
+        .key_id = pl_environment_get_or(environment, names.key_id, NULL),
+    };
+    const char *bucket_key = pl_environment_get_or(environment, names.bucket_key, NULL);
+
+    if (bucket_key != NULL) {
+        PL_TRY(pl_knob_read_bool(bucket_key, names.bucket_key, &encryption.bucket_key, reterr));
+    }
+    return pl_s3_encryption_check(&encryption, &names, reterr);
+}
+
 enum pl_status pl_settings_check_values(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                         struct pl_error *reterr)
 {
@@ -224,6 +245,7 @@ enum pl_status pl_settings_check_values(const struct pl_environment *environment
             PL_TRY(check_value(name, text, name, reterr));
         }
     }
+    PL_TRY(check_encryption(all, reterr));
     return pl_knobs_resolve(all, &setting_values, reterr);
 }
 

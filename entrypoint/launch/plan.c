@@ -45,6 +45,26 @@ static bool is_mount(const char *path)
     return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
+/* The options of paceline-sync for how the job wants its uploads encrypted. */
+static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char *const options[][2] = {{"PACELINE_SSE", "--sse"},
+                                             {"PACELINE_SSE_KMS_KEY_ID", "--sse-kms-key-id"}};
+    const char *bucket_key = pl_job_option(job, "PACELINE_BUCKET_KEY_ENABLED", "0");
+    bool wants_bucket_key;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
+        const char *value = pl_job_option(job, options[i][0], NULL);
+
+        if (value != NULL) {
+            PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){options[i][1], value, NULL}, reterr));
+        }
+    }
+    PL_TRY(pl_knob_read_bool(bucket_key, "PACELINE_BUCKET_KEY_ENABLED", &wants_bucket_key, reterr));
+    return wants_bucket_key ? pl_strv_add_list(&plan->sync, (const char *const[]){"--bucket-key-enabled", NULL}, reterr)
+                            : PL_OK;
+}
+
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
 static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -76,10 +96,10 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
                    *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
     snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
+    PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){companion, "--finish", seconds, NULL}, reterr));
+    PL_TRY(add_encryption(job, plan, reterr));
     return pl_strv_add_list(&plan->sync,
-                            (const char *const[]){companion, "--finish", seconds, job->paths.output_intermediate,
-                                                  pl_text_string(&text), NULL},
-                            reterr);
+                            (const char *const[]){job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
 }
 
 /* Without a group the host is outside every distribution: with a wrong name each host would train by itself, with
@@ -113,7 +133,7 @@ static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_l
     bool has_chief;
 
     PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
-    if (!has_chief || plan->side != NULL) {
+    if (!has_chief || plan->side != NULL || job->distribution_index < 0) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,

@@ -314,6 +314,47 @@ static enum pl_status add_horovod(const struct pl_job *job, const struct pl_prog
                             reterr);
 }
 
+/* `paceline-index ARN` before pip's words: it asks AWS for the index, and the token never is in a command line. */
+static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
+{
+    static const char variable[] = "CA_REPOSITORY_ARN", name[] = "paceline-index";
+    const char *arn = pl_environment_get_or(job->process, variable, NULL);
+    PL_AUTO_FREE char *tool = NULL;
+
+    if (arn == NULL) {
+        return PL_OK;
+    }
+    if (pl_companion_find(job->self_path, name, &tool, NULL) != PL_OK) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "%s is set, and this image has no %s: give pip its index in "
+                            "PIP_INDEX_URL instead",
+                            variable, name);
+    }
+    return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
+}
+
+/* What pip has fetched stays for the next job in the directory that a warm pool keeps, where there is one. */
+static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct stat info;
+
+    if (kept != NULL) {
+        pl_text_append(&path, kept);
+    } else {
+        pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
+    }
+    PL_TRY(pl_text_check(&path, reterr));
+    if (pl_environment_get(job->process, "PIP_CACHE_DIR") != NULL || stat(pl_text_string(&path), &info) != 0 ||
+        !S_ISDIR(info.st_mode)) {
+        return PL_OK;
+    }
+    pl_text_append(&path, "/pip");
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_steps_set(&plan->steps, "PIP_CACHE_DIR", pl_text_string(&path), reterr);
+}
+
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
 static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, struct pl_launch_plan *plan,
                               struct pl_error *reterr)
@@ -332,10 +373,6 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         return pl_strv_add(&plan->warnings, "requirements.txt is not installed: there is no Python in this image",
                            reterr);
     }
-    if (pl_environment_get_or(job->process, "CA_REPOSITORY_ARN", NULL) != NULL) {
-        PL_TRY(pl_strv_add(&plan->warnings, "CA_REPOSITORY_ARN has no effect; give pip its index in PIP_INDEX_URL",
-                           reterr));
-    }
     PL_TRY(probe_pip(job, program, requirements ? "requirements.txt" : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
@@ -349,6 +386,8 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
         PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
     }
+    PL_TRY(keep_cache(job, plan, reterr));
+    PL_TRY(add_index(job, argv, reterr));
     PL_TRY(pl_strv_add(argv, program->python, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-m", "pip", "install", NULL}, reterr));
     if (package) {

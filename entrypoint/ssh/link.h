@@ -29,6 +29,7 @@
     X(DONE, "nothing: nobody of the job is left on this host")                                                         \
     X(CATCHES, "rank, 0 or 1: a shim was sent STOP, and whether its program has a handler for the signal")             \
     X(HOLD, "text: a rank has ended badly during a stop, and others still save; the failure file so far")              \
+    X(SUSPENDED, "name, how: this program was stopped by a signal and does nothing; without how: it goes on")          \
     X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")                           \
     X(QUIET, "0 or 1: whether nothing has happened on this host for the time that PACELINE_HANG_S says")               \
     X(LOOK, "nothing: find out where the programs stand")                                                              \

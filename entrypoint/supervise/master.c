@@ -263,6 +263,9 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
     case PL_FRAME_CATCHES:
         pl_holding_note_answer(supervisor, frame, (int)(session - master->sessions.items));
         break;
+    case PL_FRAME_SUSPENDED:
+        pl_supervise_note_suspended(supervisor, frame);
+        break;
     case PL_FRAME_QUIET:
         session->quiet = frame->count >= 1 && strcmp(frame->fields[0], "1") == 0;
         break;

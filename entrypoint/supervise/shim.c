@@ -52,7 +52,8 @@ struct shim {
     struct copier copier;
     pid_t pid; /* of the program and its group */
     bool exited;
-    bool stopped; /* by SIGSTOP or the like */
+    bool stopped;  /* by SIGSTOP or the like */
+    bool sent_end; /* it was sent a signal that ends it */
     int wait_status;
     /* of a rank: */
     int stop_number; /* 0, or the signal that the supervisor sent first */
@@ -141,18 +142,21 @@ static bool continue_suspended(const struct shim *shim, int stop_number)
 static void log_stop(struct shim *shim, int number)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-    char signal_name[16];
+    char signal_name[16], how[64] = "";
 
-    if (number == 0 && !shim->stopped) {
+    if (number == 0 && (!shim->stopped || shim->sent_end)) {
         return; /* a signal is followed by SIGCONT always */
     }
     shim->stopped = number != 0;
     pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
     if (number != 0) {
-        pl_log(PL_LOG_WARNING, "%s was stopped by signal %d (%s): it does nothing until it gets SIGCONT",
-               pl_text_string(&name), number, pl_signals_name(number, signal_name));
+        snprintf(how, sizeof(how), "was stopped by signal %d (%s)", number, pl_signals_name(number, signal_name));
+        pl_log(PL_LOG_WARNING, "%s %s: it does nothing until it gets SIGCONT", pl_text_string(&name), how);
     } else {
         pl_log(PL_LOG_INFO, "%s goes on", pl_text_string(&name));
+    }
+    if (PL_LINK_SEND(shim->link, PL_FRAME_SUSPENDED, NULL, pl_text_string(&name), how) != PL_OK) {
+        pl_link_close(shim->link);
     }
 }
 
@@ -176,8 +180,9 @@ static void reap(struct shim *shim)
     } while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
-static void forward_signal(const struct shim *shim, int number)
+static void forward_signal(struct shim *shim, int number)
 {
+    shim->sent_end = shim->sent_end || (number != SIGUSR1 && number != SIGUSR2);
     if (!shim->exited) {
         kill(-shim->pid, number);
         kill(-shim->pid, SIGCONT); /* a stopped program could not handle it */

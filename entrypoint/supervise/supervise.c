@@ -412,6 +412,9 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
         notify_frame(supervisor, connection, frame);
     } else if (frame->type == PL_FRAME_CATCHES) {
         notify_frame(supervisor, connection, frame);
+    } else if (frame->type == PL_FRAME_SUSPENDED) {
+        pl_supervise_note_suspended(supervisor, frame);
+        notify_frame(supervisor, connection, frame);
     } else if (frame->type == PL_FRAME_ENDED && pl_exit_report_receive(frame, &exit_report, NULL) == PL_OK) {
         handle_exit_report(supervisor, connection, &exit_report);
     }

@@ -79,6 +79,9 @@ struct pl_supervisor {
     int exit_code;                     /* when failed */
     struct pl_exit_report exit_report; /* the one that failed the job, when `exit_report_known` */
     bool exit_report_known;
+    struct { /* the last that was stopped by a signal and has not gone on */
+        char name[PL_EXIT_REPORT_HOST_BYTES + 64], how[64];
+    } suspended;
     char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report; also what the master sent a worker */
 
     bool main_dismissed;           /* the job has ended beside the main program, which need not have */
@@ -185,6 +188,9 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
  * the signal's number where the job is being stopped.
  */
 void pl_supervise_fail(struct pl_supervisor *supervisor, const char *format, ...) PL_PRINTF(2, 3);
+
+/** Keep a SUSPENDED frame of this host's or a worker's: the failure's first line tells of what others waited for. */
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame);
 
 /** The same for what a call returned: nothing for PL_OK, the stop for PL_CANCELLED, else the text of `error`. */
 void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status status, const struct pl_error *error);

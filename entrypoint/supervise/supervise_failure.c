@@ -138,6 +138,19 @@ void pl_supervise_fail_status(struct pl_supervisor *supervisor, enum pl_status s
     }
 }
 
+void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+{
+    if (frame->count < 2 || supervisor->failed) {
+        return;
+    }
+    if (frame->fields[1][0] != '\0') {
+        snprintf(supervisor->suspended.name, sizeof(supervisor->suspended.name), "%s", frame->fields[0]);
+        snprintf(supervisor->suspended.how, sizeof(supervisor->suspended.how), "%s", frame->fields[1]);
+    } else if (strcmp(frame->fields[0], supervisor->suspended.name) == 0) {
+        supervisor->suspended.name[0] = '\0';
+    }
+}
+
 /* What the check of the job's hosts says is missed, in its own words; NULL where it has not come so far. */
 static const char *check_words(const struct pl_supervisor *supervisor)
 {
@@ -160,6 +173,9 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
     }
     if (supervisor->stop_number != 0 && supervisor->exit_report_known) {
         pl_text_printf(text, "the job was stopped by %s; ", pl_signals_name(supervisor->stop_number, name));
+    }
+    if (supervisor->suspended.name[0] != '\0' && supervisor->exit_report_known) {
+        pl_text_printf(text, "%s %s; ", supervisor->suspended.name, supervisor->suspended.how);
     }
     if (supervisor->exit_report_known) {
         pl_exit_report_print(&supervisor->exit_report, (size_t)PL_FAILURE_SHOWN_BYTES - text->length, text);

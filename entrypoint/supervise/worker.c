@@ -285,6 +285,8 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
             if (state->master != NULL) {
                 PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
             }
+        } else if (frame->type == PL_FRAME_SUSPENDED && frame->count >= 2 && state->master != NULL) {
+            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_SUSPENDED, frame->fields[0], frame->fields[1]);
         }
         return;
     }
@@ -336,6 +338,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_ENDED:
     case PL_FRAME_DONE:
     case PL_FRAME_CATCHES:
+    case PL_FRAME_SUSPENDED:
     case PL_FRAME_QUIET:
     case PL_FRAME_LOOKING:
     case PL_FRAME_STANDS:

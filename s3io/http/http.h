@@ -11,6 +11,7 @@
 #define PL_S3IO_HTTP_HTTP_H
 
 #include "base/status.h"
+#include "base/text.h"
 #include "s3io/http/http_head.h"
 
 #include <stddef.h>
@@ -56,11 +57,12 @@ struct pl_http_request {
     size_t header_count;
     const void *body;
     size_t body_bytes;
-    bool direct;         /* without a proxy: for link-local services */
-    bool plain_allowed;  /* http:// as well as https:// */
-    bool long_timeout;   /* long timeout: the server may be silent twenty times as long, and slow */
-    int64_t start_ns;    /* not before; 0: at once */
-    int64_t deadline_ns; /* ends the request for good */
+    bool direct;               /* without a proxy: for link-local services */
+    bool plain_allowed;        /* http:// as well as https:// */
+    bool long_timeout;         /* long timeout: the server may be silent twenty times as long, and slow */
+    int64_t start_ns;          /* not before; 0: at once */
+    int64_t deadline_ns;       /* ends the request for good */
+    struct pl_text *head_text; /* NULL, or where the lines of the final response's head are kept */
 
     /* Results. */
     struct pl_http_head head;

@@ -98,6 +98,18 @@ static void finish(struct pl_http *http, struct pl_http_request *request, enum p
     request->handler->done(request, status);
 }
 
+static void keep_line(struct pl_http_request *request, const char *line, size_t bytes)
+{
+    if (!request->head_text) {
+        return;
+    }
+    if (bytes >= 5 && memcmp(line, "HTTP/", 5) == 0) {
+        pl_text_clear(request->head_text);
+    } else if (request->head_text->length + bytes <= PL_HTTP_HEAD_MAX_BYTES) { /* a longer head is refused */
+        pl_text_append_n(request->head_text, line, bytes);
+    }
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *context)
 {
     struct pl_http_request *request = context;
@@ -106,6 +118,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
     if (request->head_done && !(bytes >= 5 && memcmp(line, "HTTP/", 5) == 0)) {
         return bytes; /* trailers */
     }
+    keep_line(request, line, bytes);
     request->callback_status = pl_http_head_line(&request->head, line, bytes, &request->error);
     if (request->callback_status == PL_OK && bytes <= 2 && (line[0] == '\r' || line[0] == '\n') &&
         request->head.status >= 200) {

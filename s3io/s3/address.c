@@ -152,23 +152,40 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
     return PL_OK;
 }
 
+enum pl_status pl_s3_address_service(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
+                                     const char *path, struct pl_s3_address *ret_address, struct pl_error *reterr)
+{
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
+    PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
+
+    if (endpoint_config->endpoint_url) {
+        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &address.plain, &host, &full, reterr));
+    } else {
+        PL_TRY(append_aws_host(endpoint_config, service, &host, reterr));
+    }
+    PL_TRY(pl_text_check(&host, reterr));
+    pl_text_append(&full, path);
+    PL_TRY(pl_text_check(&full, reterr));
+    pl_text_printf(&url, "%s://%s%s", address.plain ? "http" : "https", pl_text_string(&host), pl_text_string(&full));
+    drop_default_port(&host, address.plain);
+    PL_TRY(pl_text_take(&url, &address.url, reterr));
+    PL_TRY(pl_text_take(&host, &address.host, reterr));
+    PL_TRY(pl_text_take(&full, &address.path, reterr));
+    *ret_address = address;
+    address = (struct pl_s3_address){.url = NULL};
+    return PL_OK;
+}
+
 enum pl_status pl_s3_address_sts(const struct pl_s3_endpoint_config *endpoint_config, char **ret_url,
                                  struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text host = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text url = PL_TEXT_NONE;
-    bool plain = false;
+    PL_AUTO_ADDRESS struct pl_s3_address address = {.url = NULL};
 
-    if (endpoint_config->endpoint_url) {
-        PL_TRY(split_endpoint(endpoint_config->endpoint_url, &plain, &host, &path, reterr));
-    } else {
-        PL_TRY(append_aws_host(endpoint_config, "sts", &host, reterr));
-    }
-    PL_TRY(pl_text_check(&host, reterr));
-    PL_TRY(pl_text_check(&path, reterr));
-    pl_text_printf(&url, "%s://%s%s/", plain ? "http" : "https", pl_text_string(&host), pl_text_string(&path));
-    return pl_text_take(&url, ret_url, reterr);
+    PL_TRY(pl_s3_address_service(endpoint_config, "sts", "/", &address, reterr));
+    *ret_url = PL_TAKE(address.url);
+    return PL_OK;
 }
 
 bool pl_s3_uri_is(const char *uri)

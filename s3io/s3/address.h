@@ -47,6 +47,14 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
 void pl_s3_address_done(struct pl_s3_address *address);
 
 /**
+ * The address of `path` at another service: the place's endpoint and what path it has before that, or AWS's own host
+ * `service` for the region. The errors are those of an endpoint.
+ */
+enum pl_status pl_s3_address_service(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
+                                     const char *path, struct pl_s3_address *ret_address,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * The URL of the Security Token Service: the place's endpoint as it is, or AWS's own for the region. The caller
  * frees it.
  */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_SIGNED = PL_S3_MAX_EXTRA + 6 };
+enum { MAX_SIGNED = PL_S3_MAX_EXTRA + PL_S3_MOST_HEADERS + 6 };
 
 const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket)
 {
@@ -44,6 +44,7 @@ struct composer {
     struct pl_sigv4_header signed_headers[MAX_SIGNED];
     size_t signed_count;
     size_t line_count;
+    bool has_type;
 };
 
 static struct pl_text *new_line(struct composer *composer)
@@ -55,10 +56,15 @@ static struct pl_text *new_line(struct composer *composer)
     return line;
 }
 
-static void add_signed(struct composer *composer, const char *name, const char *value)
+static void sign_header(struct composer *composer, const struct pl_sigv4_header *header)
 {
     PL_BUG_IF(composer->signed_count == MAX_SIGNED);
-    composer->signed_headers[composer->signed_count++] = (struct pl_sigv4_header){name, value};
+    composer->signed_headers[composer->signed_count++] = *header;
+}
+
+static void add_signed(struct composer *composer, const char *name, const char *value)
+{
+    sign_header(composer, &(struct pl_sigv4_header){name, value});
     /* libcurl writes Host itself, from the same URL. */
     if (strcmp(name, "host") != 0) {
         pl_text_printf(new_line(composer), "%s: %s", name, value);
@@ -86,6 +92,34 @@ static enum pl_status add_authorization(struct composer *composer, const struct 
     line = new_line(composer);
     pl_text_append(line, "Authorization: ");
     return pl_sigv4_authorize(key, &scope, &request, line, reterr);
+}
+
+/* The object's own headers, whose lines are there: the same in each attempt. */
+static void sign_headers(struct composer *composer, const struct pl_s3_headers *headers)
+{
+    for (size_t i = 0; headers && i < headers->count; i++) {
+        sign_header(composer, &headers->items[i]);
+        composer->has_type = composer->has_type || strcmp(headers->items[i].name, "content-type") == 0;
+    }
+}
+
+/* All lines for the request. */
+static enum pl_status collect_lines(const struct composer *composer, struct pl_error *reterr)
+{
+    struct pl_s3_operation *operation = composer->operation;
+    const struct pl_s3_headers *headers = operation->headers;
+    size_t count = 0;
+
+    for (size_t i = 0; i < composer->line_count; i++) {
+        PL_TRY(pl_text_check(&operation->lines[i], reterr));
+        operation->line_pointers[count++] = operation->lines[i].data;
+    }
+    for (size_t i = 0; headers && i < headers->count; i++) {
+        operation->line_pointers[count++] = headers->lines[i];
+    }
+    operation->request.headers = operation->line_pointers;
+    operation->request.header_count = count;
+    return PL_OK;
 }
 
 /* What may differ between attempts of a ranged GET. Not signed: checked against the answer instead. */
@@ -131,6 +165,7 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     for (size_t i = 0; i < operation->extra_count; i++) {
         add_signed(&composer, operation->extra[i].name, operation->extra[i].value);
     }
+    sign_headers(&composer, operation->headers);
     if (client->requester_pays) {
         add_signed(&composer, "x-amz-request-payer", "requester");
     }
@@ -139,15 +174,13 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     }
     add_range(&composer);
     pl_text_append(new_line(&composer), "User-Agent: paceline");
-    pl_text_append(new_line(&composer), "Content-Type:"); /* none, instead of what libcurl gives a POST */
-    for (size_t i = 0; i < composer.line_count; i++) {
-        PL_TRY(pl_text_check(&operation->lines[i], reterr));
-        operation->line_pointers[i] = operation->lines[i].data;
+    if (!composer.has_type) {
+        pl_text_append(new_line(&composer), "Content-Type:"); /* none, instead of what libcurl gives a POST */
     }
+    PL_TRY(collect_lines(&composer, reterr));
     request->method = operation->method;
     request->url = operation->url.data;
-    request->headers = operation->line_pointers;
-    request->header_count = composer.line_count;
+    request->head_text = operation->keep_head ? &operation->head_text : NULL;
     request->body = operation->body;
     request->body_bytes = operation->body_bytes;
     request->plain_allowed = client->plain;

@@ -16,6 +16,7 @@ enum { DEFAULT_CONNECTIONS = 16, MAX_CONNECTIONS = 1024, DEFAULT_ATTEMPTS = 8, M
 void pl_s3_info_done(struct pl_s3_info *info)
 {
     free(info->etag);
+    free(info->head);
     *info = (struct pl_s3_info){.etag = NULL};
 }
 
@@ -139,7 +140,8 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                           struct pl_s3_info *ret_info, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "HEAD", .bucket = bucket, .key = key, .deadline_ns = deadline_ns};
+    struct pl_s3_operation operation = {
+        .method = "HEAD", .bucket = bucket, .key = key, .keep_head = true, .deadline_ns = deadline_ns};
     struct pl_s3_info info = {.etag = NULL};
     enum pl_status status;
 
@@ -152,10 +154,32 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
         status = PL_MEMORY;
     }
     if (status == PL_OK) {
+        status = pl_text_take(&operation.head_text, &info.head, reterr);
+    }
+    if (status == PL_OK) {
         info.size_bytes = (uint64_t)operation.head.content_length;
         info.modified_s = operation.head.last_modified_s;
         info.checksum = operation.head.checksum;
         *ret_info = info;
+    } else {
+        pl_s3_info_done(&info);
+    }
+    pl_s3_operation_done(&operation);
+    return status;
+}
+
+enum pl_status pl_s3_add_tags(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
+                              struct pl_s3_headers *headers, struct pl_error *reterr)
+{
+    struct pl_s3_operation operation = {
+        .method = "GET", .bucket = bucket, .key = key, .query = "tagging=", .deadline_ns = deadline_ns};
+    enum pl_status status = pl_s3_call(client, &operation, NULL, reterr);
+
+    if (status == PL_OK) {
+        status = pl_s3_headers_add_tags(headers, pl_text_string(&operation.reply), operation.reply.length, reterr);
+        if (status != PL_OK) {
+            pl_error_context(reterr, "tags of s3://%s/%s", bucket, key);
+        }
     }
     pl_s3_operation_done(&operation);
     return status;

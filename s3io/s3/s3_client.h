@@ -16,6 +16,7 @@
 #include "base/environment.h"
 #include "s3io/s3/address.h"
 #include "s3io/s3/credentials.h"
+#include "s3io/s3/s3_headers.h"
 
 struct pl_s3_client;
 
@@ -42,6 +43,7 @@ struct pl_s3_info {
     char *etag; /* with its quotes; NULL: unknown */
     int64_t modified_s;
     struct pl_checksum checksum; /* of the whole object, as the server sent it */
+    char *head;                  /* the lines of the answer's head, for pl_s3_headers_add_carried() */
 };
 
 void pl_s3_info_done(struct pl_s3_info *info);
@@ -59,6 +61,10 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at);
 /** Ask for an object's size, ETag and checksum (HeadObject). PL_NOT_FOUND when there is none. */
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                           struct pl_s3_info *ret_info, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Add the object's tags (GetObjectTagging) to the headers of its copy. */
+enum pl_status pl_s3_add_tags(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
+                              struct pl_s3_headers *headers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Delete an object (DeleteObject); one that does not exist is fine. */
 enum pl_status pl_s3_delete(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,

@@ -510,6 +510,7 @@ void pl_s3_operation_done(struct pl_s3_operation *operation)
     pl_s3_address_done(&operation->address);
     pl_text_done(&operation->url);
     pl_text_done(&operation->reply);
+    pl_text_done(&operation->head_text);
     for (size_t i = 0; i < PL_S3_MAX_HEADERS; i++) {
         pl_text_done(&operation->lines[i]);
     }

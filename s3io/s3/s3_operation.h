@@ -13,6 +13,7 @@
 #include "s3io/http/http.h"
 #include "s3io/s3/address.h"
 #include "s3io/s3/credentials.h"
+#include "s3io/s3/s3_headers.h"
 #include "s3io/s3/s3_retry.h"
 
 #include <pthread.h>
@@ -46,6 +47,8 @@ struct pl_s3_operation {
     const char *query;                             /* NULL, or percent-encoded as after the '?' */
     struct pl_sigv4_header extra[PL_S3_MAX_EXTRA]; /* names in lower case */
     size_t extra_count;
+    const struct pl_s3_headers *headers; /* more of them, or NULL */
+    bool keep_head;                      /* keep the answer's head in `head_text` */
     const void *body;
     size_t body_bytes;
     const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
@@ -60,6 +63,7 @@ struct pl_s3_operation {
     /* Results. */
     struct pl_http_head head;
     struct pl_text reply; /* body of anything but a ranged GET */
+    struct pl_text head_text;
     struct pl_error error;
     uint64_t object_bytes;   /* whole size, once `found` */
     uint64_t received_bytes; /* of the range */
@@ -75,7 +79,7 @@ struct pl_s3_operation {
     struct pl_s3_address address;
     struct pl_text url;
     struct pl_text lines[PL_S3_MAX_HEADERS];
-    const char *line_pointers[PL_S3_MAX_HEADERS];
+    const char *line_pointers[PL_S3_MAX_HEADERS + PL_S3_MOST_HEADERS];
     unsigned attempt; /* retries without progress */
     unsigned taken;   /* from the client's retry quota, and not put back */
     unsigned redirects;

@@ -326,7 +326,8 @@ static bool waits_on(void *context)
 
 static enum pl_status create(struct upload *upload, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "POST", .query = "uploads=", .check_reply = true};
+    struct pl_s3_operation operation = {
+        .method = "POST", .query = "uploads=", .headers = upload->options.headers, .check_reply = true};
     struct last_wait wait = {.upload = upload,
                              .usual = &upload->cancel_check,
                              .what = "name",
@@ -521,7 +522,10 @@ static enum pl_status choose_part_size(struct upload *upload, struct pl_error *r
 /* A small object with one request. */
 static enum pl_status put_whole(struct upload *upload, const struct part_buffer *part_buffer, struct pl_error *reterr)
 {
-    struct pl_s3_operation operation = {.method = "PUT", .body = part_buffer->memory, .body_bytes = part_buffer->bytes};
+    struct pl_s3_operation operation = {.method = "PUT",
+                                        .headers = upload->options.headers,
+                                        .body = part_buffer->memory,
+                                        .body_bytes = part_buffer->bytes};
     char checksum[9];
     enum pl_status status;
 

@@ -13,6 +13,7 @@
 #define PL_S3IO_S3_S3_PUT_H
 
 #include "s3io/s3/s3_client.h"
+#include "s3io/s3/s3_headers.h"
 #include "s3io/source.h"
 
 #define PL_S3_SIZE_UNKNOWN UINT64_MAX
@@ -24,7 +25,8 @@ struct pl_s3_upload_options {
     uint64_t budget_bytes; /* 0: 64 MiB; for the parts in flight */
     /* 0: 16 MiB, more when `size_bytes` asks for it; a fourth of the budget at most, unless 10,000 parts need more */
     uint64_t part_bytes;
-    bool no_checksums; /* for servers that refuse x-amz-checksum-crc32c */
+    bool no_checksums;                   /* for servers that refuse x-amz-checksum-crc32c */
+    const struct pl_s3_headers *headers; /* that the object is written with; NULL: none. They outlive the call */
     /* On the caller's thread; each may be NULL. */
     void (*progress)(void *context, uint64_t bytes); /* the bytes that have arrived */
     /* the cancel callback, called ten times a second; must return at once: false aborts the upload, PL_CANCELLED */

@@ -28,6 +28,11 @@ static const char usage[] =
     "  --metadata             take keys from the machine's metadata service as the last resort\n"
     "  --requester-pays\n"
     "  --no-checksums         do not send x-amz-checksum-crc32c\n"
+    "  --sse WORD             encryption of what cp writes: AES256, aws:kms or aws:kms:dsse (as the bucket has it)\n"
+    "  --sse-kms-key-id ID    the KMS key for it: an id, an alias or an ARN (AWS's own of the account)\n"
+    "  --bucket-key-enabled   with aws:kms: a key of the bucket, for fewer calls of KMS\n"
+    "  --copy-props WORD      what a copy of an object keeps: none, metadata-directive (type, cache control,\n"
+    "                         metadata and the like; this is what it does without the option), default: tags too\n"
     "  --connections N        transfers at a time (16)\n"
     "  --budget MIB           memory for data under way (64)\n"
     "  --part MIB             size of one range (an eighth of the budget, at most 4), or of an upload's part (16)\n"
@@ -55,6 +60,10 @@ enum option_code {
     OPTION_PART,
     OPTION_STALL,
     OPTION_TIMEOUT,
+    OPTION_SSE,
+    OPTION_SSE_KEY,
+    OPTION_BUCKET_KEY,
+    OPTION_COPY_PROPS,
 };
 
 static const struct option long_options[] = {{"recursive", no_argument, NULL, OPTION_RECURSIVE},
@@ -70,6 +79,10 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"metadata", no_argument, NULL, OPTION_METADATA},
                                              {"requester-pays", no_argument, NULL, OPTION_REQUESTER},
                                              {"no-checksums", no_argument, NULL, OPTION_NO_CHECKSUMS},
+                                             {"sse", required_argument, NULL, OPTION_SSE},
+                                             {"sse-kms-key-id", required_argument, NULL, OPTION_SSE_KEY},
+                                             {"bucket-key-enabled", no_argument, NULL, OPTION_BUCKET_KEY},
+                                             {"copy-props", required_argument, NULL, OPTION_COPY_PROPS},
                                              {"connections", required_argument, NULL, OPTION_CONNECTIONS},
                                              {"budget", required_argument, NULL, OPTION_BUDGET},
                                              {"part", required_argument, NULL, OPTION_PART},
@@ -103,6 +116,16 @@ static enum pl_status take_number(struct tool *tool, int option, const char *tex
         tool->timeout_ns = (int64_t)number * PL_NS_PER_S;
         return PL_OK;
     }
+}
+
+static enum pl_status take_copy_props(struct tool *tool, const char *text, struct pl_error *reterr)
+{
+    tool->drop_properties = strcmp(text, "none") == 0;
+    tool->keep_tags = strcmp(text, "default") == 0;
+    return tool->drop_properties || tool->keep_tags || strcmp(text, "metadata-directive") == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID,
+                              "--copy-props is '%.60s': expected none, metadata-directive or default", text);
 }
 
 static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
@@ -146,6 +169,17 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
     case OPTION_NO_CHECKSUMS:
         tool->no_checksums = true;
         return PL_OK;
+    case OPTION_COPY_PROPS:
+        return take_copy_props(tool, argument, reterr);
+    case OPTION_SSE:
+        tool->encryption.algorithm = argument;
+        return PL_OK;
+    case OPTION_SSE_KEY:
+        tool->encryption.key_id = argument;
+        return PL_OK;
+    case OPTION_BUCKET_KEY:
+        tool->encryption.bucket_key = true;
+        return PL_OK;
     default:
         return take_number(tool, option, argument, reterr);
     }
@@ -168,7 +202,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
         }
         PL_TRY(take_option(tool, option, optarg, reterr));
     }
-    return status == PL_END ? PL_OK : status;
+    return status == PL_END ? pl_s3_encryption_check(&tool->encryption, &pl_s3_encryption_options, reterr) : status;
 }
 
 /* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
@@ -211,6 +245,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
+    pl_s3_headers_done(&tool.headers);
     pl_environment_free(tool.environment);
     return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID ? PL_EXIT_USAGE : EXIT_FAILURE;
 }

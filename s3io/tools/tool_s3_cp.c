@@ -192,15 +192,21 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
     return PL_OK;
 }
 
-/* The object that is copied: its size decides how large the parts of its copy are. */
+/* The object that is copied: its size decides how large the parts of its copy are, and its copy carries what it does.
+ */
 static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info,
                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
+    int64_t deadline_ns = pl_deadline_after_ns(tool->timeout_ns);
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
-    return pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), ret_info, reterr);
+    PL_TRY(pl_s3_head(tool->client, bucket, key, deadline_ns, ret_info, reterr));
+    if (!tool->drop_properties) {
+        PL_TRY(pl_s3_headers_add_carried(&tool->headers, ret_info->head, reterr));
+    }
+    return tool->keep_tags ? pl_s3_add_tags(tool->client, bucket, key, deadline_ns, &tool->headers, reterr) : PL_OK;
 }
 
 static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info,
@@ -227,6 +233,7 @@ static enum pl_status upload_source(struct tool *tool, const char *from, const s
     struct pl_s3_upload_options options = {.budget_bytes = budget_bytes,
                                            .part_bytes = tool->stream_options.part_bytes,
                                            .no_checksums = tool->no_checksums,
+                                           .headers = &tool->headers,
                                            .progress = uploaded,
                                            .go_on = goes_on,
                                            .context = &state};
@@ -277,7 +284,7 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     struct pl_s3_info object = {.etag = NULL};
     struct tool_progress progress;
     struct stat info;
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     pl_text_append(&full, key);
@@ -293,9 +300,11 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     PL_TRY(tool_connect(tool, reterr));
     if (pl_s3_uri_is(from)) {
         /* while a signal still ends the process: there is nothing to clean up */
-        PL_TRY(find_object(tool, from, &object, reterr));
+        status = find_object(tool, from, &object, reterr);
     }
-    status = tool_hold_stop(tool, reterr);
+    if (status == PL_OK) {
+        status = tool_hold_stop(tool, reterr);
+    }
     if (status == PL_OK) {
         tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
                             tool->quiet);
@@ -416,6 +425,7 @@ enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
         return tool_cat(tool, reterr);
     }
     if (is_upload) {
+        PL_TRY(pl_s3_headers_add_encryption(&tool->headers, &tool->encryption, reterr));
         return tool->recursive ? upload_tree(tool, from, to, reterr) : upload_one(tool, from, to, reterr);
     }
     return tool->recursive ? download_tree(tool, from, to, reterr) : download_one(tool, from, to, reterr);

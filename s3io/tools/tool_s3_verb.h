@@ -4,6 +4,7 @@
 #define PL_S3IO_TOOLS_TOOL_S3_VERB_H
 
 #include "s3io/s3/s3_get.h"
+#include "s3io/s3/s3_headers.h"
 #include "s3io/s3/s3_list.h"
 
 struct tool {
@@ -12,9 +13,12 @@ struct tool {
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
-    int stop_fd;        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
-    int64_t timeout_ns; /* longest wait for a byte, and for one small request */
-    char **args;        /* the arguments after the options */
+    struct pl_s3_encryption encryption; /* of what is written */
+    bool drop_properties, keep_tags;    /* of an object that is copied to another */
+    struct pl_s3_headers headers;       /* for all of these */
+    int stop_fd;                        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
+    int64_t timeout_ns;                 /* longest wait for a byte, and for one small request */
+    char **args;                        /* the arguments after the options */
     int arg_count;
 };
 

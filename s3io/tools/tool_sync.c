@@ -41,7 +41,10 @@ static const char usage[] =
     "\n"
     "  --finish SECONDS    how long the last uploads may take (60)\n"
     "  --endpoint-url URL  another S3 server (also AWS_ENDPOINT_URL_S3)\n"
-    "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n";
+    "  --no-checksums      for servers that refuse x-amz-checksum-crc32c\n"
+    "  --sse WORD          encryption: AES256, aws:kms or aws:kms:dsse (as the bucket has it)\n"
+    "  --sse-kms-key-id ID  the KMS key for it: an id, an alias or an ARN (AWS's own of the account)\n"
+    "  --bucket-key-enabled  with aws:kms: a key of the bucket, for fewer calls of KMS\n";
 
 /* The state of one file. */
 struct version {
@@ -66,7 +69,9 @@ struct watched {
 struct sync {
     struct pl_s3_client *client;
     struct pl_s3_upload_options upload;
-    char *directory; /* absolute */
+    struct pl_s3_encryption encryption;
+    struct pl_s3_headers headers; /* for the same */
+    char *directory;              /* absolute */
     char *bucket, *prefix;
     int events_fd; /* -1: no inotify here */
     int signals_fd;
@@ -518,6 +523,7 @@ static void release(struct sync *sync)
     free(sync->directory);
     free(sync->bucket);
     free(sync->prefix);
+    pl_s3_headers_done(&sync->headers);
     pl_file_close_at(&sync->events_fd);
     pl_file_close_at(&sync->signals_fd);
     pl_s3_client_free(sync->client);
@@ -562,6 +568,9 @@ static enum pl_status take_options(struct sync *sync, struct pl_s3_options *clie
     static const struct option table[] = {{"finish", required_argument, NULL, 'f'},
                                           {"endpoint-url", required_argument, NULL, 'e'},
                                           {"no-checksums", no_argument, NULL, 'n'},
+                                          {"sse", required_argument, NULL, 's'},
+                                          {"sse-kms-key-id", required_argument, NULL, 'k'},
+                                          {"bucket-key-enabled", no_argument, NULL, 'b'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     enum pl_status status;
@@ -580,6 +589,15 @@ static enum pl_status take_options(struct sync *sync, struct pl_s3_options *clie
         case 'n':
             sync->upload.no_checksums = true;
             break;
+        case 's':
+            sync->encryption.algorithm = optarg;
+            break;
+        case 'k':
+            sync->encryption.key_id = optarg;
+            break;
+        case 'b':
+            sync->encryption.bucket_key = true;
+            break;
         default:
             *ret_help = true;
             return PL_OK;
@@ -590,7 +608,10 @@ static enum pl_status take_options(struct sync *sync, struct pl_s3_options *clie
                             "expected DIRECTORY and s3://BUCKET/PREFIX, found %d arguments; --help tells more",
                             argc - optind);
     }
-    return status == PL_END ? PL_OK : status;
+    PL_TRY(status == PL_END ? PL_OK : status);
+    PL_TRY(pl_s3_encryption_check(&sync->encryption, &pl_s3_encryption_options, reterr));
+    sync->upload.headers = &sync->headers;
+    return pl_s3_headers_add_encryption(&sync->headers, &sync->encryption, reterr);
 }
 
 int main(int argc, char **argv)

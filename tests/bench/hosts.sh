@@ -8,6 +8,7 @@
 #   four_slow       4 hosts, links of 200 Mbit/s, 64 MiB
 #   one_slow        4 hosts of which one has a link of 100 Mbit/s, 64 MiB
 #   far             2 hosts, 1 Gbit/s, round trips of 10 and 40 ms (tests/fakes/delay_link.c)
+#   flows           2 hosts, 1 Gbit/s, each TCP connection held to 250 Mbit/s (tests/fakes/slow_flows.c), then not; 16 MiB
 #
 # `peer` is default (Open MPI as it comes) or best (64 MiB: its ring, whole; small: whatever it likes best of whole and in pieces). `goodput_mbs` is what one TCP
 # stream carries from one host to the next over the same links in the same run, of the slowest link where they differ;
@@ -16,9 +17,10 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 build=$(realpath "${1:-build}")
 cases=("${@:2}")
-[ ${#cases[@]} -gt 0 ] || cases=(two four four_slow one_slow far)
+[ ${#cases[@]} -gt 0 ] || cases=(two four four_slow one_slow far flows)
 bench=$build/libexec/paceline/paceline-bench
 delay_link=$build/tests/bench/delay_link
+slow_flows=$build/tests/bench/libslow_flows.so
 source "$here/../support/cluster.sh"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
@@ -96,6 +98,22 @@ case_one_slow() {
     host_rate algo-4 100mbit
     bytes_per_s=$(goodput algo-4 algo-1 10.78.0.1)
     for per_host in 1 2; do measure one_slow $per_host "$bytes_per_s" none -- "${large[@]}"; done
+}
+
+# What a job of `paceline train` has, one named interface, and Open MPI's one connection. `goodput_mbs` is what one stream without a limit carries.
+case_flows() {
+    local bytes_per_s per_host mbit links name
+    up 2 1gbit
+    bytes_per_s=$(goodput algo-2 algo-1 10.78.0.1)
+    for mbit in 250 0; do
+        for per_host in 1 2; do
+            for links in '' 1; do
+                name=flows_$([ $mbit = 0 ] && echo free || echo ${mbit}mbit)_$([ -z "$links" ] && echo paceline || echo one)
+                measure "$name" $per_host "$bytes_per_s" none --mca btl_tcp_if_include eth0 ${links:+--mca btl_tcp_links "$links"} -x LD_PRELOAD="$slow_flows" -x PACELINE_FLOW_MBIT=$mbit \
+                    -- --alone --min-bytes 16MiB --max-bytes 16MiB --pairs 3 --loop-ms 1
+            done
+        done
+    done
 }
 
 # A second network, 10.79.0.0/24, whose packets take delay_link's way; everything between ranks uses it.

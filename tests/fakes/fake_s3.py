@@ -4,8 +4,10 @@
 and on request a region, a clock and a token that the client has to find out about; in addition a container's endpoint for credentials
 (/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
 
-  fake_s3.py [--keep] [--latency MS] DIRECTORY   serves the files below DIRECTORY as bucket "bkt", prints "port N"; --keep: what is put becomes
-                                                 a file there; --latency: each answer comes so much later
+  fake_s3.py [--keep] [--latency MS] [--demand NAME=VALUE]... DIRECTORY
+
+serves the files below DIRECTORY as bucket "bkt" and prints "port N". --keep: what is put becomes a file there; --latency: each answer comes so much
+later; --demand: a header without which nothing is written.
 """
 import argparse
 import asyncio
@@ -25,6 +27,8 @@ from xml.sax.saxutils import escape
 
 MAX_HEAD = 1 << 20
 PAGE_KEYS = 1000
+CARRIED = ("content-type", "content-encoding", "content-language", "content-disposition", "cache-control", "expires", "x-amz-tagging")
+ENCRYPTION = "x-amz-server-side-encryption"
 
 
 def crc_table(polynomial):
@@ -94,7 +98,7 @@ class Listener:
 
 
 class FakeS3(Listener):
-    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0):
+    def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0, demands=None):
         super().__init__()
         self.objects = dict(objects or {})  # key -> bytes
         self.region = region                # requests signed for another one are sent away
@@ -110,6 +114,7 @@ class FakeS3(Listener):
         self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads, self.upload_numbers = {}, itertools.count()
+        self.begun = {}     # upload -> headers that it was begun with
         self.modified = {}  # key -> when, of objects that were put together from parts
         self.part_bytes = part_bytes or {}  # key -> length of a part, of objects that came in parts and have a checksum of each, as S3 has it
         # key -> number of parts, of objects that were uploaded so
@@ -118,6 +123,8 @@ class FakeS3(Listener):
         self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
         self.keep_below = keep  # a directory
         self.latency_s = latency_s
+        self.demands = demands or {}  # headers without which nothing is written, as a bucket's policy has it
+        self.carried = {}             # key -> headers that it was written with
         self.etags = {}  # key -> the bytes and their ETag
 
     async def talk(self, reader, writer):
@@ -224,11 +231,13 @@ class FakeS3(Listener):
         if method == "POST" and "uploads" in items:
             upload = f"upload/{next(self.upload_numbers)}+x"
             self.uploads[upload] = {}
+            self.begun[upload] = self.written_with(fields)
             return 200, {}, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode()
         if "uploadId" in items:
             return self.multipart(method, key, items, fields, body)
         if method == "PUT":
             self.check_sum(fields, body)
+            self.carried[key] = self.written_with(fields)
             self.objects[key] = body
             self.keep(key)
             self.parts.pop(key, None)
@@ -237,7 +246,21 @@ class FakeS3(Listener):
         if method == "DELETE":
             self.objects.pop(key, None)
             return 204, {}, b""
+        if "tagging" in items:
+            tags = urllib.parse.parse_qsl(self.carried.get(key, {}).get("x-amz-tagging", ""), keep_blank_values=True)
+            tags = "".join(f"<Tag><Key>{escape(name)}</Key><Value>{escape(value)}</Value></Tag>" for name, value in tags)
+            return 200, {}, f"<Tagging><TagSet>{tags}</TagSet></Tagging>".encode()
         return self.get(method, key, fields)
+
+    def written_with(self, fields):
+        """The headers that stay with an object; all of them have to be signed."""
+        kept = {name: value for name, value in fields.items() if name in CARRIED or name.startswith(("x-amz-meta-", ENCRYPTION))}
+        signed = re.search(r"SignedHeaders=([^,]*)", fields["authorization"]).group(1).split(";")
+        if set(kept) - set(signed):
+            raise Failure(403, "AccessDenied")
+        if any(fields.get(name) != value for name, value in self.demands.items()):
+            raise Failure(403, "AccessDenied")
+        return kept
 
     def keep(self, key):
         if self.keep_below:
@@ -269,6 +292,7 @@ class FakeS3(Listener):
             raise Failure(412, "PreconditionFailed")
         modified_s = self.modified.get(key, datetime.datetime(2013, 5, 24, tzinfo=datetime.timezone.utc).timestamp())
         headers = {"ETag": etag, "Last-Modified": email.utils.formatdate(modified_s, usegmt=True)}
+        headers.update((name, value) for name, value in self.carried.get(key, {}).items() if name != "x-amz-tagging")
         if self.checksums.get(key):
             headers["x-amz-checksum-crc32c"] = self.checksums[key]
         if key in self.checksums_32:
@@ -308,6 +332,8 @@ class FakeS3(Listener):
         if upload is None:
             raise Failure(404, "NoSuchUpload")
         if method == "PUT":
+            if any(name.startswith(ENCRYPTION) for name in fields):
+                raise Failure(400, "InvalidArgument")  # only what begins an upload has them
             self.check_sum(fields, body)
             upload[int(items["partNumber"])] = body
             return 200, {"ETag": '"' + hashlib.md5(body).hexdigest() + '"'}, b""
@@ -319,6 +345,7 @@ class FakeS3(Listener):
             raise Failure(400, "InvalidPart")
         self.objects[key] = b"".join(upload[number] for number in numbers)
         self.keep(key)
+        self.carried[key] = self.begun[items["uploadId"]]
         del self.uploads[items["uploadId"]]
         self.parts[key] = len(numbers)
         self.modified[key] = time.time() + self.clock_offset_s
@@ -330,6 +357,7 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--latency", type=float, default=0)
+    parser.add_argument("--demand", action="append", default=[])
     parser.add_argument("directory")
     arguments = parser.parse_args()
     objects = {}
@@ -339,7 +367,8 @@ async def main():
             path = os.path.join(directory, name)
             with open(path, "rb") as file:
                 objects[os.path.relpath(path, below)] = file.read()
-    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000)
+    fake = FakeS3(objects, keep=below if arguments.keep else None, latency_s=arguments.latency / 1000,
+                  demands=dict(demand.split("=", 1) for demand in arguments.demand))
     print("port", await fake.start(), flush=True)
     await fake.server.serve_forever()
 

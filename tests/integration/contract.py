@@ -621,14 +621,15 @@ def stored(tree, name):
 
 
 def intermediate_output_to_s3():
-    """Closed files arrive while the program runs, the rest at its end, also when it fails; S3 that is not there fails no job."""
-    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_s3_output': '"s3://bkt/out"'}, {'run.sh': WRITER}) as tree:
+    """Closed files arrive while the program runs, the rest at its end, also when it fails, encrypted as the job's settings have it; S3 that is not there fails no job."""
+    with Tree({'sagemaker_program': 'run.sh', 'sagemaker_s3_output': '"s3://bkt/out"', 'paceline_sse': 'aws:kms'}, {'run.sh': WRITER}) as tree:
         (tree.base / 'store').mkdir()
-        server = subprocess.Popen([sys.executable, SOURCE / 'tests/fakes/fake_s3.py', '--keep', tree.base / 'store'], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen([sys.executable, SOURCE / 'tests/fakes/fake_s3.py', '--keep', '--demand', 'x-amz-server-side-encryption=aws:kms', '--demand',
+                                   'x-amz-server-side-encryption-aws-kms-key-id=alias/mine', '--demand', 'x-amz-server-side-encryption-bucket-key-enabled=true',
+                                   tree.base / 'store'], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         try:
             port = server.stdout.readline().split()[1]
-            tree.env.update({'AWS_ENDPOINT_URL_S3': f'http://127.0.0.1:{port}', 'AWS_ACCESS_KEY_ID': 'AKIAIOSFODNN7EXAMPLE', 'NO_PROXY': '*',
+            tree.env.update({'PACELINE_SSE_KMS_KEY_ID': 'alias/mine', 'PACELINE_BUCKET_KEY_ENABLED': 'yes', 'AWS_ENDPOINT_URL_S3': f'http://127.0.0.1:{port}', 'AWS_ACCESS_KEY_ID': 'AKIAIOSFODNN7EXAMPLE', 'NO_PROXY': '*',
                              'AWS_SECRET_ACCESS_KEY': 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY', 'AWS_REGION': 'us-east-1', 'TRAINING_JOB_NAME': 'job-7',
                              'STORE': str(tree.base / 'store/out/job-7/output/intermediate')})
             for code in (0, 5):

@@ -23,6 +23,7 @@ await_link() {
   await_log algo-1 '^runs$' 60
   await_log algo-2 '^runs$' 60
   await_log algo-1 'all 2 hosts are linked' 60
+  grep -q "direct: one program on each of 2 hosts; this is algo-1, the master" "$cluster/algo-1.log" || case_failed "the line that says what runs where"
 }
 
 case_begin "a program fails on the worker"

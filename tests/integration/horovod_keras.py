@@ -209,15 +209,31 @@ hvd_tf.broadcast_variables([w], root_rank=0)
 assert w.numpy().tolist() == [1, 2]
 assert hvd_tf.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd_tf.allgather_object(r) == list(range(n))
 assert hvd_tf.allreduce(tf.constant([r]), op=hvd_tf.Max, name="most").numpy().tolist() == [n - 1]
+refused(ValueError, "a process set has", hvd_tf.add_process_set, [0] * (n + 1))
+if n > 1:
+    last = hvd_tf.add_process_set([n - 1])
+    assert last.included() == (r == n - 1) and hvd_tf.remove_process_set(last)
 twice = tf.function(lambda x: hvd_tf.allreduce(x, op=hvd_tf.Sum) + hvd_tf.allreduce(x * 2, op=hvd_tf.Sum))
 assert np.allclose(twice(tf.constant([1.0])), 3 * n)
 print("rank", r, "is right")
 '''
 
+# Keras 2 beside Keras 3: Horovod's own Python.
 LEGACY = r'''
+import numpy as np
+import tensorflow as tf
 import horovod.tensorflow.keras as hvd
 hvd.init()
 assert hvd.__name__ == "horovod.tensorflow.keras" and hvd.__file__.endswith("horovod/tensorflow/keras/__init__.py")
+tf.keras.utils.set_random_seed(hvd.rank())
+model = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dense(1)])
+model.compile(optimizer=hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.05), compression=hvd.Compression.fp16), loss="mse",
+              experimental_run_tf_function=False)
+x = np.random.randn(320, 4).astype("float32")
+history = model.fit(x, x.sum(1, keepdims=True), batch_size=16, epochs=2, verbose=0, callbacks=[
+    hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+weights = np.asarray(hvd.allgather(np.concatenate([value.ravel() for value in model.get_weights()])[None], name="weights"))
+assert len(weights) == hvd.size() and (weights == weights[0]).all() and history.history["loss"][1] < history.history["loss"][0], history.history
 print("rank", hvd.rank(), "is right")
 '''
 
@@ -240,7 +256,7 @@ def main():
                 skip("no Python here has venv")
             python = f"{folder}/venv/bin/python"
             run(base, "-m", "venv", f"{folder}/venv")
-            pip(python, "tensorflow-cpu==2.21.0", "horovod==0.28.1")
+            pip(python, "tensorflow-cpu==2.21.0", "tf-keras==2.21.*", "horovod==0.28.1")
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
         assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)
         for count in (1, 2, 3, 4):
@@ -262,7 +278,9 @@ def main():
         assert "is right" in run(python, "-c", TAPE, env=named) and packages in run(python, "-c", "import horovod.tensorflow as m; print(m.__file__)", env=named)
         assert "KERAS_BACKEND=tensorflow" in run(python, "-c", OTHER_BACKEND, expect=1, env=environment)
         if subprocess.run([python, "-c", "import tf_keras"], stderr=subprocess.DEVNULL, env=environment).returncode == 0:
-            assert "is right" in run(python, "-c", LEGACY, env={**environment, "TF_USE_LEGACY_KERAS": "1"})
+            for count in (1, 2):
+                text = ranks(python, count, LEGACY, TF_CPP_MIN_LOG_LEVEL="3", TF_USE_LEGACY_KERAS="1")
+                assert text.count("is right") == count, text
         else:
             print("left out: Keras 2, there is no tf_keras")
     print("horovod.tensorflow.keras on Keras 3: as it should be")

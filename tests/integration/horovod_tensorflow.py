@@ -225,6 +225,10 @@ def equal(weights):
     assert all(other == every[0] for other in every)
 equal(model.get_weights())
 
+# horovod.keras is for the Keras that TensorFlow has, also where another one is installed.
+import horovod.keras
+assert horovod.keras.DistributedOptimizer(tf.keras.optimizers.Adam()).get_config()["name"] == "Adam"
+
 # By hand: a tape, a sparse gradient, compression.
 table = tf.Variable(tf.random.normal((10, 4), seed=r))
 head = tf.Variable(tf.random.normal((4, 1), seed=r + 100))

@@ -108,6 +108,7 @@ for chief_code in 0 6 wait; do
     wait) grep -q "^the worker's server on host algo-2 was killed by signal 9" "$cluster/$host/ml/output/failure" || fail "a killed worker: the failure file of $host" ;;
     esac
   done
+  grep -q 'the program on the first of 2 hosts, servers on all' "$cluster/algo-2.log" || fail "the line that says what runs where"
   grep -q '"task": {"index": 0, "type": "chief"}' "$cluster/algo-1/ml/output/data/program" || fail "the chief's TF_CONFIG"
   grep -q '"task": {"index": 0, "type": "worker"}' "$cluster/algo-2/ml/output/data/worker_server" || fail "the TF_CONFIG of the worker's server"
   grep -q '"task": {"index": 1, "type": "ps"}' "$cluster/algo-2/ml/output/data/server" || fail "a chief: the server's TF_CONFIG"

@@ -16,7 +16,7 @@ sys.path.insert(0, str(HERE.parent / "fakes"))
 from fake_s3 import FakeS3, crc32c  # noqa: E402
 
 TOOL, PROBE = sys.argv[1:3]
-FEED = pathlib.Path(TOOL).with_name("paceline-feed")
+FEED, SYNC = (pathlib.Path(TOOL).with_name(name) for name in ("paceline-feed", "paceline-sync"))
 LIMIT_S = 120
 AT_ONCE = 12  # of the client's 16 connections
 
@@ -51,6 +51,7 @@ async def run(server, program, *words, code=0):
                    "AWS_ACCESS_KEY_ID": "AKIDTEST", "AWS_SECRET_ACCESS_KEY": "secret"}
     process = await asyncio.create_subprocess_exec(program, *map(str, words), env=environment, stdin=asyncio.subprocess.DEVNULL,
                                                    stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    server.running = [process]
     try:
         out, err = await asyncio.wait_for(process.communicate(), LIMIT_S)
     except asyncio.TimeoutError:
@@ -120,8 +121,78 @@ async def check_odd_sizes(folder):
     await server.stop()
 
 
+async def check_encryption(folder):
+    """What a bucket demands of uploads, in one request and in parts, of cp, of a tree and of sync; wrong options are refused by name."""
+    key = "arn:aws:kms:us-east-1:123456789012:key/1-2"
+    demands = {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": key,
+               "x-amz-server-side-encryption-bucket-key-enabled": "true"}
+    server = FakeS3(demands=demands)
+    server.port = await server.start()
+    options = ["--sse", "aws:kms", "--sse-kms-key-id", key, "--bucket-key-enabled"]
+    tree = folder / "tree"
+    tree.mkdir()
+    (tree / "small").write_bytes(b"small")
+    (tree / "large").write_bytes(bytes(6 << 20))
+    assert "403 AccessDenied" in await run(server, TOOL, "cp", tree / "small", "s3://bkt/small", code=1)
+    for name in ("small", "large"):
+        await run(server, TOOL, "--part", "5", *options, "cp", tree / name, f"s3://bkt/{name}")
+    await run(server, TOOL, *options, "cp", "s3://bkt/large", "s3://bkt/copy")
+    await run(server, TOOL, *options, "--recursive", "cp", tree, "s3://bkt/tree/")
+    await run_sync(server, tree, "s3://bkt/sync", *options)
+    names = ["copy", "large", "small", "sync/large", "sync/small", "tree/large", "tree/small"]
+    assert sorted(server.carried) == names, server.carried
+    for name in names:
+        kept = server.carried[name]
+        assert {header: kept.get(header) for header in demands} == demands, (name, kept)
+        assert server.objects[name] == (tree / ("small" if name.endswith("small") else "large")).read_bytes(), name
+    assert server.parts.keys() >= {"large"} and "small" not in server.parts
+    for algorithm in ("AES256", "aws:kms:dsse"):
+        server.demands = {"x-amz-server-side-encryption": algorithm}
+        await run(server, TOOL, "--sse", algorithm, "cp", tree / "small", "s3://bkt/other")
+        assert set(server.carried["other"]) == {"x-amz-server-side-encryption"}, server.carried["other"]
+    for words, why in ((["--sse", "kms"], "--sse is 'kms': expected AES256, aws:kms or aws:kms:dsse"),
+                       (["--sse-kms-key-id", "k"], "--sse-kms-key-id is for --sse aws:kms or aws:kms:dsse, which is not given"),
+                       (["--sse", "AES256", "--sse-kms-key-id", "k"], "which is AES256"),
+                       (["--sse", "aws:kms", "--sse-kms-key-id", "a\nb"], "expected the id, alias or ARN of a KMS key"),
+                       (["--sse", "aws:kms:dsse", "--bucket-key-enabled"], "--bucket-key-enabled is for --sse aws:kms, which is aws:kms:dsse")):
+        assert why in await run(server, TOOL, *words, "cp", tree / "small", "s3://bkt/x", code=2), why
+        assert why in await run(server, SYNC, *words, tree, "s3://bkt/x", code=2), why
+    await server.stop()
+
+
+async def check_copy(folder):
+    """A copy keeps what the object carries, in one request and in parts; tags where it is asked to, nothing where that is asked."""
+    properties = {"content-type": "text/x-odd; charset=utf-8", "content-encoding": "gzip", "content-language": "de", "cache-control": "max-age=5",
+                  "content-disposition": 'attachment; filename="a b"', "expires": "Wed, 21 Oct 2026 07:28:00 GMT", "x-amz-meta-who": "me: and  you"}
+    tags = {"x-amz-tagging": "a%20b=1%262&c="}
+    sealed = {"x-amz-server-side-encryption": "AES256"}
+    server = FakeS3({"small": b"small", "large": bytes(11 << 20)})
+    server.port = await server.start()
+    for name in ("small", "large"):
+        server.carried[name] = {**properties, **tags, **sealed}
+        for words, wanted in (([], properties), (["--copy-props", "metadata-directive"], properties), (["--copy-props", "none"], {}),
+                              (["--copy-props", "default"], {**properties, **tags}), (["--sse", "AES256"], {**properties, **sealed})):
+            await run(server, TOOL, "--part", "5", *words, "cp", f"s3://bkt/{name}", "s3://bkt/copy")
+            assert server.carried["copy"] == wanted, (name, words, server.carried["copy"])
+            assert server.objects["copy"] == server.objects[name] and ("copy" in server.parts) == (name == "large"), (name, words)
+    why = "--copy-props is 'all': expected none, metadata-directive or default"
+    assert why in await run(server, TOOL, "--copy-props", "all", "cp", "s3://bkt/small", "s3://bkt/copy", code=2)
+    await server.stop()
+
+
+async def run_sync(server, directory, uri, *options):
+    """What sync uploads of a directory in which nothing changes any more."""
+    sync = asyncio.ensure_future(run(server, SYNC, *options, directory, uri))
+    wanted = {f"{uri.removeprefix('s3://bkt/')}/{path.name}" for path in directory.iterdir()}
+    while not sync.done() and not wanted <= set(server.objects):
+        await asyncio.sleep(0.05)
+    for process in server.running:
+        process.terminate()
+    await sync
+
+
 async def main():
-    for check in (check_many, check_odd_sizes):
+    for check in (check_many, check_odd_sizes, check_encryption, check_copy):
         with tempfile.TemporaryDirectory(prefix="paceline-objects-") as folder:
             await check(pathlib.Path(folder))
         print(f"ok: {check.__doc__}", flush=True)

@@ -10,8 +10,9 @@ _OURS = {horovods + part: "paceline_horovod.keras" + part for horovods in ("horo
 
 
 def _version(name):
-    """Of the Keras that a module of this name would be for."""
-    if name.startswith("horovod.tensorflow"):
+    """Of the Keras that a module of this name would be for; a program that asks TensorFlow for Keras 2 has models of that one."""
+    import os
+    if name.startswith("horovod.tensorflow") or os.environ.get("TF_USE_LEGACY_KERAS") in ("true", "True", "1"):
         import tensorflow
         return getattr(tensorflow.keras, "__version__", "2")  # 2.15 has it elsewhere
     import keras

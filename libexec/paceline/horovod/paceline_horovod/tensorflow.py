@@ -11,6 +11,7 @@ import tensorflow as tf
 
 _FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _library = ctypes.CDLL(f"{_FOLDER}/libpaceline-horovod.so", mode=ctypes.RTLD_GLOBAL)
+_library.horovod_paceline_error.restype = ctypes.c_char_p
 _ops = tf.load_op_library(f"{_FOLDER}/libpaceline-horovod-tensorflow.so")
 Average, Sum, Adasum, Min, Max, Product = range(6)
 
@@ -56,6 +57,7 @@ def init(comm=None, process_sets=None):
     """Join the job: mpirun's ranks, or one rank alone. Sets can always be added, so that process_sets="dynamic" says nothing new."""
     if comm:
         raise ValueError("init() takes all of mpirun's ranks, not comm; make a ProcessSet of some")
+    os.environ.setdefault("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
     if not _library.horovod_init(None, 0, None, None, 0) & 1:
         raise ValueError("the start failed, see the message above")
     atexit.unregister(shutdown)
@@ -70,7 +72,8 @@ def add_process_set(process_set):
     ranks = process_set.ranks
     number = _library.horovod_add_process_set((ctypes.c_int * len(ranks))(*ranks), len(ranks))
     if number < 0:
-        raise ValueError(f"the process set {ranks} was not added ({number}): is it there already, or are ranks not in the job?")
+        why = _library.horovod_paceline_error() or b"is it there already, or are ranks not in the job?"
+        raise ValueError(f"the process set {ranks} was not added: {why.decode('utf-8', 'replace')}")
     process_set.process_set_id = number
     return process_set
 

@@ -95,6 +95,12 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_DISABLE_PIP_VERSION_CHECK"), "1");
+    ck_assert_ptr_null(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_CACHE_DIR"));
+    tree_write(&tree, "sagemaker/warmpoolcache/of-a-job-before", "");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_CACHE_DIR"),
+                                 "/sagemaker/warmpoolcache/pip"));
+    tree_env(&tree, "PIP_CACHE_DIR", "");
     tree_env(&tree, "PIP_BREAK_SYSTEM_PACKAGES", "0");
     tree_env(&tree, "PIP_DISABLE_PIP_VERSION_CHECK", "0");
     tree_env(&tree, "HOROVOD_SKIP_COMPILE", "0");

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -221,6 +222,39 @@ static struct pl_exit_report await_report_of_waiting_shim(void)
     ck_assert_int_eq(waitpid(watch_pid, NULL, WNOHANG), 0);
     return exit_report;
 }
+
+static void await_suspended(const char *how)
+{
+    struct pl_frame frame = await(PL_FRAME_SUSPENDED);
+
+    ck_assert_uint_eq(frame.count, 2);
+    ck_assert_str_eq(frame.fields[0], "rank 7 on host algo-1");
+    ck_assert_str_eq(frame.fields[1], how);
+}
+
+START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
+{
+    static const char stopped[] = "was stopped by signal 19 (SIGSTOP)";
+    const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_frame frame;
+    pid_t pid;
+
+    start_rank(7, argv, NULL);
+    frame = await(PL_FRAME_BEGUN);
+    pid = (pid_t)atoi(frame.fields[0]);
+    await_suspended(stopped);
+    kill(pid, SIGCONT);
+    await_suspended("");
+    kill(pid, SIGSTOP);
+    await_suspended(stopped);
+    kill(watch_pid, SIGTERM); /* as mpirun does: that it goes on to die is nothing to tell of */
+    do {
+        ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
+    } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
+    ck_assert_int_eq(frame.type, PL_FRAME_ENDED);
+}
+END_TEST
 
 START_TEST(the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release)
 {
@@ -629,7 +663,8 @@ END_TEST
 UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_code_passes,
           a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
-          a_stop_reaches_the_whole_group, the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
+          a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
+          the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
           a_rank_without_a_handler_gets_the_stop_with_the_release,
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
           a_signal_that_stops_nothing_holds_nobody, a_line_that_comes_in_pieces_is_written_as_one,

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many TCP connections two ranks have, and what Open MPI has to be told for that. */
+#include "collectives/bootstrap/tcp_links.h"
+
+#include "base/environment.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { USUAL = 7, MOST_OF_A_RANK = 400 };
+
+static unsigned number_of(const struct pl_environment *environment, const char *name)
+{
+    unsigned number = 0;
+
+    /* what is no number is not ours to complain about: Open MPI reads it, too */
+    return pl_environment_get_number_or(environment, name, 0, 1U << 20, &number, NULL) == PL_OK ? number : 0;
+}
+
+static bool goes_over_tcp(const struct pl_environment *environment, const char **ret_interface)
+{
+    const char *interface = pl_environment_get_or(environment, "OMPI_MCA_btl_tcp_if_include", "");
+    const char *messaging = pl_environment_get_or(environment, "OMPI_MCA_pml", "ob1");
+
+    *ret_interface = interface;
+    return *interface && !strpbrk(interface, ",/") && strcmp(messaging, "ob1") == 0;
+}
+
+unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface)
+{
+    unsigned ranks = number_of(environment, "OMPI_COMM_WORLD_SIZE");
+    unsigned hosts = number_of(environment, "OMPI_MCA_orte_num_nodes");
+    unsigned own = number_of(environment, "OMPI_MCA_btl_tcp_links");
+    unsigned most;
+
+    if (!goes_over_tcp(environment, ret_interface) || hosts < 2 || ranks <= 1) {
+        return 1;
+    }
+    if (own) {
+        return own;
+    }
+    most = ranks > hosts ? 1 : MOST_OF_A_RANK / (ranks - 1);
+    return most >= USUAL ? USUAL : most >= 3 ? 3 : 1;
+}
+
+static enum pl_status make_equal(const char *what, const char *interface, unsigned link, struct pl_error *reterr)
+{
+    char name[128];
+
+    snprintf(name, sizeof(name), "OMPI_MCA_btl_tcp_%s_%s:%u", what, interface, link);
+    return pl_environment_export(name, "100", reterr);
+}
+
+enum pl_status pl_tcp_links_request(unsigned *ret_links, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *interface;
+    char number[16];
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    *ret_links = pl_tcp_links_count(environment, &interface);
+    if (*ret_links == 1) {
+        return PL_OK;
+    }
+    snprintf(number, sizeof(number), "%u", *ret_links);
+    PL_TRY(pl_environment_export("OMPI_MCA_btl_tcp_links", number, reterr));
+    for (unsigned link = 0; link < *ret_links; link++) {
+        PL_TRY(make_equal("latency", interface, link, reterr));
+        PL_TRY(make_equal("bandwidth", interface, link, reterr));
+    }
+    return PL_OK;
+}

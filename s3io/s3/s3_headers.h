@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Headers that an object is written with: its encryption, and what it carries beside its bytes (type, metadata, tags).
+ *
+ * Source  Amazon S3 API Reference: PutObject, CreateMultipartUpload, HeadObject, GetObjectTagging.
+ * Test    tests/unit/s3io/s3/test_s3_headers.c, tests/integration/s3_objects.py
+ */
+#ifndef PL_S3IO_S3_S3_HEADERS_H
+#define PL_S3IO_S3_S3_HEADERS_H
+
+#include "s3io/s3/s3_encryption.h"
+#include "s3io/s3/sigv4.h"
+
+enum { PL_S3_MOST_HEADERS = 64 };
+
+/** Zero-initialise, release with pl_s3_headers_done(). */
+struct pl_s3_headers {
+    struct pl_sigv4_header items[PL_S3_MOST_HEADERS]; /* names in lower case */
+    char *lines[PL_S3_MOST_HEADERS];                  /* "name: value" */
+    size_t count;
+};
+
+#define PL_AUTO_S3_HEADERS __attribute__((cleanup(pl_s3_headers_done)))
+
+void pl_s3_headers_done(struct pl_s3_headers *headers);
+
+/** Add what asks for `encryption`, which was checked. */
+enum pl_status pl_s3_headers_add_encryption(struct pl_s3_headers *headers, const struct pl_s3_encryption *encryption,
+                                            struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Of the lines of an answer's head add those that say what the object carries: its content type, encoding, language
+ * and disposition, cache control, time of expiry, and user metadata. PL_LIMIT for more than PL_S3_MOST_HEADERS.
+ */
+enum pl_status pl_s3_headers_add_carried(struct pl_s3_headers *headers, const char *head,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same for the tags of a <Tagging> document; one without tags adds nothing. */
+enum pl_status pl_s3_headers_add_tags(struct pl_s3_headers *headers, const char *document, size_t bytes,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif
