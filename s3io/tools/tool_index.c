@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "s3io/s3/codeartifact.h"
+#include "s3io/tools/codeartifact.h"
 
 #include <errno.h>
 #include <stdio.h>

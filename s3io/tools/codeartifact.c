@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asks AWS CodeArtifact for a token and for a repository's address, and makes pip's index from both. */
-#include "s3io/s3/codeartifact.h"
+#include "s3io/tools/codeartifact.h"
 
 #include "base/clock.h"
 #include "base/json/json.h"

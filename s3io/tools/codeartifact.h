@@ -6,8 +6,8 @@
  *         pip with CodeArtifact".
  * Test    tests/integration/codeartifact.py
  */
-#ifndef PL_S3IO_S3_CODEARTIFACT_H
-#define PL_S3IO_S3_CODEARTIFACT_H
+#ifndef PL_S3IO_TOOLS_CODEARTIFACT_H
+#define PL_S3IO_TOOLS_CODEARTIFACT_H
 
 #include "base/environment.h"
 #include "base/status.h"
