@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { USUAL = 7, MOST_OF_A_RANK = 400 };
-
 static unsigned number_of(const struct pl_environment *environment, const char *name)
 {
     unsigned number = 0;
@@ -31,16 +29,11 @@ unsigned pl_tcp_links_count(const struct pl_environment *environment, const char
     unsigned ranks = number_of(environment, "OMPI_COMM_WORLD_SIZE");
     unsigned hosts = number_of(environment, "OMPI_MCA_orte_num_nodes");
     unsigned own = number_of(environment, "OMPI_MCA_btl_tcp_links");
-    unsigned most;
 
     if (!goes_over_tcp(environment, ret_interface) || hosts < 2 || ranks <= 1) {
         return 1;
     }
-    if (own) {
-        return own;
-    }
-    most = ranks > hosts ? 1 : MOST_OF_A_RANK / (ranks - 1);
-    return most >= USUAL ? USUAL : most >= 3 ? 3 : 1;
+    return own > 0 ? own : 1;
 }
 
 static enum pl_status make_equal(const char *what, const char *interface, unsigned link, struct pl_error *reterr)

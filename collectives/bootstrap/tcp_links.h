@@ -28,9 +28,8 @@
  * Open MPI is left alone. Depends only on what mpirun gives to all ranks alike:
  *
  * - the ranks are on several hosts, one interface was named (btl_tcp_if_include) and messages are ob1's
- * - what the job sets itself (btl_tcp_links) is kept
- * - else a host has one rank only, which has at most 400 to all others, since processes often may open 1024 files only;
- *   hosts of more ranks have a connection for each of these, and more of them were slower for small messages
+ * - the job says how many, by btl_tcp_links; else there is one: more of them were slower for small messages where hosts
+ *   have several ranks, and starts of more than two hosts were not tried
  */
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 

@@ -6,7 +6,7 @@
 #include "tests/support/unit.h"
 
 /* A job of Open MPI 4 with `more`, NAME=value, on top. */
-static unsigned links_of(const char *ranks, const char *hosts, const char *more)
+static unsigned links_with(const char *ranks, const char *hosts, const char *links, const char *more)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     struct pl_error error = PL_ERROR_NONE;
@@ -16,42 +16,43 @@ static unsigned links_of(const char *ranks, const char *hosts, const char *more)
     ck_assert_ok(pl_environment_set(environment, "OMPI_COMM_WORLD_SIZE", ranks, &error), &error);
     ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_orte_num_nodes", hosts, &error), &error);
     ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_btl_tcp_if_include", "ens5", &error), &error);
+    ck_assert_ok(pl_environment_set(environment, "OMPI_MCA_btl_tcp_links", links, &error), &error);
     ck_assert_ok(pl_environment_put(environment, more, &error), &error);
     return pl_tcp_links_count(environment, &interface);
 }
 
-START_TEST(one_rank_a_host_has_seven_and_several_have_one_each)
+static unsigned links_of(const char *ranks, const char *hosts, const char *more)
 {
-    ck_assert_uint_eq(links_of("2", "2", "X="), 7);
-    ck_assert_uint_eq(links_of("3", "3", "OMPI_MCA_pml=ob1"), 7);
-    ck_assert_uint_eq(links_of("3", "2", "X="), 1);
-    ck_assert_uint_eq(links_of("4", "2", "X="), 1);
-    ck_assert_uint_eq(links_of("16", "2", "X="), 1);
+    return links_with(ranks, hosts, "", more);
+}
+
+/* Two hosts of one rank, whose job asks for seven. */
+static unsigned seven_with(const char *more)
+{
+    return links_with("2", "2", "7", more);
+}
+
+START_TEST(there_is_one_unless_the_job_says_more)
+{
+    ck_assert_uint_eq(links_of("2", "2", "X="), 1);
+    ck_assert_uint_eq(links_of("3", "3", "OMPI_MCA_pml=ob1"), 1);
+    ck_assert_uint_eq(links_of("16", "2", "OMPI_MCA_btl_tcp_links="), 1);
+    ck_assert_uint_eq(links_of("16", "2", "OMPI_MCA_btl_tcp_links=3"), 3);
 }
 END_TEST
 
-START_TEST(a_rank_has_at_most_four_hundred)
-{
-    ck_assert_uint_eq(links_of("58", "58", "X="), 7);
-    ck_assert_uint_eq(links_of("59", "59", "X="), 3);
-    ck_assert_uint_eq(links_of("134", "134", "X="), 3);
-    ck_assert_uint_eq(links_of("135", "135", "X="), 1);
-    ck_assert_uint_eq(links_of("1000", "1000", "X="), 1);
-}
-END_TEST
-
-START_TEST(a_job_that_chose_itself_or_sends_by_other_ways_is_left_alone)
+START_TEST(a_job_that_sends_by_other_ways_is_left_alone)
 {
     ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_links=1"), 1);
     ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_links=9"), 9);
     ck_assert_uint_eq(links_of("2", "1", "OMPI_MCA_btl_tcp_links=9"), 1);
-    ck_assert_uint_eq(links_of("4", "1", "X="), 1);
-    ck_assert_uint_eq(links_of("1", "1", "X="), 1);
-    ck_assert_uint_eq(links_of("2", "", "X="), 1); /* Open MPI 5 */
-    ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_pml=cm"), 1);
-    ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_if_include="), 1);
-    ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_if_include=eth0,eth1"), 1);
-    ck_assert_uint_eq(links_of("2", "2", "OMPI_MCA_btl_tcp_if_include=10.0.0.0/8"), 1);
+    ck_assert_uint_eq(links_of("1", "1", "OMPI_MCA_btl_tcp_links=9"), 1);
+    ck_assert_uint_eq(links_of("2", "", "OMPI_MCA_btl_tcp_links=9"), 1); /* Open MPI 5 */
+    ck_assert_uint_eq(seven_with("OMPI_MCA_pml=ob1"), 7);
+    ck_assert_uint_eq(seven_with("OMPI_MCA_pml=cm"), 1);
+    ck_assert_uint_eq(seven_with("OMPI_MCA_btl_tcp_if_include="), 1);
+    ck_assert_uint_eq(seven_with("OMPI_MCA_btl_tcp_if_include=eth0,eth1"), 1);
+    ck_assert_uint_eq(seven_with("OMPI_MCA_btl_tcp_if_include=10.0.0.0/8"), 1);
 }
 END_TEST
 
@@ -64,6 +65,7 @@ START_TEST(open_mpi_is_told_by_the_environment)
     ck_assert_ok(pl_environment_export("OMPI_COMM_WORLD_SIZE", "2", &error), &error);
     ck_assert_ok(pl_environment_export("OMPI_MCA_orte_num_nodes", "2", &error), &error);
     ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_if_include", "ens5", &error), &error);
+    ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_links", "7", &error), &error);
     ck_assert_ok(pl_environment_export("OMPI_MCA_btl_tcp_bandwidth_ens5:1", "40", &error), &error);
     ck_assert_ok(pl_tcp_links_request(&links, &error), &error);
     ck_assert_uint_eq(links, 7);
@@ -77,6 +79,5 @@ START_TEST(open_mpi_is_told_by_the_environment)
 }
 END_TEST
 
-UNIT_MAIN("collectives/bootstrap/tcp_links", one_rank_a_host_has_seven_and_several_have_one_each,
-          a_rank_has_at_most_four_hundred, a_job_that_chose_itself_or_sends_by_other_ways_is_left_alone,
-          open_mpi_is_told_by_the_environment)
+UNIT_MAIN("collectives/bootstrap/tcp_links", there_is_one_unless_the_job_says_more,
+          a_job_that_sends_by_other_ways_is_left_alone, open_mpi_is_told_by_the_environment)
