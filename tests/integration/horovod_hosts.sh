@@ -176,11 +176,8 @@ fails() { # HOSTS HOW, what the failure file says, what is in the output; rank 1
 killed() { fails "$1" KILL "rank 1 on host ${1##* } was killed by signal 9" "rank 1 on host ${1##* }"; }
 raises() { fails "$1" raise "rank 1 on host ${1##* } exited with code 1" "a mistake in the program"; }
 leaves_badly() { fails "$1" 3 "rank 1 on host ${1##* } exited with code 3" "rank 1 on host ${1##* }"; }
-# elastic.run joins again, which rank 1, waiting for the others at its own end, takes for a failure, and then rank 0 does.
 leaves_well() {
-  local failure="rank 0 on host algo-1 exited with code 1"
-  [ "${face#*:}" != elastic ] || failure="$failure|rank 1 on host ${1##* } exited with code 0: it left without MPI_Finalize"
-  fails "$1" 0 "$failure" "got $exception .*rank 1 shut the named tensors down"
+  fails "$1" 0 "rank 0 on host algo-1 exited with code 1" "got $exception .*rank 1 shut the named tensors down"
 }
 stopped() {
   fails "$1" STOP "^rank 1 on host ${1##* } was stopped by signal 19 \(SIGSTOP\); rank 0 on host algo-1 exited with code 1" \
@@ -211,7 +208,9 @@ long)
     [ $face = tensorflow:elastic ] || exception=UnknownError
     [ $face != tensorflow:elastic ] || exception=HorovodInternalError
     trained "$both"
-    for how in killed raises leaves_badly leaves_well stopped; do "$how" "$both"; done
+    for how in killed raises leaves_badly stopped; do "$how" "$both"; done
+    # elastic.run joins again while rank 1 leaves MPI: both fail, and Open MPI 4's mpirun now and then by SIGSEGV
+    [ $face = tensorflow:elastic ] || leaves_well "$both"
   done
   ;;
 esac
