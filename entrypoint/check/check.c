@@ -54,8 +54,10 @@ static enum pl_status choose_hosts(struct pl_job *check, struct pl_error *reterr
     pl_strv_done(&check->distribution_groups);
     check->distribution_index = distributed ? 0 : check->host_index;
     PL_TRY(pl_strv_add(&check->distribution_groups, check->group_name, reterr));
-    return distributed ? pl_strv_add(&check->distribution_hosts, check->current_host, reterr)
-                       : pl_strv_add_all(&check->distribution_hosts, &check->hosts, reterr);
+    PL_TRY(distributed ? pl_strv_add(&check->distribution_hosts, check->current_host, reterr)
+                       : pl_strv_add_all(&check->distribution_hosts, &check->hosts, reterr));
+    check->master_host = check->distribution_hosts.items[0];
+    return PL_OK;
 }
 
 static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *words, struct pl_error *reterr)
