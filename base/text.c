@@ -53,6 +53,19 @@ void pl_text_append_char(struct pl_text *text, char byte)
     pl_text_append_n(text, &byte, 1);
 }
 
+void pl_text_append_quoted(struct pl_text *text, const char *word)
+{
+    pl_text_append_char(text, '\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            pl_text_append(text, "'\\''");
+        } else {
+            pl_text_append_char(text, *word);
+        }
+    }
+    pl_text_append_char(text, '\'');
+}
+
 void pl_text_vprintf(struct pl_text *text, const char *format, va_list args)
 {
     locale_t plain = plain_locale();

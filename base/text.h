@@ -28,6 +28,9 @@ void pl_text_append(struct pl_text *text, const char *string);
 void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length);
 void pl_text_append_char(struct pl_text *text, char byte);
 
+/** Append `word` in single quotes: one word for a shell, whatever is in it. */
+void pl_text_append_quoted(struct pl_text *text, const char *word);
+
 /**
  * Numbers have a point and no separators, whatever locale the program has set: what is written here is also read by
  * others.

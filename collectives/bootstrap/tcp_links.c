@@ -48,15 +48,12 @@ enum pl_status pl_tcp_links_request(unsigned *ret_links, struct pl_error *reterr
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     const char *interface;
-    char number[16];
 
     PL_TRY(pl_environment_new(&environment, reterr));
     *ret_links = pl_tcp_links_count(environment, &interface);
     if (*ret_links == 1) {
         return PL_OK;
     }
-    snprintf(number, sizeof(number), "%u", *ret_links);
-    PL_TRY(pl_environment_export("OMPI_MCA_btl_tcp_links", number, reterr));
     for (unsigned link = 0; link < *ret_links; link++) {
         PL_TRY(make_equal("latency", interface, link, reterr));
         PL_TRY(make_equal("bandwidth", interface, link, reterr));

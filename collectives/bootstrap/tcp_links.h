@@ -10,7 +10,7 @@
  *   least latency carry messages up to the eager limit, which all of ours are. Parameters that it registers for each
  *   connection of an interface, `btl_tcp_latency_IF:N` and `btl_tcp_bandwidth_IF:N`, make them equal.
  * - Each MPI_Isend takes two turns of the connections: mca_pml_ob1_send_inline() takes one before it finds that TCP
- *   cannot send in line. So an even number of connections is used by half: the number here is odd.
+ *   cannot send in line. So of an even number of connections half are used, and of an odd number all.
  * - Where both ends connect at once, mca_btl_tcp_proc_accept() finds no endpoint closed and gives every connection to
  *   the last, which has room for one: the others are forgotten, and what was queued for them never leaves. So one end
  *   opens all of a pair's, before anything else is sent.
@@ -29,13 +29,13 @@
  *
  * - the ranks are on several hosts, one interface was named (btl_tcp_if_include) and messages are ob1's
  * - the job says how many, by btl_tcp_links; else there is one: more of them were slower for small messages where hosts
- *   have several ranks, and starts of more than two hosts were not tried
+ *   have several ranks
  */
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 
 /**
- * Before MPI_Init(): tell Open MPI of `*ret_links` connections by this process's environment. Where they are more than
- * one, all pairs of ranks open theirs right after MPI_Init(), from one end each.
+ * Before MPI_Init(): by this process's environment, let Open MPI take the `*ret_links` connections for equal. Where
+ * they are more than one, all pairs of ranks open theirs right after MPI_Init(), from one end each.
  */
 enum pl_status pl_tcp_links_request(unsigned *ret_links, struct pl_error *reterr) PL_MUST_CHECK;
 

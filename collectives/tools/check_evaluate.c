@@ -32,16 +32,9 @@ static struct check_row *add(struct check_rows *rows, const char *what, const ch
     static struct check_row none; /* what is written to it is not read */
     struct check_row *row;
 
-    if (rows->count == rows->capacity) {
-        size_t capacity = rows->capacity == 0 ? 32 : 2 * rows->capacity;
-        struct check_row *items = realloc(rows->items, capacity * sizeof(*items));
-
-        if (items == NULL) {
-            rows->failed = true;
-            return &none;
-        }
-        rows->items = items;
-        rows->capacity = capacity;
+    if (pl_memory_grow(&rows->items, &rows->capacity, rows->count + 1, sizeof(*rows->items), NULL) != PL_OK) {
+        rows->failed = true;
+        return &none;
     }
     row = &rows->items[rows->count++];
     *row = (struct check_row){.what = what};

@@ -119,16 +119,6 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     return PL_OK;
 }
 
-/* Take `count` words out of argv. */
-static void remove_words(struct pl_strv *argv, size_t at, size_t count)
-{
-    for (size_t i = at; i < at + count; i++) {
-        free(argv->items[i]);
-    }
-    memmove(&argv->items[at], &argv->items[at + count], (argv->count - at - count + 1) * sizeof(*argv->items));
-    argv->count -= count;
-}
-
 /* The table is the output: no map of the job, and no tag in front of its lines. mpirun ends by itself at last. */
 static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
 {
@@ -140,7 +130,7 @@ static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr
         int at = pl_strv_find(argv, quiet[i][0]);
 
         if (at >= 0 && (quiet[i][1] == NULL || strcmp(argv->items[at + 1], quiet[i][1]) == 0)) {
-            remove_words(argv, (size_t)at, quiet[i][1] == NULL ? 1 : 2);
+            pl_strv_remove(argv, (size_t)at, quiet[i][1] == NULL ? 1 : 2);
         }
     }
     before = *argv;

@@ -33,20 +33,6 @@ static enum pl_status read_text(const char *path, const struct pl_python_json *o
     return PL_OK;
 }
 
-/* One word for a shell, whatever is in it. */
-static void append_quoted(const char *word, struct pl_text *text)
-{
-    pl_text_append_char(text, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            pl_text_append(text, "'\\''");
-        } else {
-            pl_text_append_char(text, *word);
-        }
-    }
-    pl_text_append_char(text, '\'');
-}
-
 static bool is_argument(const struct pl_python_json *item)
 {
     switch (pl_python_json_kind(item)) {
@@ -81,7 +67,7 @@ static enum pl_status append_arguments(const char *path, const struct pl_drivers
         pl_pyrepr_append_argument(item, &word);
         PL_TRY(pl_text_check(&word, reterr));
         pl_text_append_char(text, ' ');
-        append_quoted(pl_text_string(&word), text);
+        pl_text_append_quoted(text, pl_text_string(&word));
     }
     return PL_OK;
 }

@@ -79,6 +79,17 @@ int pl_strv_find(const struct pl_strv *words, const char *word)
     return -1;
 }
 
+void pl_strv_remove(struct pl_strv *words, size_t at, size_t count)
+{
+    PL_BUG_IF(at + count > words->count);
+    for (size_t i = at; i < at + count; i++) {
+        free(words->items[i]);
+    }
+    /* The NULL after the last word moves too. */
+    memmove(&words->items[at], &words->items[at + count], (words->count - at - count + 1) * sizeof(*words->items));
+    words->count -= count;
+}
+
 void pl_strv_done(struct pl_strv *words)
 {
     for (size_t i = 0; i < words->count; i++) {

@@ -35,6 +35,9 @@ struct pl_python_json *pl_strv_json(const struct pl_strv *words);
 /** The index of `word`, or -1. */
 int pl_strv_find(const struct pl_strv *words, const char *word);
 
+/** Take `count` words out, from number `at` on, which are there. */
+void pl_strv_remove(struct pl_strv *words, size_t at, size_t count);
+
 void pl_strv_done(struct pl_strv *words);
 
 /**

@@ -289,16 +289,7 @@ enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_
 
 void pl_launch_plan_drop_optional(struct pl_launch_plan *plan)
 {
-    struct pl_strv *argv = &plan->argv;
-    size_t end = plan->optional_from + plan->optional_count;
-
-    PL_BUG_IF(end > argv->count);
-    for (size_t i = plan->optional_from; i < end; i++) {
-        free(argv->items[i]);
-    }
-    /* The NULL after the last word moves too. */
-    memmove(&argv->items[plan->optional_from], &argv->items[end], (argv->count - end + 1) * sizeof(*argv->items));
-    argv->count -= plan->optional_count;
+    pl_strv_remove(&plan->argv, plan->optional_from, plan->optional_count);
     plan->optional_count = 0;
 }
 

@@ -26,19 +26,6 @@ static enum pl_status check_term(const char *term, struct pl_error *reterr)
     return PL_OK;
 }
 
-static void append_quoted(const char *word, struct pl_text *text)
-{
-    pl_text_append(text, " '");
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            pl_text_append(text, "'\\''");
-        } else {
-            pl_text_append_char(text, *word);
-        }
-    }
-    pl_text_append_char(text, '\'');
-}
-
 enum pl_status pl_shell_request_print(const struct pl_shell_request *request, struct pl_text *text,
                                       struct pl_error *reterr)
 {
@@ -51,7 +38,8 @@ enum pl_status pl_shell_request_print(const struct pl_shell_request *request, st
         pl_text_append(text, PL_RELAY_SHELL_PREFIX "plain");
     }
     for (size_t i = 0; i < request->command.count; i++) {
-        append_quoted(request->command.items[i], text);
+        pl_text_append_char(text, ' ');
+        pl_text_append_quoted(text, request->command.items[i]);
     }
     PL_TRY(pl_text_check(text, reterr));
     if (text->length - before > PL_SHELL_REQUEST_MAX_BYTES) {

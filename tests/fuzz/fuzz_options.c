@@ -6,20 +6,6 @@
 
 #include <string.h>
 
-/* Append `word` in single quotes, each ' as '\''. */
-static void quote(const char *word, struct pl_text *text)
-{
-    pl_text_append_char(text, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            pl_text_append(text, "'\\''");
-        } else {
-            pl_text_append_char(text, *word);
-        }
-    }
-    pl_text_append(text, "' ");
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     PL_AUTO_FREE char *text = pl_memory_string_n((const char *)data, bytes, NULL);
@@ -31,7 +17,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 
     if (text != NULL && pl_strv_split(text, "options", &words, &error) == PL_OK) {
         for (size_t i = 0; i < words.count; i++) {
-            quote(words.items[i], &quoted);
+            pl_text_append_quoted(&quoted, words.items[i]);
+            pl_text_append_char(&quoted, ' ');
         }
         PL_BUG_IF(pl_strv_split(pl_text_string(&quoted), "quoted", &again, &error) != PL_OK ||
                   again.count != words.count);

@@ -3,7 +3,7 @@
 """Version 3 of the SageMaker SDK, unchanged and from PyPI, trains on the image in local container mode.
 
 The SDK is installed into an environment of its own, with its telemetry off by its own configuration. It calls `docker
-compose`: here that is PyPI's podman-compose, behind a few lines. The programs are shell scripts, in an image without Python.
+compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts, in an image without Python.
 """
 import json
 import os
