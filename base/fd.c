@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -32,46 +33,71 @@ union control {
     char bytes[CMSG_SPACE(PL_FD_MOST_PASSED * sizeof(int))];
 };
 
-int pl_fd_send(int socket_fd, const int *fds, size_t count)
+int pl_fd_send_with(int socket_fd, const void *data, size_t bytes, const int *fds, size_t count)
 {
     union control control = {.bytes = {0}};
-    char byte = 0;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t sent;
 
-    PL_BUG_IF(count == 0 || count > PL_FD_MOST_PASSED);
-    control.head.cmsg_level = SOL_SOCKET;
-    control.head.cmsg_type = SCM_RIGHTS;
-    control.head.cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
-    return sendmsg(socket_fd, &message, MSG_NOSIGNAL) == 1 ? 0 : -1;
+    PL_BUG_IF(bytes == 0 || count > PL_FD_MOST_PASSED);
+    if (count > 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        control.head.cmsg_level = SOL_SOCKET;
+        control.head.cmsg_type = SCM_RIGHTS;
+        control.head.cmsg_len = CMSG_LEN(count * sizeof(int));
+        memcpy(CMSG_DATA(&control.head), fds, count * sizeof(int));
+    }
+    do {
+        sent = sendmsg(socket_fd, &message, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)bytes ? 0 : -1;
+}
+
+int pl_fd_send(int socket_fd, const int *fds, size_t count)
+{
+    PL_BUG_IF(count == 0);
+    return pl_fd_send_with(socket_fd, "", 1, fds, count);
+}
+
+ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[PL_FD_MOST_PASSED], size_t *ret_count)
+{
+    union control control = {.bytes = {0}};
+    struct iovec part = {.iov_base = data, .iov_len = bytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    const struct cmsghdr *head;
+    ssize_t got;
+
+    *ret_count = 0;
+    do {
+        got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC | MSG_TRUNC);
+    } while (got < 0 && errno == EINTR);
+    head = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+    if (head != NULL && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+        *ret_count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(ret_fds, CMSG_DATA(head), *ret_count * sizeof(int));
+    }
+    return got;
 }
 
 int pl_fd_receive(int socket_fd, size_t count, int *ret_fds)
 {
-    union control control = {.bytes = {0}};
+    int fds[PL_FD_MOST_PASSED];
+    size_t came;
     char byte;
-    struct iovec part = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = CMSG_SPACE(count * sizeof(int))};
-    const struct cmsghdr *head;
-    ssize_t got;
+    ssize_t got = pl_fd_receive_with(socket_fd, &byte, 1, fds, &came);
 
     PL_BUG_IF(count == 0 || count > PL_FD_MOST_PASSED);
-    do {
-        got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC);
-    } while (got < 0 && errno == EINTR);
-    head = got == 1 ? CMSG_FIRSTHDR(&message) : NULL;
-    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(count * sizeof(int))) {
-        return got < 0 ? -1 : 0;
+    if (got == 1 && came == count) {
+        memcpy(ret_fds, fds, count * sizeof(int));
+        return 1;
     }
-    memcpy(ret_fds, CMSG_DATA(head), count * sizeof(int));
-    return 1;
+    for (size_t i = 0; i < came; i++) {
+        pl_file_close_at(&fds[i]);
+    }
+    return got < 0 ? -1 : 0;
 }
 
 bool pl_fd_peer_is_same_user(int socket_fd)

@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /** A memory file of `bytes` bytes that can be sealed; `name` shows in /proc. Its pages are taken at first use. */
 int pl_fd_new_memory(const char *name, size_t bytes) PL_MUST_CHECK;
@@ -24,12 +25,21 @@ enum { PL_FD_MOST_PASSED = 4 };
 
 /** Send `count` descriptors, at most PL_FD_MOST_PASSED, as one message; they stay the caller's. 0 or -1. */
 int pl_fd_send(int socket_fd, const int *fds, size_t count) PL_MUST_CHECK;
+/** The same with `data` [bytes], above 0, and with `count` from 0 on. */
+int pl_fd_send_with(int socket_fd, const void *data, size_t bytes, const int *fds, size_t count) PL_MUST_CHECK;
 
 /**
  * Receive a message of `count` descriptors, which are the caller's then, close-on-exec. Returns 1; 0 where the other
  * side has closed, or sent something else; or -1.
  */
 int pl_fd_receive(int socket_fd, size_t count, int *ret_fds) PL_MUST_CHECK;
+/**
+ * Receive a message with any number of descriptors, of a socket that keeps messages apart: its whole length, even where
+ * `data` [bytes] is shorter and has its beginning; 0: the other side has closed; or -1. `*ret_count` descriptors, which
+ * are the caller's, are in `ret_fds`; more than PL_FD_MOST_PASSED are closed.
+ */
+ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[PL_FD_MOST_PASSED],
+                           size_t *ret_count) PL_MUST_CHECK;
 
 /** Whether the process at the other end of a unix socket runs for this process's user. */
 bool pl_fd_peer_is_same_user(int socket_fd);

@@ -69,7 +69,8 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
 {
     static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
-    int local_size = number_of(environment, local_sizes, 1);
+    static const char *const workers[] = {"PACELINE_PS_WORKERS_PER_HOST", NULL};
+    int local_size = number_of(environment, local_sizes, 1) * number_of(environment, workers, 1);
     char text[16];
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));

@@ -55,6 +55,7 @@ extern "C" {
 #include "runtime/process_set.h"
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
+#include "runtime/server.h"
 #include "runtime/sparse.h"
 #include "runtime/start.h"
 #include "runtime/stop.h"

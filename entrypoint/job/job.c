@@ -287,8 +287,8 @@ static bool switched_on(const struct pl_job *job, const char *name)
 
 static bool is_distributed(const struct pl_job_switches *on)
 {
-    return on->mpi || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed || on->smddp ||
-           on->xla;
+    return on->mpi || on->native_server || on->parameter_server || on->multi_worker_mirrored || on->torch_distributed ||
+           on->smddp || on->xla;
 }
 
 /* Version 3 of the SDK launches on all hosts, whatever their groups. */
@@ -390,6 +390,24 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
+/* PACELINE_PS says whose parameter servers a job gets; our own need no other word. */
+static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
+{
+    if (strcmp(pl_job_option(job, "PACELINE_PS", "tensorflow"), "native") != 0) {
+        return PL_OK;
+    }
+    job->switches.parameter_server = false;
+    if (is_distributed(&job->switches)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "PACELINE_PS is 'native', and the job asks for another distribution too (%s): expected one",
+                            job->switches.mpi                 ? "mpi"
+                            : job->switches.torch_distributed ? "torch_distributed"
+                                                              : "one of the sagemaker_*_enabled");
+    }
+    job->switches.native_server = true;
+    return PL_OK;
+}
+
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_efa efa;
@@ -404,6 +422,7 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
         .xla = switched_on(job, "sagemaker_pytorch_xla_multi_worker_enabled"),
     };
     PL_TRY(pl_precedence_launch(job, reterr));
+    PL_TRY(choose_server(job, reterr));
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);

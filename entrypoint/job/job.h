@@ -44,7 +44,8 @@ struct pl_job_channel {
  */
 struct pl_job_switches {
     bool mpi;
-    bool parameter_server;
+    bool parameter_server; /* TensorFlow's */
+    bool native_server;    /* Paceline's own parameter servers */
     bool multi_worker_mirrored;
     bool torch_distributed;
     bool smddp; /* dataparallel or pytorch_ddp */

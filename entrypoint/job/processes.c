@@ -105,8 +105,9 @@ static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
     }
     for (; group != NULL; group = pl_python_json_next(group)) {
         const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
-        const int named = job->drivers.processes_per_host > 0 ? job->drivers.processes_per_host
-                                                              : named_for(counts, group_name(group));
+        const int named = job->switches.native_server           ? 1
+                          : job->drivers.processes_per_host > 0 ? job->drivers.processes_per_host
+                                                                : named_for(counts, group_name(group));
 
         for (; host != NULL; host = pl_python_json_next(host)) {
             const int index = pl_strv_find(&job->distribution_hosts, pl_python_json_text(host));
@@ -125,7 +126,10 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
     int64_t sum = 0;
     int named = job->drivers.processes_per_host; /* of version 3 of the SDK: for every host */
 
-    if (named > 0) {
+    if (job->switches.native_server) {
+        counts = NULL; /* a server, which starts its host's workers */
+        named = 1;
+    } else if (named > 0) {
         counts = NULL;
     } else if (counts != NULL && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
         PL_TRY(check_by_group(job, counts, reterr));
@@ -151,8 +155,10 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
         return pl_error_set(reterr, PL_LIMIT, "%lld processes on %d hosts: expected at most %d processes",
                             (long long)sum, hosts, PL_JOB_PROCESSES_MAX);
     }
-    PL_TRY(read_count(pl_python_json_member(job->framework, "sagemaker_mpi_num_processes"),
-                      "sagemaker_mpi_num_processes", &job->named_processes, reterr));
+    if (!job->switches.native_server) {
+        PL_TRY(read_count(pl_python_json_member(job->framework, "sagemaker_mpi_num_processes"),
+                          "sagemaker_mpi_num_processes", &job->named_processes, reterr));
+    }
     job->processes = job->named_processes > 0 ? job->named_processes : sum > 0 ? (int)sum : job->processes_per_host;
     return PL_OK;
 }

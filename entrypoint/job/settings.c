@@ -12,7 +12,7 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and the last four are set by Paceline itself. A number has a default; a text is
+ * do. LIBRARY is for examples/python, and the last six are set by Paceline itself. A number has a default; a text is
  * checked by the code that reads it.
  */
 static const struct setting {
@@ -35,6 +35,8 @@ static const struct setting {
     {.name = "LINK", .type = BOOL},
     {.name = "SDK_DRIVERS", .type = BOOL},
     {.name = "TF_CHIEF", .type = BOOL},
+    {.name = "PS", .type = WORD, .unit = "native tensorflow"},
+    {"PS_WORKERS_PER_HOST", WHOLE, "workers", 1, 1024, 1},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {.name = "SSE"},
     {.name = "SSE_KMS_KEY_ID"},
@@ -47,6 +49,8 @@ static const struct setting {
     {.name = "HOST_NAME"},
     {.name = "ACTIVITY"},
     {.name = "PYTHON_STACKS"},
+    {.name = "PS_SOCKET"},
+    {.name = "PS_WORKER"},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };

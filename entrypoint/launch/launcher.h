@@ -7,6 +7,7 @@
 #include "entrypoint/launch/program.h"
 
 extern const struct pl_launcher pl_launcher_mpi;
+extern const struct pl_launcher pl_launcher_native_server;
 extern const struct pl_launcher pl_launcher_smddp;
 extern const struct pl_launcher pl_launcher_torchrun;
 extern const struct pl_launcher pl_launcher_parameter_server;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
- * */
+/*
+ * mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
+ * Paceline's own parameter servers are ranks too, one a host, which start the program as their workers.
+ */
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
@@ -290,6 +292,16 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
         reterr);
 }
 
+/* The server of a host, with the words of its workers after its own. */
+static enum pl_status add_server(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *server = NULL;
+
+    PL_TRY(pl_companion_find(job->self_path, "paceline-server", &server, reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){server, "--workers", NULL}, reterr));
+    return pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_PS_WORKERS_PER_HOST"));
+}
+
 static enum pl_status make_argv(const struct pl_job *job, const struct pl_program *program,
                                 const struct pl_mpi_options_custom *custom, int major, struct pl_launch_plan *plan,
                                 struct pl_error *reterr)
@@ -313,10 +325,12 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(add_model_parallel(job, plan, &plan->argv, reterr));
     PL_TRY(pl_strv_add_list(&plan->argv, (const char *const[]){job->self_path, "rank", NULL}, reterr));
     first = plan->argv.count;
-    if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
+    if (job->switches.native_server) {
+        PL_TRY(add_server(job, &plan->argv, reterr));
+    } else if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(probe_mpi4py(program, plan, reterr));
     }
-    PL_TRY(pl_program_add_name(program, "mpi4py", &plan->argv, reterr));
+    PL_TRY(pl_program_add_name(program, job->switches.native_server ? NULL : "mpi4py", &plan->argv, reterr));
     PL_TRY(pl_strv_add(&plan->argv, "--", reterr));
     PL_TRY(pl_program_add_arguments(job, program, &plan->argv, reterr));
     return pl_mpi_options_guard(&plan->argv, first, reterr);
@@ -384,4 +398,11 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return status;
 }
 
+static bool matches_server(const struct pl_job *job)
+{
+    return job->switches.native_server && pl_launcher_includes(job);
+}
+
 const struct pl_launcher pl_launcher_mpi = {.name = "mpi", .matches = matches, .plan = make_plan};
+const struct pl_launcher pl_launcher_native_server = {
+    .name = "native_server", .matches = matches_server, .plan = make_plan};

@@ -75,6 +75,12 @@ void pl_plan_free(struct pl_plan *plan)
     free(plan);
 }
 
+void pl_plan_set_exchange(struct pl_plan *plan, const struct pl_plan_exchange *exchange)
+{
+    PL_BUG_IF(plan->sealed || plan->device || pl_world_size(plan->world) > 1);
+    plan->exchange = *exchange;
+}
+
 size_t pl_plan_find(const struct pl_plan *plan, const char *name)
 {
     size_t index = 0;
@@ -228,8 +234,12 @@ static struct pl_collective describe_reduction(const struct pl_plan *plan, size_
 
 static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
 {
-    struct pl_collective collective = describe_reduction(plan, b, b + 1);
+    struct pl_collective collective;
 
+    if (plan->exchange.start) {
+        return plan->exchange.start(plan->exchange.context, b, reterr);
+    }
+    collective = describe_reduction(plan, b, b + 1);
     PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
     return pl_collective_post(plan->world, &collective, &plan->buckets[b].request, reterr);
 }

@@ -41,7 +41,9 @@ void pl_plan_release_layout(struct pl_plan *plan)
         free(plan->buckets[b].name);
     }
     plan->bucket_count = 0;
-    if (plan->gradients.data) {
+    if (plan->exchange.allocate) {
+        plan->gradients.data = NULL; /* the exchange's own */
+    } else if (plan->gradients.data) {
         pl_arena_free(plan->world, &plan->gradients);
     }
     pl_plan_free_array(plan, PL_TAKE(plan->values));

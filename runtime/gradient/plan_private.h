@@ -9,6 +9,18 @@
 #include "device/device.h"
 #include "runtime/plan.h"
 
+/**
+ * Who takes a plan's gradients in place of an allreduce, a parameter server for one. The world of such a plan has one
+ * rank.
+ */
+struct pl_plan_exchange {
+    void *context;
+    /** Memory for the gradients of the plan, whose layout is known: [pl_plan_elems()] zeroes. */
+    enum pl_status (*allocate)(void *context, float **ret_gradients, struct pl_error *reterr);
+    /** All gradients of bucket `bucket` are ready. Called in order. */
+    enum pl_status (*start)(void *context, size_t bucket, struct pl_error *reterr);
+};
+
 struct plan_tensor {
     struct pl_plan_tensor info;
     char *name;
@@ -33,6 +45,7 @@ struct pl_plan {
     void *step_event;         /* device memory without requests: an event after the last step */
     struct pl_plan_options options;
     char *name;
+    struct pl_plan_exchange exchange; /* zero: an allreduce over the world */
 
     struct plan_tensor *tensors;
     size_t tensor_count;
@@ -51,6 +64,9 @@ struct pl_plan {
     size_t ended;
     struct pl_plan_counts counts;
 };
+
+/** Before the plan is sealed. */
+void pl_plan_set_exchange(struct pl_plan *plan, const struct pl_plan_exchange *exchange);
 
 /** Undo the layout of a seal, as far as it was made. */
 void pl_plan_release_layout(struct pl_plan *plan);

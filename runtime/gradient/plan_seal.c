@@ -190,6 +190,13 @@ static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 
     own.status = take_own(plan, &own);
     PL_TRY(pl_compare_lines(plan->world, plan->name, &own, NULL, 0, reterr));
+    if (plan->exchange.allocate) {
+        float *gradients = NULL;
+
+        PL_TRY(plan->exchange.allocate(plan->exchange.context, &gradients, reterr));
+        plan->gradients.data = gradients;
+        return PL_OK;
+    }
     return pl_arena_alloc(plan->world, plan->elems * pl_dtype_bytes(plan->options.gradient_dtype), plan->options.memory,
                           &plan->gradients, reterr);
 }

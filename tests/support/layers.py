@@ -53,6 +53,7 @@ ARROWS = {
     "runtime/named": set(),
     "runtime/gradient": set(),
     "runtime/checkpoint": {"runtime/gradient"},
+    "runtime/server": {"runtime/gradient"},
     "runtime/horovod": {"runtime/named"},
     "runtime/abi.c": {"runtime/named"},
     "entrypoint/job": set(),

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all workers and servers agree on: written by a worker, checked and compared by servers. */
+#include "runtime/server/layout.h"
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "runtime/gradient/optimizer_rule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { VERSION = 1 };
+
+static const char *const kind_names[] = {
+    [PL_SGD] = "sgd", [PL_ADAM] = "adam", [PL_ADAMW] = "adamw", [PL_ADAGRAD] = "adagrad"};
+
+static void write_lines(const struct pl_plan *plan, const struct pl_server_layout_head *head, struct pl_text *text)
+{
+    pl_text_printf(text, "optimizer=%s momentum=%g nesterov=%d weight_decay=%g beta1=%g beta2=%g epsilon=%g ",
+                   kind_names[head->kind], head->momentum, (int)head->nesterov, head->weight_decay, head->beta1,
+                   head->beta2, head->epsilon);
+    pl_text_printf(text, "staleness=%lld pieces=%llu\n", (long long)head->staleness, (unsigned long long)head->pieces);
+    for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, i);
+
+        pl_text_printf(text, "'%s' [", tensor->name);
+        for (unsigned d = 0; d < tensor->dims; d++) {
+            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)tensor->shape[d]);
+        }
+        pl_text_append(text, "]\n");
+    }
+}
+
+enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
+                                    int64_t staleness, struct pl_server_layout *ret_layout, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE, whole = PL_TEXT_NONE;
+    struct pl_server_layout_head head = {
+        .version = VERSION,
+        .elems = pl_plan_elems(plan),
+        .pieces = pl_plan_bucket_count(plan),
+        .staleness = staleness,
+        .kind = optimizer->kind,
+        .nesterov = optimizer->nesterov,
+        .momentum = optimizer->momentum,
+        .weight_decay = optimizer->weight_decay,
+        .beta1 = optimizer->beta1,
+        .beta2 = optimizer->beta2,
+        .epsilon = optimizer->epsilon,
+    };
+    char *data = NULL;
+    size_t bytes;
+
+    write_lines(plan, &head, &lines);
+    PL_TRY(pl_text_check(&lines, reterr));
+    head.lines_bytes = lines.length;
+    pl_text_append_n(&whole, (const char *)&head, sizeof(head));
+    for (size_t p = 0; p < head.pieces; p++) {
+        struct pl_server_range range;
+
+        pl_plan_bucket(plan, p, &range.first_elem, &range.count_elems);
+        pl_text_append_n(&whole, (const char *)&range, sizeof(range));
+    }
+    pl_text_append_n(&whole, lines.data, lines.length);
+    bytes = whole.length;
+    PL_TRY(pl_text_take(&whole, &data, reterr));
+    return pl_server_layout_read(data, bytes, ret_layout, reterr);
+}
+
+/* The pieces follow each other and are all of the elements. */
+static bool are_pieces_whole(struct pl_server_layout *layout)
+{
+    uint64_t at = 0;
+
+    for (uint64_t p = 0; p < layout->head->pieces; p++) {
+        const struct pl_server_range *range = &layout->pieces[p];
+
+        if (range->first_elem != at || range->count_elems == 0 || range->count_elems > layout->head->elems - at) {
+            return false;
+        }
+        at += range->count_elems;
+        layout->longest_elems = range->count_elems > layout->longest_elems ? range->count_elems : layout->longest_elems;
+    }
+    return at == layout->head->elems;
+}
+
+static enum pl_status check(struct pl_server_layout *layout, struct pl_error *reterr)
+{
+    const struct pl_server_layout_head *head = layout->head;
+    struct pl_optimizer_options options;
+    size_t left = layout->bytes - sizeof(*head);
+
+    if (head->version != VERSION) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout is of version %llu, expected %d",
+                            (unsigned long long)head->version, VERSION);
+    }
+    if (head->pieces == 0 || head->pieces > left / sizeof(struct pl_server_range) ||
+        head->lines_bytes != left - head->pieces * sizeof(struct pl_server_range) || head->lines_bytes == 0) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout of %zu bytes has no %llu pieces and %llu bytes text",
+                            layout->bytes, (unsigned long long)head->pieces, (unsigned long long)head->lines_bytes);
+    }
+    layout->pieces = (const struct pl_server_range *)(const void *)(head + 1);
+    layout->lines = (const char *)(layout->pieces + head->pieces);
+    if (layout->lines[head->lines_bytes - 1] != '\n' || memchr(layout->lines, '\0', head->lines_bytes)) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has a text that is not made of lines");
+    }
+    if (!are_pieces_whole(layout)) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has pieces that are not its %llu elements",
+                            (unsigned long long)head->elems);
+    }
+    if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has staleness %lld, optimizer %llu",
+                            (long long)head->staleness, (unsigned long long)head->kind);
+    }
+    options = pl_server_layout_optimizer(layout);
+    return pl_optimizer_rule_check(&options, reterr);
+}
+
+enum pl_status pl_server_layout_read(char *data, size_t bytes, struct pl_server_layout *ret_layout,
+                                     struct pl_error *reterr)
+{
+    struct pl_server_layout layout = {.bytes = bytes, .data = data};
+    enum pl_status status;
+
+    layout.head = (const struct pl_server_layout_head *)(const void *)data;
+    status = bytes >= sizeof(*layout.head)
+                 ? check(&layout, reterr)
+                 : pl_error_set(reterr, PL_CORRUPT, "a worker's layout has %zu bytes, expected at least %zu", bytes,
+                                sizeof(*layout.head));
+    if (status != PL_OK) {
+        free(data);
+        return status;
+    }
+    *ret_layout = layout;
+    return PL_OK;
+}
+
+void pl_server_layout_done(struct pl_server_layout *layout)
+{
+    free(layout->data);
+    *layout = (struct pl_server_layout){0};
+}
+
+struct pl_optimizer_options pl_server_layout_optimizer(const struct pl_server_layout *layout)
+{
+    const struct pl_server_layout_head *head = layout->head;
+
+    return (struct pl_optimizer_options){
+        .kind = (enum pl_optimizer_kind)head->kind,
+        .momentum = head->momentum,
+        .nesterov = head->nesterov != 0,
+        .weight_decay = head->weight_decay,
+        .beta1 = head->beta1,
+        .beta2 = head->beta2,
+        .epsilon = head->epsilon,
+    };
+}
+
+enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const char *whose_a,
+                                        const struct pl_server_layout *b, const char *whose_b, struct pl_error *reterr)
+{
+    const char *at_a = a->lines, *at_b = b->lines;
+    const char *end_a = at_a + a->head->lines_bytes, *end_b = at_b + b->head->lines_bytes;
+
+    if (a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0) {
+        return PL_OK;
+    }
+    while (at_a < end_a && at_b < end_b) {
+        size_t length_a = (size_t)((const char *)memchr(at_a, '\n', (size_t)(end_a - at_a)) - at_a);
+        size_t length_b = (size_t)((const char *)memchr(at_b, '\n', (size_t)(end_b - at_b)) - at_b);
+
+        if (length_a != length_b || memcmp(at_a, at_b, length_a) != 0) {
+            return pl_error_set(reterr, PL_MISMATCH, "%s registered %.*s, and %s %.*s", whose_a, (int)length_a, at_a,
+                                whose_b, (int)length_b, at_b);
+        }
+        at_a += length_a + 1;
+        at_b += length_b + 1;
+    }
+    if (at_a < end_a || at_b < end_b) {
+        return pl_error_set(reterr, PL_MISMATCH, "%s registered more tensors than %s", at_a < end_a ? whose_a : whose_b,
+                            at_a < end_a ? whose_b : whose_a);
+    }
+    return pl_error_set(reterr, PL_MISMATCH, "%s and %s have the same tensors, cut into other pieces (bucket_bytes)",
+                        whose_a, whose_b);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness. A worker hands it
+ * to its server, which compares it with that of its other workers and of the other servers. Internal to
+ * runtime/server/.
+ *
+ *   head | pieces: first element, count | lines of text: options, then one for each tensor, each ends in '\n'
+ *
+ * Fuzz  tests/fuzz/fuzz_server_layout.c
+ */
+#ifndef PL_RUNTIME_SERVER_LAYOUT_H
+#define PL_RUNTIME_SERVER_LAYOUT_H
+
+#include "runtime/optimizer.h"
+
+enum { PL_SERVER_NO_BOUND = -1 }; /* a staleness: fully asynchronous */
+
+struct pl_server_range {
+    uint64_t first_elem;
+    uint64_t count_elems;
+};
+
+struct pl_server_layout_head {
+    uint64_t version;
+    uint64_t elems;
+    uint64_t pieces;
+    uint64_t lines_bytes;
+    int64_t staleness; /* steps, or PL_SERVER_NO_BOUND */
+    uint64_t kind;     /* enum pl_optimizer_kind */
+    uint64_t nesterov;
+    double momentum, weight_decay, beta1, beta2, epsilon;
+};
+
+struct pl_server_layout {
+    size_t bytes;
+    char *data; /* the whole as it is handed on; what follows lies in it */
+    const struct pl_server_layout_head *head;
+    const struct pl_server_range *pieces;
+    const char *lines;
+    uint64_t longest_elems; /* of a piece */
+};
+
+/** Of a plan that is laid out, and checked options. PL_MEMORY. */
+enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
+                                    int64_t staleness, struct pl_server_layout *ret_layout,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/** From `data` [bytes], on the heap, which is the layout's then in any case. PL_CORRUPT says what is wrong in it. */
+enum pl_status pl_server_layout_read(char *data, size_t bytes, struct pl_server_layout *ret_layout,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+void pl_server_layout_done(struct pl_server_layout *layout);
+
+struct pl_optimizer_options pl_server_layout_optimizer(const struct pl_server_layout *layout);
+
+/** PL_MISMATCH names the first line that differs and whose it is. */
+enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const char *whose_a,
+                                        const struct pl_server_layout *b, const char *whose_b,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between a worker and the server of its host. */
+#include "runtime/server/message.h"
+
+#include "base/fd.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <string.h>
+
+static enum pl_status check_count(const struct pl_server_message *message, uint64_t least, uint64_t most,
+                                  struct pl_error *reterr)
+{
+    if (message->count >= least && message->count <= most) {
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has count %llu, expected %llu to %llu",
+                        message->kind, (unsigned long long)message->count, (unsigned long long)least,
+                        (unsigned long long)most);
+}
+
+enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
+                                       struct pl_error *reterr)
+{
+    bool is_known;
+
+    if (bytes != sizeof(*message)) {
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message has %zu bytes, expected %zu", bytes,
+                            sizeof(*message));
+    }
+    is_known = from_worker ? message->kind == PL_SERVER_JOIN || message->kind == PL_SERVER_SUM ||
+                                 message->kind == PL_SERVER_LEAVE
+                           : message->kind == PL_SERVER_WELCOME || message->kind == PL_SERVER_REFUSED ||
+                                 message->kind == PL_SERVER_TOTAL;
+    if (!is_known || message->number < 0) {
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message of kind %u, number %d, is none %s sends",
+                            message->kind, message->number, from_worker ? "that a worker" : "that a server");
+    }
+    switch ((enum pl_server_message_kind)message->kind) {
+    case PL_SERVER_JOIN:
+        return check_count(message, 1, UINT32_MAX, reterr);
+    case PL_SERVER_WELCOME:
+        return check_count(message, (uint64_t)message->number + 1, PL_SERVER_MOST_WORKERS, reterr);
+    case PL_SERVER_SUM:
+    case PL_SERVER_TOTAL:
+        return check_count(message, 0, PL_SERVER_MOST_VALUES, reterr);
+    case PL_SERVER_REFUSED:
+        if (memchr(message->text, '\0', sizeof(message->text)) && message->number > PL_OK &&
+            message->number <= PL_FAILED) {
+            return PL_OK;
+        }
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's refusal has no status or no end of its text");
+    case PL_SERVER_LEAVE:
+        break;
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_message *message, const int *fds,
+                                      size_t fd_count, struct pl_error *reterr)
+{
+    if (pl_fd_send_with(socket_fd, message, sizeof(*message), fds, fd_count) == 0) {
+        return PL_OK;
+    }
+    return pl_error_raise(reterr, errno == EPIPE || errno == ECONNRESET ? PL_PEER : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                          "send to the parameter server or its worker");
+}
+
+enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,
+                                         int ret_fds[3], bool *ret_closed, struct pl_error *reterr)
+{
+    int fds[PL_FD_MOST_PASSED];
+    size_t count, expected;
+    ssize_t got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
+    enum pl_status status;
+
+    *ret_closed = got == 0 || (got < 0 && errno == ECONNRESET);
+    if (*ret_closed) {
+        return PL_OK;
+    }
+    if (got < 0) {
+        return pl_error_errno(reterr, "receive from the parameter server or its worker");
+    }
+    status = pl_server_message_check(ret_message, (size_t)got, from_worker, reterr);
+    expected = ret_message->kind == PL_SERVER_JOIN ? 1 : ret_message->kind == PL_SERVER_WELCOME ? 3 : 0;
+    if (status == PL_OK && count != expected) {
+        status = pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has %zu descriptors, expected %zu",
+                              ret_message->kind, count, expected);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (status == PL_OK) {
+            ret_fds[i] = fds[i];
+        } else {
+            pl_file_close_at(&fds[i]);
+        }
+    }
+    return status;
+}

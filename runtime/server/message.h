@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Messages between a worker and the server of its host, over a unix socket that keeps their bounds: joining, sums and
+ * leaving. Gradients and values lie in shared memory (shared.h). Internal to runtime/server/.
+ *
+ *   worker                      server
+ *   JOIN with a memory file
+ *     that has the layout
+ *                               WELCOME with the shared file and two eventfds   | REFUSED
+ *   SUM                         TOTAL                                           | REFUSED
+ *   LEAVE, or it just closes
+ *
+ * Fuzz  tests/fuzz/fuzz_server_message.c
+ */
+#ifndef PL_RUNTIME_SERVER_MESSAGE_H
+#define PL_RUNTIME_SERVER_MESSAGE_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum pl_server_message_kind {
+    PL_SERVER_JOIN = 1, /* number: the worker's on its host; count: bytes of the layout */
+    PL_SERVER_WELCOME,  /* number: the worker's of the job; count: workers of the job */
+    PL_SERVER_REFUSED,  /* number: enum pl_status; text */
+    PL_SERVER_SUM,      /* count: values */
+    PL_SERVER_TOTAL,    /* likewise */
+    PL_SERVER_LEAVE,
+};
+
+enum {
+    PL_SERVER_MOST_VALUES = 64,
+    PL_SERVER_TEXT_BYTES = 512,
+    PL_SERVER_MOST_WORKERS = 4096, /* of a job */
+};
+
+struct pl_server_message {
+    uint32_t kind;
+    int32_t number;
+    uint64_t count;
+    union {
+        double values[PL_SERVER_MOST_VALUES];
+        char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
+    };
+};
+
+/**
+ * What the other side sent is not to be trusted: a known kind that `from_worker` may send, counts within their bounds,
+ * a text that ends. PL_CORRUPT says what is wrong.
+ */
+enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Its descriptors stay the caller's. PL_PEER: the other side has closed. */
+enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_message *message, const int *fds,
+                                      size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * A message that is there, checked, with its descriptors: 1 of JOIN, 3 of WELCOME, else none. `*ret_closed`: the other
+ * side has closed, and there is no message.
+ */
+enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,
+                                         int ret_fds[3], bool *ret_closed, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's values: what is pushed becomes an update, at once or when all workers have pushed theirs. */
+#include "runtime/server/state.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Zeroes that take memory where they are used: of an array of all elements a server uses its own pieces. */
+static enum pl_status map_zeroes(uint64_t elems, float **ret_array, struct pl_error *reterr)
+{
+    void *array =
+        mmap(NULL, elems * sizeof(float), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (array == MAP_FAILED) {
+        return pl_error_errno(reterr, "map %llu elements of a parameter server", (unsigned long long)elems);
+    }
+    *ret_array = array;
+    return PL_OK;
+}
+
+static void unmap(const struct server *server, float *array)
+{
+    if (array) {
+        (void)munmap(array, server->layout.head->elems * sizeof(float));
+    }
+}
+
+static enum pl_status open_rounds(struct server *server, struct pl_error *reterr)
+{
+    const uint64_t pieces = server->layout.head->pieces;
+
+    server->rounds = pl_memory_new(pieces, sizeof(*server->rounds), reterr);
+    server->sum = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
+    server->store = pl_memory_new((size_t)server->total, sizeof(*server->store), reterr);
+    if (!server->rounds || !server->sum || !server->store) {
+        return PL_MEMORY;
+    }
+    for (uint64_t p = (uint64_t)server->host; p < pieces; p += (uint64_t)server->hosts) {
+        server->rounds[p].given = pl_memory_new((size_t)server->total, sizeof(*server->rounds[p].given), reterr);
+        if (!server->rounds[p].given) {
+            return PL_MEMORY;
+        }
+    }
+    for (int w = 0; w < server->total; w++) {
+        if (w / server->options->workers != server->host) {
+            PL_TRY(map_zeroes(server->layout.head->elems, &server->store[w], reterr));
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr)
+{
+    const struct pl_server_layout_head *head = server->layout.head;
+
+    server->optimizer = pl_server_layout_optimizer(&server->layout);
+    PL_TRY(pl_optimizer_rule_check(&server->optimizer, reterr));
+    server->is_known = pl_memory_new(head->pieces, sizeof(*server->is_known), reterr);
+    server->updates = pl_memory_new(head->pieces, sizeof(*server->updates), reterr);
+    server->stage = pl_memory_new((size_t)server->hosts, sizeof(*server->stage), reterr);
+    if (!server->is_known || !server->updates || !server->stage) {
+        return PL_MEMORY;
+    }
+    for (int w = 0; w < server->options->workers; w++) {
+        server->locals[w].is_pushing = pl_memory_new(head->pieces, sizeof(bool), reterr);
+        if (!server->locals[w].is_pushing) {
+            return PL_MEMORY;
+        }
+    }
+    for (int h = 0; h < server->hosts; h++) {
+        if (h != server->host) {
+            server->stage[h] = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
+            if (!server->stage[h]) {
+                return PL_MEMORY;
+            }
+        }
+    }
+    for (unsigned s = 0; s < pl_optimizer_rule_slots(&server->optimizer); s++) {
+        PL_TRY(map_zeroes(head->elems, &server->slot[s], reterr));
+    }
+    server->is_synchronous = head->staleness == 0;
+    return server->is_synchronous ? open_rounds(server, reterr) : PL_OK;
+}
+
+void server_pieces_close(struct server *server)
+{
+    for (uint64_t p = 0; server->rounds && p < server->layout.head->pieces; p++) {
+        free(server->rounds[p].given);
+    }
+    for (int w = 0; server->store && w < server->total; w++) {
+        unmap(server, server->store[w]);
+    }
+    for (int h = 0; server->stage && h < server->hosts; h++) {
+        free(server->stage[h]);
+    }
+    for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
+        unmap(server, server->slot[s]);
+    }
+    for (int w = 0; w < server->options->workers; w++) {
+        free(server->locals[w].is_pushing);
+    }
+    free(server->rounds);
+    free(server->sum);
+    free(server->store);
+    free(server->stage);
+    free(server->updates);
+    free(server->is_known);
+}
+
+/* The values of `piece` are there now, if they were not before: who waits for all of them is woken. */
+static void know(struct server *server, uint64_t piece)
+{
+    if (server->is_known[piece]) {
+        return;
+    }
+    server->is_known[piece] = true;
+    atomic_fetch_add_explicit(&pl_server_view_header(&server->view)->known_pieces, 1, memory_order_release);
+    for (int w = 0; w < server->options->workers; w++) {
+        server_notify(server, w);
+    }
+}
+
+static void overwrite(struct server *server, uint64_t piece, const float *data)
+{
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+    struct pl_server_piece *head = pl_server_view_piece(&server->view, piece);
+
+    pl_server_write_begin(head);
+    memcpy(pl_server_view_values(&server->view) + range->first_elem, data, range->count_elems * sizeof(float));
+    pl_server_write_end(head);
+    know(server, piece);
+}
+
+/* One step of the optimizer over `piece`. */
+static void update(struct server *server, uint64_t piece, double rate, const float *gradient)
+{
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+    struct pl_server_piece *head = pl_server_view_piece(&server->view, piece);
+    float *slot[PL_OPTIMIZER_MOST_SLOTS];
+    struct pl_device_step step = pl_optimizer_rule_step(&server->optimizer, ++server->updates[piece], rate, 1.0);
+
+    for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
+        slot[s] = server->slot[s] ? server->slot[s] + range->first_elem : NULL;
+    }
+    pl_server_write_begin(head);
+    pl_optimizer_rule_apply(&step, range->count_elems, pl_server_view_values(&server->view) + range->first_elem,
+                            gradient, slot);
+    pl_server_write_end(head);
+}
+
+enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, bool is_fetched,
+                                  struct pl_error *reterr)
+{
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+    struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_VALUES,
+                                      .worker = worker,
+                                      .piece = piece,
+                                      .is_fetched = is_fetched,
+                                      .data_bytes = range->count_elems * sizeof(float)};
+    float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr); /* they change meanwhile */
+
+    if (!copy) {
+        return PL_MEMORY;
+    }
+    memcpy(copy, pl_server_view_values(&server->view) + range->first_elem, packet.data_bytes);
+    return pl_server_remote_send(server->remote, host, &packet, copy, true, reterr);
+}
+
+/* `worker` learns that its push of `piece` is in the values, and a worker of another host gets them. */
+static enum pl_status answer(struct server *server, uint64_t piece, int worker, struct pl_error *reterr)
+{
+    int host = worker / server->options->workers;
+
+    if (host == server->host) {
+        server_workers_applied(server, worker - server_first_worker(server), 1);
+        return PL_OK;
+    }
+    return server_pieces_send(server, host, piece, worker, false, reterr);
+}
+
+/* The first values, or those of a checkpoint: all servers get them. */
+static enum pl_status assign(struct server *server, uint64_t piece, int worker, const float *data,
+                             struct pl_error *reterr)
+{
+    overwrite(server, piece, data);
+    for (int h = 0; h < server->hosts; h++) {
+        if (h != server->host && h != worker / server->options->workers) {
+            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, false, reterr));
+        }
+    }
+    return answer(server, piece, worker, reterr);
+}
+
+/* Once all workers that have not left have given their gradient: the average, in the order of their numbers. */
+static enum pl_status end_round(struct server *server, uint64_t piece, struct pl_error *reterr)
+{
+    struct server_round *round = &server->rounds[piece];
+    struct pl_reduction average = {
+        .dtype = PL_FLOAT32, .op = PL_SUM, .prescale = 1.0, .postscale = 1.0, .divisor = round->count};
+    const void *sources[PL_SERVER_MOST_WORKERS];
+    void *sum = server->sum;
+    bool has_sent[PL_SERVER_MOST_WORKERS] = {false};
+    uint32_t count = 0;
+
+    for (int w = 0; w < server->total; w++) {
+        if (round->given[w]) {
+            sources[count++] = round->given[w];
+        } else if (!server->workers[w].has_left) {
+            return PL_OK;
+        }
+    }
+    if (count == 0) {
+        return PL_OK;
+    }
+    pl_kernel_reduce(pl_kernel_best(), &average, &sum, 1, sources, count, server->layout.pieces[piece].count_elems);
+    update(server, piece, round->rate, server->sum);
+    for (int w = 0; w < server->total; w++) {
+        int host = w / server->options->workers;
+
+        if (round->given[w] && host == server->host) {
+            server_workers_applied(server, w - server_first_worker(server), 1);
+        } else if (round->given[w] && !has_sent[host]) {
+            has_sent[host] = true;
+            PL_TRY(server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, false, reterr));
+        }
+        round->given[w] = NULL;
+    }
+    round->count = 0;
+    return PL_OK;
+}
+
+enum pl_status server_pieces_take(struct server *server, int worker, const struct pl_server_packet *push,
+                                  const float *data, struct pl_error *reterr)
+{
+    struct server_round *round;
+
+    if (push->push == PL_SERVER_PUSH_VALUES) {
+        return assign(server, push->piece, worker, data, reterr);
+    }
+    if (!server->is_synchronous) {
+        update(server, push->piece, push->rate, data);
+        return answer(server, push->piece, worker, reterr);
+    }
+    round = &server->rounds[push->piece];
+    if (round->given[worker]) {
+        return pl_error_set(reterr, PL_CORRUPT, "worker %d pushed piece %llu twice in a step", worker,
+                            (unsigned long long)push->piece);
+    }
+    if (round->count == 0) {
+        round->rate = push->rate;
+    } else if (round->rate != push->rate) {
+        return pl_error_set(reterr, PL_MISMATCH, "the learning rate of worker %d is %g, of another one %g in this step",
+                            worker, push->rate, round->rate);
+    }
+    round->given[worker] = data;
+    round->count++;
+    return end_round(server, push->piece, reterr);
+}
+
+enum pl_status server_pieces_recheck(struct server *server, struct pl_error *reterr)
+{
+    if (!server->rounds) {
+        return PL_OK;
+    }
+    for (uint64_t p = (uint64_t)server->host; p < server->layout.head->pieces; p += (uint64_t)server->hosts) {
+        PL_TRY(end_round(server, p, reterr));
+    }
+    return PL_OK;
+}
+
+void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data)
+{
+    overwrite(server, packet->piece, data);
+    for (int w = 0; w < server->options->workers; w++) {
+        struct server_local *local = &server->locals[w];
+        bool is_meant = packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w;
+
+        if (is_meant && packet->is_fetched && local->fetching > 0) {
+            local->fetching--;
+            if (local->fetching == 0) {
+                atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetched, local->fetches,
+                                      memory_order_release);
+                server_notify(server, w);
+            }
+        } else if (is_meant && !packet->is_fetched && local->is_pushing[packet->piece]) {
+            local->is_pushing[packet->piece] = false;
+            server_workers_applied(server, w, 1);
+        }
+    }
+}

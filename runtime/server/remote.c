@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages between the servers of a job: queues of what is being sent, and a receive from each of the others. */
+#include "runtime/server/remote.h"
+
+#include "base/memory.h"
+#include "collectives/bootstrap/transport.h"
+
+#include <stdlib.h>
+
+enum { TAG_PACKET = PL_TAG_P2P, TAG_DATA };
+
+struct outgoing {
+    struct outgoing *next;
+    int server;
+    bool owned;
+    void *data;
+    struct pl_transfer head;
+    struct pl_transfer body;
+    struct pl_server_packet packet;
+};
+
+/* What comes from one server: a packet, then its data. */
+struct incoming {
+    struct pl_transfer head;
+    struct pl_transfer body;
+    void *data;
+    bool has_ended;
+    struct pl_server_packet packet;
+};
+
+struct pl_server_remote {
+    struct pl_transport *transport;
+    struct pl_server_receiver receiver;
+    int rank;
+    int size;
+    struct incoming *incoming; /* [size] */
+    struct outgoing *first;    /* being sent */
+    bool has_said_end;
+    int ended; /* others that have */
+};
+
+static enum pl_status post_head(struct pl_server_remote *remote, int server, struct pl_error *reterr)
+{
+    struct incoming *in = &remote->incoming[server];
+
+    in->data = NULL;
+    return remote->transport->recv(remote->transport->context, &in->packet, sizeof(in->packet), server, TAG_PACKET,
+                                   &in->head, reterr);
+}
+
+enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
+                                    struct pl_server_remote **ret_remote, struct pl_error *reterr)
+{
+    struct pl_server_remote *remote = pl_memory_new(1, sizeof(*remote), reterr);
+    enum pl_status status = PL_OK;
+
+    if (!remote) {
+        return PL_MEMORY;
+    }
+    remote->transport = bootstrap->transport;
+    remote->receiver = *receiver;
+    remote->rank = bootstrap->rank;
+    remote->size = bootstrap->size;
+    remote->incoming = pl_memory_new((size_t)bootstrap->size, sizeof(*remote->incoming), reterr);
+    if (!remote->incoming) {
+        free(remote);
+        return PL_MEMORY;
+    }
+    for (int s = 0; s < remote->size && status == PL_OK; s++) {
+        status = s == remote->rank ? PL_OK : post_head(remote, s, reterr);
+    }
+    if (status != PL_OK) {
+        pl_server_remote_free(remote);
+        return status;
+    }
+    *ret_remote = remote;
+    return PL_OK;
+}
+
+static bool cancel(struct pl_server_remote *remote, struct pl_transfer *transfer)
+{
+    return !transfer->active || remote->transport->cancel(remote->transport->context, transfer);
+}
+
+void pl_server_remote_free(struct pl_server_remote *remote)
+{
+    bool idle = true;
+
+    if (!remote) {
+        return;
+    }
+    for (int s = 0; s < remote->size; s++) {
+        idle = cancel(remote, &remote->incoming[s].head) && cancel(remote, &remote->incoming[s].body) && idle;
+    }
+    for (struct outgoing *out = remote->first, *next; out; out = next) {
+        next = out->next;
+        if (cancel(remote, &out->head) && cancel(remote, &out->body)) {
+            free(out->owned ? out->data : NULL);
+            free(out);
+        }
+    }
+    free(idle ? remote->incoming : NULL); /* else the transport may still write there */
+    free(remote);
+}
+
+enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server, const struct pl_server_packet *packet,
+                                     void *data, bool owned, struct pl_error *reterr)
+{
+    struct pl_transport *transport = remote->transport;
+    struct outgoing *out = pl_memory_new(1, sizeof(*out), reterr);
+    enum pl_status status;
+
+    if (!out) {
+        free(owned ? data : NULL);
+        return PL_MEMORY;
+    }
+    out->packet = *packet;
+    out->server = server;
+    out->owned = owned;
+    out->data = data;
+    status =
+        transport->send(transport->context, &out->packet, sizeof(out->packet), server, TAG_PACKET, &out->head, reterr);
+    if (status == PL_OK && packet->data_bytes > 0) {
+        status = transport->send(transport->context, data, packet->data_bytes, server, TAG_DATA, &out->body, reterr);
+    }
+    out->next = remote->first; /* where it failed, free() cancels what was begun */
+    remote->first = out;
+    return status;
+}
+
+enum pl_status pl_server_remote_send_all(struct pl_server_remote *remote, const struct pl_server_packet *packet,
+                                         void *data, struct pl_error *reterr)
+{
+    for (int s = 0; s < remote->size; s++) {
+        if (s != remote->rank) {
+            PL_TRY(pl_server_remote_send(remote, s, packet, data, false, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status test(struct pl_server_remote *remote, struct pl_transfer *transfer, int server,
+                           size_t expected_bytes, bool *ret_done, struct pl_error *reterr)
+{
+    size_t bytes = expected_bytes;
+    enum pl_status status = remote->transport->test(remote->transport->context, transfer, ret_done, &bytes, reterr);
+
+    if (status == PL_OK && *ret_done && bytes != expected_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "a message of the parameter server of host %d has %zu bytes, not %zu",
+                            server, bytes, expected_bytes);
+    }
+    if (status != PL_OK) {
+        pl_error_context(reterr, "messages with the parameter server of host %d", server);
+    }
+    return status;
+}
+
+enum pl_status pl_server_remote_flush(struct pl_server_remote *remote, bool *ret_moved, struct pl_error *reterr)
+{
+    for (struct outgoing **at = &remote->first; *at;) {
+        struct outgoing *out = *at;
+        bool done = true;
+        size_t bytes;
+
+        if (out->head.active) {
+            PL_TRY(remote->transport->test(remote->transport->context, &out->head, &done, &bytes, reterr));
+        }
+        if (done && out->body.active) {
+            PL_TRY(remote->transport->test(remote->transport->context, &out->body, &done, &bytes, reterr));
+        }
+        if (!done) {
+            at = &out->next;
+            continue;
+        }
+        *at = out->next;
+        free(out->owned ? out->data : NULL);
+        free(out);
+        *ret_moved = true;
+    }
+    return PL_OK;
+}
+
+/* The next packet of `server`, and its data; false in `*ret_done`: not there yet. */
+static enum pl_status poll_receive(struct pl_server_remote *remote, int server, bool *ret_done, struct pl_error *reterr)
+{
+    const struct pl_server_receiver *receiver = &remote->receiver;
+    struct incoming *in = &remote->incoming[server];
+
+    if (in->head.active) {
+        PL_TRY(test(remote, &in->head, server, sizeof(in->packet), ret_done, reterr));
+        if (!*ret_done) {
+            return PL_OK;
+        }
+        if (in->packet.data_bytes > 0) {
+            PL_TRY(receiver->place(receiver->context, server, &in->packet, &in->data, reterr));
+            PL_TRY(remote->transport->recv(remote->transport->context, in->data, in->packet.data_bytes, server,
+                                           TAG_DATA, &in->body, reterr));
+        }
+    }
+    if (in->body.active) {
+        PL_TRY(test(remote, &in->body, server, in->packet.data_bytes, ret_done, reterr));
+        if (!*ret_done) {
+            return PL_OK;
+        }
+    }
+    if (in->packet.kind == PL_SERVER_PACKET_END && in->packet.data_bytes == 0) {
+        in->has_ended = true;
+        remote->ended++;
+        return PL_OK;
+    }
+    PL_TRY(receiver->handle(receiver->context, server, &in->packet, in->data, reterr));
+    return post_head(remote, server, reterr);
+}
+
+enum pl_status pl_server_remote_poll(struct pl_server_remote *remote, bool *ret_moved, struct pl_error *reterr)
+{
+    *ret_moved = false;
+    PL_TRY(pl_server_remote_flush(remote, ret_moved, reterr));
+    for (int s = 0; s < remote->size; s++) {
+        bool done = false;
+
+        if (s != remote->rank && !remote->incoming[s].has_ended) {
+            PL_TRY(poll_receive(remote, s, &done, reterr));
+            *ret_moved = *ret_moved || done;
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_server_remote_end(struct pl_server_remote *remote, struct pl_error *reterr)
+{
+    const struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_END};
+
+    if (remote->has_said_end) {
+        return PL_OK;
+    }
+    remote->has_said_end = true;
+    return pl_server_remote_send_all(remote, &packet, NULL, reterr);
+}
+
+bool pl_server_remote_has_ended(const struct pl_server_remote *remote)
+{
+    return remote->has_said_end && !remote->first && remote->ended == remote->size - 1;
+}
+
+bool pl_server_remote_is_idle(const struct pl_server_remote *remote)
+{
+    return !remote->first;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Messages between the servers of a job, over the transport of their bootstrap: a packet, and data after it where it
+ * names some. Of one pair of servers they come in the order sent. Nothing here waits. Internal to runtime/server/.
+ *
+ * Test  tests/unit/runtime/server/test_server.c
+ */
+#ifndef PL_RUNTIME_SERVER_REMOTE_H
+#define PL_RUNTIME_SERVER_REMOTE_H
+
+#include "collectives/bootstrap.h"
+#include "runtime/server/message.h"
+
+enum pl_server_packet_kind {
+    PL_SERVER_PACKET_LAYOUT, /* data: the sender's, see layout.h */
+    PL_SERVER_PACKET_JOINED, /* worker, at step `steps` */
+    PL_SERVER_PACKET_LEFT,   /* worker; `is_lost`: without a word */
+    PL_SERVER_PACKET_STEPS,  /* worker has finished `steps` steps */
+    PL_SERVER_PACKET_PUSH,   /* to the owner of `piece`: worker, push, rate; data: the piece */
+    PL_SERVER_PACKET_FETCH,  /* to the owner of `piece`, for worker */
+    PL_SERVER_PACKET_VALUES, /* from the owner: data; whom of the receiver's workers it answers, see enum below */
+    PL_SERVER_PACKET_SUM,    /* to server 0: worker, count, values */
+    PL_SERVER_PACKET_TOTAL,  /* from server 0: count, values; `is_lost`: the workers gave different counts */
+    PL_SERVER_PACKET_END, /* the last of its sender's; pl_server_remote_end() sends it, and the receiver sees it not */
+    PL_SERVER_PACKET_FAILED, /* the sender ends: count is an enum pl_status, text says why */
+};
+
+/* `worker` of VALUES that answers no single one. */
+enum { PL_SERVER_ANSWERS_ALL = -1, PL_SERVER_ANSWERS_NONE = -2 };
+
+struct pl_server_packet {
+    uint32_t kind;
+    int32_t worker; /* of the job */
+    uint64_t piece;
+    uint64_t data_bytes;
+    uint64_t steps;
+    double rate;
+    uint32_t push;       /* enum pl_server_push */
+    uint32_t is_fetched; /* VALUES: the answer to a FETCH */
+    uint32_t is_lost;
+    uint32_t count;
+    union {
+        double values[PL_SERVER_MOST_VALUES];
+        char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
+    };
+};
+
+struct pl_server_remote;
+
+/** Who takes what comes; a failure of theirs ends pl_server_remote_poll() with it. */
+struct pl_server_receiver {
+    void *context;
+    /** Where the data of `packet` is to go, [packet->data_bytes]; checks the packet. */
+    enum pl_status (*place)(void *context, int server, const struct pl_server_packet *packet, void **ret_data,
+                            struct pl_error *reterr);
+    /** The whole of it is there; `data` as place() gave it, or NULL. */
+    enum pl_status (*handle)(void *context, int server, const struct pl_server_packet *packet, void *data,
+                             struct pl_error *reterr);
+};
+
+/** `bootstrap` outlives it. PL_MEMORY; a transport's failure. */
+enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
+                                    struct pl_server_remote **ret_remote, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Cancel what is under way. NULL is fine. */
+void pl_server_remote_free(struct pl_server_remote *remote);
+
+/**
+ * Send to server `server`. `data` [packet->data_bytes] stays as it is until it is sent; with `owned` it is freed then
+ * (and where this fails), else it is the caller's.
+ */
+enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server, const struct pl_server_packet *packet,
+                                     void *data, bool owned, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** To all other servers, without data that is owned. */
+enum pl_status pl_server_remote_send_all(struct pl_server_remote *remote, const struct pl_server_packet *packet,
+                                         void *data, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Advance everything; `*ret_moved`: something was sent or has come. */
+enum pl_status pl_server_remote_poll(struct pl_server_remote *remote, bool *ret_moved,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Advance what is being sent alone. */
+enum pl_status pl_server_remote_flush(struct pl_server_remote *remote, bool *ret_moved,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Nothing more is sent from here; poll on until pl_server_remote_has_ended(). Later calls do nothing. */
+enum pl_status pl_server_remote_end(struct pl_server_remote *remote, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Whether everything was sent and all others have ended too: the transport has nothing of it any more. */
+bool pl_server_remote_has_ended(const struct pl_server_remote *remote);
+
+/** Whether everything was sent. */
+bool pl_server_remote_is_idle(const struct pl_server_remote *remote);
+
+#endif

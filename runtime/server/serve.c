@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The life of a host's parameter server: its socket, its loop, and what other servers send. */
+#include "runtime/server/serve.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "runtime/server/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* Between two looks at the other servers, whose messages wake nobody. */
+#define NAP_LEAST_NS (20 * PL_NS_PER_US)
+#define NAP_MOST_NS PL_NS_PER_MS
+
+#define FAILED_TELL_NS PL_NS_PER_S
+
+static enum pl_status check_packet(const struct server *server, int host, const struct pl_server_packet *packet,
+                                   struct pl_error *reterr)
+{
+    bool names_piece = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_FETCH ||
+                       packet->kind == PL_SERVER_PACKET_VALUES;
+    bool names_worker = packet->kind != PL_SERVER_PACKET_LAYOUT && packet->kind != PL_SERVER_PACKET_VALUES &&
+                        packet->kind != PL_SERVER_PACKET_TOTAL && packet->kind != PL_SERVER_PACKET_FAILED;
+    bool has_data = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_VALUES;
+    const struct pl_server_layout_head *head = server->layout.head;
+
+    if (packet->kind > PL_SERVER_PACKET_FAILED || packet->count > PL_SERVER_MOST_VALUES ||
+        (names_worker && (packet->worker < 0 || packet->worker >= server->total)) ||
+        (packet->kind == PL_SERVER_PACKET_LAYOUT ? packet->data_bytes == 0 || packet->data_bytes > UINT32_MAX
+                                                 : !head && packet->kind != PL_SERVER_PACKET_FAILED) ||
+        (names_piece && packet->piece >= head->pieces) ||
+        (has_data && packet->data_bytes != server->layout.pieces[packet->piece].count_elems * sizeof(float)) ||
+        (!has_data && packet->kind != PL_SERVER_PACKET_LAYOUT && packet->data_bytes != 0) ||
+        (names_piece &&
+         server_owner(server, packet->piece) != (packet->kind == PL_SERVER_PACKET_VALUES ? host : server->host))) {
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "the parameter server of host %d sent a packet of kind %u, worker %d, piece %" PRIu64
+                            ", %" PRIu64 " bytes, which is none that it may send",
+                            host, packet->kind, packet->worker, packet->piece, packet->data_bytes);
+    }
+    return PL_OK;
+}
+
+static enum pl_status place(void *context, int host, const struct pl_server_packet *packet, void **ret_data,
+                            struct pl_error *reterr)
+{
+    struct server *server = context;
+
+    PL_TRY(check_packet(server, host, packet, reterr));
+    if (packet->kind == PL_SERVER_PACKET_LAYOUT) {
+        *ret_data = pl_memory_new(packet->data_bytes, 1, reterr);
+        return *ret_data ? PL_OK : PL_MEMORY;
+    }
+    if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT &&
+        server->store[packet->worker]) {
+        *ret_data = server->store[packet->worker] + server->layout.pieces[packet->piece].first_elem;
+        return PL_OK;
+    }
+    *ret_data = server->stage[host];
+    return PL_OK;
+}
+
+static enum pl_status handle(void *context, int host, const struct pl_server_packet *packet, void *data,
+                             struct pl_error *reterr)
+{
+    struct server *server = context;
+    struct pl_server_layout layout;
+
+    PL_TRY(data ? PL_OK : check_packet(server, host, packet, reterr));
+    switch ((enum pl_server_packet_kind)packet->kind) {
+    case PL_SERVER_PACKET_LAYOUT:
+        PL_TRY(pl_server_layout_read(data, packet->data_bytes, &layout, reterr));
+        return server_workers_adopt(server, host, &layout, reterr);
+    case PL_SERVER_PACKET_JOINED:
+        server->workers[packet->worker].has_joined = true;
+        server->workers[packet->worker].steps = packet->steps;
+        break;
+    case PL_SERVER_PACKET_LEFT:
+        return server_workers_left(server, packet->worker, packet->is_lost != 0, reterr);
+    case PL_SERVER_PACKET_STEPS:
+        server->workers[packet->worker].steps = packet->steps;
+        server_workers_publish_slowest(server);
+        break;
+    case PL_SERVER_PACKET_PUSH:
+        return server_pieces_take(server, packet->worker, packet, data, reterr);
+    case PL_SERVER_PACKET_FETCH:
+        return server_pieces_send(server, host, packet->piece, packet->worker, true, reterr);
+    case PL_SERVER_PACKET_VALUES:
+        server_pieces_put(server, packet, data);
+        break;
+    case PL_SERVER_PACKET_SUM:
+        return server_workers_add_sum(server, packet->worker, packet->count, packet->values, reterr);
+    case PL_SERVER_PACKET_TOTAL:
+        server_workers_give_total(server, packet);
+        break;
+    case PL_SERVER_PACKET_END:
+        break;
+    case PL_SERVER_PACKET_FAILED:
+        server->is_told = true;
+        return pl_error_set(reterr, packet->count > PL_OK && packet->count <= PL_FAILED ? packet->count : PL_PEER,
+                            "%.*s", (int)strnlen(packet->text, sizeof(packet->text)), packet->text);
+    }
+    return PL_OK;
+}
+
+static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
+{
+    const char *path = server->options->socket_path;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "the parameter server's socket '%s' has %zu characters, at most %zu "
+                            "are possible",
+                            path, strlen(path), sizeof(address.sun_path) - 1);
+    }
+    strcpy(address.sun_path, path);
+    server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->listen_fd < 0 || bind(server->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(server->listen_fd, SERVER_MOST_PENDING) != 0) {
+        return pl_error_errno(reterr, "listen at the parameter server's socket '%s'", path);
+    }
+    server->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    return server->event_fd >= 0 ? PL_OK : pl_error_errno(reterr, "make an eventfd");
+}
+
+static enum pl_status accept_worker(struct server *server, struct pl_error *reterr)
+{
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int free_place = 0;
+
+    if (fd < 0) {
+        return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
+                   ? PL_OK
+                   : pl_error_errno(reterr, "accept a worker of the parameter server");
+    }
+    while (free_place < SERVER_MOST_PENDING && server->pending[free_place] >= 0) {
+        free_place++;
+    }
+    if (free_place == SERVER_MOST_PENDING || !pl_fd_peer_is_same_user(fd)) {
+        pl_file_close_at(&fd);
+        return PL_OK;
+    }
+    server->pending[free_place] = fd;
+    return PL_OK;
+}
+
+/* Wake those for whom there is news. */
+static void notify(struct server *server)
+{
+    const uint64_t one = 1;
+
+    for (int w = 0; w < server->options->workers; w++) {
+        struct server_local *local = &server->locals[w];
+
+        if (local->is_notified && local->event_fd >= 0) {
+            ssize_t written = write(local->event_fd, &one, sizeof(one));
+
+            PL_BUG_IF(written < 0 && errno != EAGAIN); /* full: it is awake */
+        }
+        local->is_notified = false;
+    }
+}
+
+/* All workers have left, and the other servers know it. */
+static enum pl_status check_over(struct server *server, bool *ret_over, struct pl_error *reterr)
+{
+    *ret_over = false;
+    for (int w = 0; w < server->total; w++) {
+        if (!server->workers[w].has_left) {
+            return PL_OK;
+        }
+    }
+    if (server->remote) {
+        PL_TRY(pl_server_remote_end(server->remote, reterr));
+    }
+    *ret_over = !server->remote || pl_server_remote_has_ended(server->remote);
+    return PL_OK;
+}
+
+/* A worker's process has ended: one that never joined has left the job by that, any other one by its socket's end. */
+static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
+{
+    int number, worker;
+    ssize_t got = read(server->ended_fd, &number, sizeof(number));
+
+    if (got != sizeof(number)) {
+        server->ended_fd = -1; /* the writer is gone, and this process with it */
+        return PL_OK;
+    }
+    worker = server_first_worker(server) + number;
+    return server->workers[worker].has_joined || server->workers[worker].has_left
+               ? PL_OK
+               : server_workers_left(server, worker, server->layout.data != NULL, reterr);
+}
+
+/* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
+static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t nap_ns, struct pl_error *reterr)
+{
+    const struct timespec nap = {.tv_sec = nap_ns / PL_NS_PER_S, .tv_nsec = nap_ns % PL_NS_PER_S};
+    const int first_worker = 3, first_pending = 3 + server->options->workers;
+    const int count = first_pending + SERVER_MOST_PENDING;
+    uint64_t events;
+
+    for (int i = 0; i < count; i++) {
+        polls[i] = (struct pollfd){.events = POLLIN};
+        polls[i].fd = i == 0              ? server->listen_fd
+                      : i == 1            ? server->event_fd
+                      : i == 2            ? server->ended_fd
+                      : i < first_pending ? server->locals[i - first_worker].fd
+                                          : server->pending[i - first_pending];
+    }
+    if (ppoll(polls, (nfds_t)count, nap_ns < 0 ? NULL : &nap, NULL) < 0) {
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for the workers of a parameter server");
+    }
+    if (polls[1].revents) {
+        ssize_t got = read(server->event_fd, &events, sizeof(events));
+
+        PL_BUG_IF(got < 0 && errno != EAGAIN);
+    }
+    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK);
+    for (int i = first_worker; i < first_pending; i++) {
+        PL_TRY(polls[i].revents ? server_workers_hear(server, i - first_worker, reterr) : PL_OK);
+    }
+    for (int i = first_pending; i < count; i++) {
+        PL_TRY(polls[i].revents ? server_workers_join(server, i - first_pending, reterr) : PL_OK);
+    }
+    return polls[0].revents ? accept_worker(server, reterr) : PL_OK;
+}
+
+static enum pl_status run(struct server *server, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct pollfd *polls =
+        pl_memory_new((size_t)(3 + server->options->workers + SERVER_MOST_PENDING), sizeof(*polls), reterr);
+    int64_t idle_since_ns = pl_clock_now_ns();
+
+    if (!polls) {
+        return PL_MEMORY;
+    }
+    for (;;) {
+        bool has_taken = false, has_moved = false, is_over = false;
+        int64_t nap_ns = -1;
+
+        PL_TRY(server_workers_take(server, &has_taken, reterr));
+        if (server->remote) {
+            PL_TRY(pl_server_remote_poll(server->remote, &has_moved, reterr));
+        }
+        notify(server);
+        PL_TRY(check_over(server, &is_over, reterr));
+        if (is_over) {
+            return PL_OK;
+        }
+        if (has_taken || has_moved) {
+            idle_since_ns = pl_clock_now_ns();
+            nap_ns = 0;
+        } else if (server->remote) {
+            nap_ns = pl_clock_backoff_ns(pl_clock_now_ns() - idle_since_ns, NAP_LEAST_NS, NAP_MOST_NS);
+        }
+        PL_TRY(hear(server, polls, nap_ns, reterr));
+    }
+}
+
+/* The workers of this host learn why it ends, and so do the other servers, for as long as that takes no longer than it
+ * should. */
+static void tell_failure(struct server *server, const struct pl_error *error)
+{
+    struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FAILED, .count = error->status};
+    int64_t deadline_ns = pl_deadline_after_ns(FAILED_TELL_NS);
+    bool moved;
+
+    server_workers_refuse(server, error);
+    if (!server->remote || server->is_told) {
+        return;
+    }
+    (void)pl_error_text(error, packet.text, sizeof(packet.text));
+    if (pl_server_remote_send_all(server->remote, &packet, NULL, NULL) != PL_OK) {
+        return;
+    }
+    while (!pl_server_remote_is_idle(server->remote) && !pl_deadline_passed(deadline_ns)) {
+        if (pl_server_remote_flush(server->remote, &moved, NULL) != PL_OK) {
+            return;
+        }
+        pl_clock_nap(NAP_LEAST_NS, deadline_ns);
+    }
+}
+
+static enum pl_status open_server(struct server *server, struct pl_error *reterr)
+{
+    const struct pl_server_serve_options *options = server->options;
+    const struct pl_server_receiver receiver = {.context = server, .place = place, .handle = handle};
+
+    if (options->workers < 1 || options->workers > PL_SERVER_MOST_WORKERS / server->hosts) {
+        return pl_error_set(reterr, PL_INVALID, "%d workers on each of %d hosts: expected 1 to %d of the whole job",
+                            options->workers, server->hosts, PL_SERVER_MOST_WORKERS);
+    }
+    server->total = options->workers * server->hosts;
+    server->workers = pl_memory_new((size_t)server->total, sizeof(*server->workers), reterr);
+    server->locals = pl_memory_new((size_t)options->workers, sizeof(*server->locals), reterr);
+    if (!server->workers || !server->locals) {
+        return PL_MEMORY;
+    }
+    for (int w = 0; w < options->workers; w++) {
+        server->locals[w].fd = -1;
+        server->locals[w].event_fd = -1;
+    }
+    if (server->hosts > 1) {
+        PL_TRY(pl_server_remote_new(options->bootstrap, &receiver, &server->remote, reterr));
+    }
+    return listen_at(server, reterr);
+}
+
+static void close_server(struct server *server)
+{
+    pl_server_remote_free(server->remote); /* before what it sends from */
+    for (int w = 0; server->locals && w < server->options->workers; w++) {
+        pl_file_close_at(&server->locals[w].fd);
+        pl_file_close_at(&server->locals[w].event_fd);
+    }
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        pl_file_close_at(&server->pending[i]);
+    }
+    if (server->layout.data) {
+        server_pieces_close(server);
+    }
+    pl_server_view_close(&server->view);
+    pl_file_close_at(&server->memory_fd);
+    pl_file_close_at(&server->event_fd);
+    if (server->listen_fd >= 0) {
+        (void)unlink(server->options->socket_path);
+        pl_file_close_at(&server->listen_fd);
+    }
+    for (int w = 0; server->workers && w < server->total; w++) {
+        free(server->workers[w].sum);
+    }
+    pl_server_layout_done(&server->layout);
+    free(server->locals);
+    free(server->workers);
+}
+
+enum pl_status pl_server_serve(const struct pl_server_serve_options *options, struct pl_error *reterr)
+{
+    struct server server = {
+        .options = options,
+        .host = options->bootstrap->rank,
+        .hosts = options->bootstrap->size,
+        .listen_fd = -1,
+        .event_fd = -1,
+        .memory_fd = -1,
+        .ended_fd = options->ended_fd > 0 ? options->ended_fd : -1,
+    };
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        server.pending[i] = -1;
+    }
+    error.status = open_server(&server, &error);
+    if (error.status == PL_OK) {
+        error.status = run(&server, &error);
+        if (error.status != PL_OK) {
+            tell_failure(&server, &error);
+        }
+    }
+    close_server(&server);
+    if (error.status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    return error.status;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The parameter server of one host: takes its workers' pushes from shared memory, passes those of pieces that other
+ * hosts' servers own on to them, and applies those of its own pieces, which are piece number p modulo hosts. Internal
+ * to runtime/.
+ *
+ * Threads  one, which is the bootstrap's too.
+ * Test     tests/unit/runtime/server/test_server.c, tests/integration/native_server.py
+ */
+#ifndef PL_RUNTIME_SERVER_SERVE_H
+#define PL_RUNTIME_SERVER_SERVE_H
+
+#include "collectives/bootstrap.h"
+
+struct pl_server_serve_options {
+    const char *socket_path;        /* made by it, and removed at the end */
+    int workers;                    /* on each host; the job's workers are counted host by host */
+    struct pl_bootstrap *bootstrap; /* the servers of the job, a rank on each host */
+    int ended_fd; /* above 0: a pipe from which it hears, an int each, which of its host's workers' processes have ended */
+};
+
+/**
+ * Serve until all workers of the job have left. A worker that is lost, that is, which closes its socket without a
+ * word, is said and counts as one that has left.
+ *
+ * Collective  yes, over the servers.
+ * Errors      PL_MISMATCH: the workers of two hosts have different layouts; those of a transport, PL_SYSTEM, PL_MEMORY.
+ *             Workers that are still there learn the failure.
+ */
+enum pl_status pl_server_serve(const struct pl_server_serve_options *options, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

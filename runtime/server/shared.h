@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What a host's parameter server and its workers share: one memory file with the values of all pieces, and for each
+ * worker its gradients and how far it is. Nothing is sent within a host. Internal to runtime/server/.
+ *
+ *   header | piece headers | values | worker 0's slot, gradients | worker 1's slot, gradients | ...
+ *
+ * A piece is one bucket of the workers' plan. Its values change in place, under a sequence number that is odd
+ * meanwhile; a reader copies a piece and takes the copy if the number was even before and is the same after it. So a
+ * reader that is stopped stops nobody.
+ *
+ * Source  the sequence lock is described in Boehm, "Can seqlocks get along with programming language memory models?",
+ *         MSPC 2012.
+ * Test    tests/unit/runtime/server/test_server.c
+ */
+#ifndef PL_RUNTIME_SERVER_SHARED_H
+#define PL_RUNTIME_SERVER_SHARED_H
+
+#include "base/status.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** What a worker pushes. */
+enum pl_server_push {
+    PL_SERVER_PUSH_GRADIENT, /* the optimizer takes a step with it */
+    PL_SERVER_PUSH_VALUES,   /* it becomes the values */
+};
+
+/** The server writes it. */
+struct pl_server_header {
+    _Alignas(64) _Atomic uint64_t known_pieces; /* whose values this host has received or was given */
+    _Atomic uint64_t slowest_steps;             /* that every worker which has not left has finished */
+};
+
+struct pl_server_piece {
+    _Alignas(64) _Atomic uint64_t sequence;
+};
+
+struct pl_server_slot {
+    /* The worker writes these; kind and rate before the first piece of a step, while nothing of it is under way. */
+    _Alignas(64) _Atomic uint64_t pushed; /* pieces since it joined, in order of their numbers */
+    uint32_t kind;                        /* enum pl_server_push */
+    double rate;                          /* learning rate */
+    _Atomic uint64_t fetches;             /* wishes for the newest values of all pieces */
+    /* The server: how many of the pieces are in the values of this host, and how many wishes are fulfilled. */
+    _Alignas(64) _Atomic uint64_t applied;
+    _Atomic uint64_t fetched;
+    uint64_t first_step; /* that this worker counts from, written before it is welcome */
+};
+
+/** The shape of a file; the first three are given, pl_server_shape() fills the rest. */
+struct pl_server_shape {
+    uint64_t elems;  /* of values, and of each worker's gradients */
+    uint64_t pieces; /* at least 1 */
+    uint64_t workers;
+    uint64_t values_at; /* offsets and sizes in bytes */
+    uint64_t slots_at;
+    uint64_t slot_bytes;
+    uint64_t file_bytes;
+};
+
+/** PL_LIMIT: more bytes than memory can hold. */
+enum pl_status pl_server_shape(struct pl_server_shape *shape, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** A mapped file. */
+struct pl_server_view {
+    struct pl_server_shape shape;
+    char *base; /* NULL: not mapped */
+};
+
+/** Map the file `fd`, which stays the caller's. PL_SYSTEM, and PL_CORRUPT where it has another size. */
+enum pl_status pl_server_view_open(struct pl_server_view *view, const struct pl_server_shape *shape, int fd,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+void pl_server_view_close(struct pl_server_view *view);
+
+static inline struct pl_server_header *pl_server_view_header(const struct pl_server_view *view)
+{
+    return (struct pl_server_header *)(void *)view->base;
+}
+
+static inline struct pl_server_piece *pl_server_view_piece(const struct pl_server_view *view, uint64_t piece)
+{
+    return (struct pl_server_piece *)(void *)(view->base + sizeof(struct pl_server_header)) + piece;
+}
+
+static inline float *pl_server_view_values(const struct pl_server_view *view)
+{
+    return (float *)(void *)(view->base + view->shape.values_at);
+}
+
+static inline struct pl_server_slot *pl_server_view_slot(const struct pl_server_view *view, uint64_t worker)
+{
+    return (struct pl_server_slot *)(void *)(view->base + view->shape.slots_at + worker * view->shape.slot_bytes);
+}
+
+static inline float *pl_server_view_gradients(const struct pl_server_view *view, uint64_t worker)
+{
+    return (float *)(void *)(view->base + view->shape.slots_at + worker * view->shape.slot_bytes + 4096);
+}
+
+/** The server alone: change the values of `piece` between these two. */
+static inline void pl_server_write_begin(struct pl_server_piece *piece)
+{
+    atomic_store_explicit(&piece->sequence, atomic_load_explicit(&piece->sequence, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+}
+
+static inline void pl_server_write_end(struct pl_server_piece *piece)
+{
+    atomic_store_explicit(&piece->sequence, atomic_load_explicit(&piece->sequence, memory_order_relaxed) + 1,
+                          memory_order_release);
+}
+
+/**
+ * Copy `count` elements from `first` on, which are the values of `piece`, to `to`, all of one moment. `*last_sequence`
+ * is that of the copy that `to` holds, 0 at first; an unchanged piece is not copied again. False: they are being
+ * changed just now, and `to` may hold a mixture.
+ */
+bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uint64_t first, uint64_t count, float *to,
+                          uint64_t *last_sequence) PL_MUST_CHECK;
+
+#endif

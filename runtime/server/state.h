@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the files of a parameter server share: serve.c is its life, workers.c its own workers, pieces.c the values. */
+#ifndef PL_RUNTIME_SERVER_STATE_H
+#define PL_RUNTIME_SERVER_STATE_H
+
+#include "collectives/reduce/kernel.h"
+#include "runtime/gradient/optimizer_rule.h"
+#include "runtime/server/layout.h"
+#include "runtime/server/remote.h"
+#include "runtime/server/serve.h"
+#include "runtime/server/shared.h"
+
+enum { SERVER_MOST_PENDING = 16 };
+
+/** A worker of the job. */
+struct server_worker {
+    bool has_joined;
+    bool has_left;
+    bool has_summed;
+    uint64_t steps; /* finished, since the job began */
+    uint32_t sum_count;
+    double *sum; /* [PL_SERVER_MOST_VALUES], server 0 */
+};
+
+/** A worker of this host. */
+struct server_local {
+    int fd; /* -1: not there (yet, or any more) */
+    int event_fd;
+    bool is_notified; /* in this round of the loop */
+    bool waits_for_sum;
+    uint64_t taken;    /* of what it has pushed */
+    uint64_t fetches;  /* of its wishes for all pieces, those that were passed on */
+    uint64_t fetching; /* pieces that are still to come for the last of them */
+    bool *is_pushing;  /* [pieces]: passed on to their owner, whose answer is still to come */
+};
+
+/** A step that waits for all workers, of one piece of this server's (staleness 0). */
+struct server_round {
+    int count;           /* workers that have given their gradient */
+    double rate;         /* of the first of them */
+    const float **given; /* [total workers], NULL: not yet */
+};
+
+struct server {
+    const struct pl_server_serve_options *options;
+    int host;
+    int hosts;
+    int total;                     /* workers of the job */
+    struct server_worker *workers; /* [total] */
+    struct server_local *locals;   /* [options->workers] */
+    int listen_fd;
+    int pending[SERVER_MOST_PENDING]; /* accepted, before their JOIN; -1: free */
+    int ended_fd;                     /* see serve.h; -1: none */
+    int event_fd;                     /* this host's workers write to it */
+    struct pl_server_remote *remote;  /* NULL: one host */
+
+    struct pl_server_layout layout; /* zero: nobody has joined */
+    bool is_told;                   /* another server has failed, and all know */
+    int memory_fd;
+    struct pl_server_view view;
+    bool *is_known;                       /* [pieces]: its values are there */
+    uint64_t *updates;                    /* [pieces] of this server's: by gradients */
+    float *slot[PL_OPTIMIZER_MOST_SLOTS]; /* [elems], of which those of its pieces are used */
+    struct pl_optimizer_options optimizer;
+    bool is_synchronous;
+    struct server_round *rounds; /* [pieces], synchronous */
+    float *sum;                  /* [longest piece], synchronous */
+    float **store;               /* [total]: gradients of other hosts' workers [elems], synchronous */
+    float **stage;               /* [hosts]: a piece that comes from another server [longest piece] */
+};
+
+static inline int server_owner(const struct server *server, uint64_t piece)
+{
+    return (int)(piece % (uint64_t)server->hosts);
+}
+
+static inline int server_first_worker(const struct server *server)
+{
+    return server->host * server->options->workers;
+}
+
+/** Wake worker `local` of this host at the end of this round. */
+static inline void server_notify(struct server *server, int local)
+{
+    server->locals[local].is_notified = true;
+}
+
+/* pieces.c */
+/** The first worker of this host has joined with a layout: make what depends on it. */
+enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr) PL_MUST_CHECK;
+void server_pieces_close(struct server *server);
+/** Worker `worker` pushes its `data` of a piece of this server's. */
+enum pl_status server_pieces_take(struct server *server, int worker, const struct pl_server_packet *push,
+                                  const float *data, struct pl_error *reterr) PL_MUST_CHECK;
+/** After a worker has left: rounds that waited for it alone end. */
+enum pl_status server_pieces_recheck(struct server *server, struct pl_error *reterr) PL_MUST_CHECK;
+/** Values of a piece have come from its owner. */
+void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data);
+/** Send a piece of this server's to another server. */
+enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, bool is_fetched,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/* workers.c */
+/** Take what this host's workers have pushed, and their wishes. */
+enum pl_status server_workers_take(struct server *server, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
+/** Something can be read from worker `local`'s socket. */
+enum pl_status server_workers_hear(struct server *server, int local, struct pl_error *reterr) PL_MUST_CHECK;
+/** Something can be read from a socket that was accepted: a JOIN. */
+enum pl_status server_workers_join(struct server *server, int pending, struct pl_error *reterr) PL_MUST_CHECK;
+/** Another server's workers have this layout; `layout` is the server's then in any case. */
+enum pl_status server_workers_adopt(struct server *server, int host, struct pl_server_layout *layout,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** `count` pieces that a worker of this host has pushed are in the values. */
+void server_workers_applied(struct server *server, int local, uint64_t count);
+/** Worker `worker` of the job has left, here or elsewhere. */
+enum pl_status server_workers_left(struct server *server, int worker, bool is_lost,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** What all workers that have not left have finished; tells this host's. */
+void server_workers_publish_slowest(struct server *server);
+/** Server 0: worker `worker` has given its part of a sum. */
+enum pl_status server_workers_add_sum(struct server *server, int worker, uint32_t count, const double *values,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+/** The sum is there. */
+void server_workers_give_total(struct server *server, const struct pl_server_packet *total);
+/** Tell all workers of this host that it is over. */
+void server_workers_refuse(struct server *server, const struct pl_error *error);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline-server [--workers N] PROGRAM [ARGUMENTS...]
+ *
+ * The parameter server of one host, which mpirun starts once a host: it starts the host's workers, processes of PROGRAM
+ * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does; a worker
+ * that a stop has ended has not failed.
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "runtime/server.h"
+#include "runtime/server/message.h"
+#include "runtime/server/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct children {
+    int count;
+    pid_t *pids;     /* [count] */
+    int ended_fd;    /* the server hears there who has ended */
+    bool is_stopped; /* one was ended by a stop */
+};
+
+/* For the signal handler alone. */
+static atomic_bool is_stopping;
+
+static void on_stop(int number)
+{
+    (void)number;
+    atomic_store(&is_stopping, true);
+}
+
+static const char usage[] = "usage: paceline-server [--workers N] PROGRAM [ARGUMENTS...]\n\n"
+                            "Starts N workers (1) of PROGRAM on this host and serves them as their parameter server. "
+                            "`paceline train` has mpirun\n"
+                            "start it on each host with PACELINE_PS=native.\n";
+
+static enum pl_status read_options(int argc, char **argv, int *ret_workers, bool *ret_help, struct pl_error *reterr)
+{
+    static const struct option table[] = {
+        {"help", no_argument, NULL, 'h'}, {"workers", required_argument, NULL, 'w'}, {NULL, 0, NULL, 0}};
+    enum pl_status status;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "+", table, &option, reterr)) == PL_OK) {
+        uint64_t workers;
+
+        if (option == 'h') {
+            *ret_help = true;
+            return PL_OK;
+        }
+        PL_TRY(pl_options_whole("workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers, reterr));
+        *ret_workers = (int)workers;
+    }
+    if (status == PL_END && optind == argc) {
+        return pl_error_set(reterr, PL_INVALID, "no program is named");
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
+/* In the run directory, else in /tmp. */
+static enum pl_status name_socket(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/ps-%d", pl_environment_get_or(environment, "PACELINE_RUN_DIR", "/tmp"), (int)getpid());
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+/* A worker is no rank: what it starts with MPI is a world of its own. */
+static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "OPAL_"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *before = NULL;
+
+    PL_TRY(pl_environment_new_copy(environment, &before, reterr));
+    for (char *const *at = pl_environment_strings(before); *at; at++) {
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(prefixes); i++) {
+            PL_AUTO_FREE char *name = NULL;
+
+            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) != 0) {
+                continue;
+            }
+            name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
+            PL_TRY(name ? PL_OK : PL_MEMORY);
+            pl_environment_unset(environment, name);
+        }
+    }
+    return PL_OK;
+}
+
+static void run_worker(char **argv, const struct pl_environment *environment)
+{
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+    (void)execvpe(argv[0], argv, pl_environment_strings(environment));
+    pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static enum pl_status start_workers(struct children *children, char **argv, const char *socket_path,
+                                    struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_TRY(hide_mpi(environment, reterr));
+    PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
+    for (int w = 0; w < children->count; w++) {
+        char number[16];
+
+        snprintf(number, sizeof(number), "%d", w);
+        PL_TRY(pl_environment_set(environment, PL_SERVER_WORKER_VARIABLE, number, reterr));
+        children->pids[w] = fork();
+        if (children->pids[w] < 0) {
+            return pl_error_errno(reterr, "start worker %d of %d", w, children->count);
+        }
+        if (children->pids[w] == 0) {
+            run_worker(argv, environment);
+        }
+    }
+    return PL_OK;
+}
+
+static void signal_workers(const struct children *children, int number)
+{
+    for (int w = 0; w < children->count; w++) {
+        if (children->pids[w] > 0) {
+            (void)kill(children->pids[w], number);
+        }
+    }
+}
+
+/* End this process as a worker ended, without a core of its own. */
+static _Noreturn void end_like(int status)
+{
+    const struct rlimit no_core = {0, 0};
+
+    if (WIFSIGNALED(status)) {
+        (void)setrlimit(RLIMIT_CORE, &no_core);
+        (void)prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+        (void)signal(WTERMSIG(status), SIG_DFL);
+        (void)kill(getpid(), WTERMSIG(status));
+        _exit(128 + WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
+}
+
+static void check_end(struct children *children, int worker, int status)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return;
+    }
+    if (atomic_load(&is_stopping) && WIFSIGNALED(status) &&
+        (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT)) {
+        children->is_stopped = true;
+        return;
+    }
+    pl_log(PL_LOG_ERROR,
+           WIFSIGNALED(status) ? "worker %d of this host was killed by signal %d"
+                               : "worker %d of this host exited with code %d",
+           worker, WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    signal_workers(children, SIGTERM);
+    end_like(status);
+}
+
+static void *await_workers(void *argument)
+{
+    struct children *children = argument;
+
+    for (int left = children->count; left > 0;) {
+        int status, worker = 0;
+        pid_t pid = waitpid(-1, &status, 0);
+
+        if (pid < 0 && errno == EINTR) {
+            continue;
+        }
+        PL_BUG_IF(pid < 0);
+        while (worker < children->count && children->pids[worker] != pid) {
+            worker++;
+        }
+        if (worker < children->count) { /* else a helper of a library's */
+            children->pids[worker] = 0;
+            left--;
+            check_end(children, worker, status);
+            PL_BUG_IF(write(children->ended_fd, &worker, sizeof(worker)) != sizeof(worker));
+        }
+    }
+    return NULL;
+}
+
+static enum pl_status serve(struct children *children, const char *socket_path, int ended_fd, struct pl_error *reterr)
+{
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_server_serve_options options = {
+        .socket_path = socket_path, .workers = children->count, .ended_fd = ended_fd};
+    pthread_t waiter;
+    enum pl_status status;
+
+    PL_TRY(pl_thread_start(&waiter, await_workers, children, "the wait for the workers", reterr));
+    PL_TRY(pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, reterr)
+                                    : pl_bootstrap_new_self(&bootstrap, reterr));
+    options.bootstrap = bootstrap;
+    status = pl_server_serve(&options, reterr);
+    if (status == PL_OK) {
+        pthread_join(waiter, NULL); /* workers may still be saving; the job's own stop ends that */
+        status = pl_bootstrap_leave(bootstrap, PL_DEADLINE_NEVER, reterr);
+    }
+    if (status == PL_OK) {
+        pl_bootstrap_free(bootstrap);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_FREE char *socket_path = NULL;
+    struct children children = {.count = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    bool help = false;
+    int ended[2];
+
+    pl_log_set_prefix("paceline server");
+    if (read_options(argc, argv, &children.count, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        fputs(usage, stderr);
+        return PL_EXIT_USAGE;
+    }
+    if (help) {
+        fputs(usage, stdout);
+        return EXIT_SUCCESS;
+    }
+    children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
+    if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||
+        name_socket(environment, &socket_path, &error) != PL_OK || pipe2(ended, O_CLOEXEC) != 0 ||
+        sigaction(SIGTERM, &stop, NULL) != 0 || sigaction(SIGINT, &stop, NULL) != 0 ||
+        start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting the workers");
+        signal_workers(&children, SIGKILL);
+        return EXIT_FAILURE;
+    }
+    children.ended_fd = ended[1];
+    if (serve(&children, socket_path, ended[0], &error) != PL_OK) {
+        pl_log_error(&error, "serving");
+        signal_workers(&children, SIGTERM);
+        _exit(EXIT_FAILURE); /* MPI may be in the middle of something */
+    }
+    free(children.pids);
+    return children.is_stopped ? 128 + SIGTERM : EXIT_SUCCESS;
+}

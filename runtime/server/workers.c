@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's own workers: joining, what they push, sums over all workers of the job, leaving. */
+#include "runtime/server/state.h"
+
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static enum pl_status send_all(struct server *server, const struct pl_server_packet *packet, void *data,
+                               struct pl_error *reterr)
+{
+    return server->remote ? pl_server_remote_send_all(server->remote, packet, data, reterr) : PL_OK;
+}
+
+static void refuse(int fd, const struct pl_error *error)
+{
+    struct pl_server_message message = {.kind = PL_SERVER_REFUSED, .number = (int32_t)error->status};
+
+    (void)pl_error_text(error, message.text, sizeof(message.text));
+    /* it may be gone already */
+    if (pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
+        pl_log(PL_LOG_DEBUG, "a worker that is refused is gone: %s", message.text);
+    }
+}
+
+void server_workers_refuse(struct server *server, const struct pl_error *error)
+{
+    for (int w = 0; w < server->options->workers; w++) {
+        if (server->locals[w].fd >= 0) {
+            refuse(server->locals[w].fd, error);
+        }
+    }
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        if (server->pending[i] >= 0) {
+            refuse(server->pending[i], error);
+        }
+    }
+}
+
+/* The layout is known: make the shared file, and tell the other servers. */
+static enum pl_status open_layout(struct server *server, struct pl_error *reterr)
+{
+    struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LAYOUT, .data_bytes = server->layout.bytes};
+    struct pl_server_shape shape = {.elems = server->layout.head->elems,
+                                    .pieces = server->layout.head->pieces,
+                                    .workers = (uint64_t)server->options->workers};
+
+    PL_TRY(pl_server_shape(&shape, reterr));
+    server->memory_fd = pl_fd_new_memory("paceline-server", shape.file_bytes);
+    if (server->memory_fd < 0 || pl_fd_seal_size(server->memory_fd) != 0) {
+        return pl_error_errno(reterr, "make a parameter server's memory, %" PRIu64 " bytes", shape.file_bytes);
+    }
+    PL_TRY(pl_server_view_open(&server->view, &shape, server->memory_fd, reterr));
+    PL_TRY(server_pieces_open(server, reterr));
+    return send_all(server, &packet, server->layout.data, reterr);
+}
+
+enum pl_status server_workers_adopt(struct server *server, int host, struct pl_server_layout *layout,
+                                    struct pl_error *reterr)
+{
+    char other[48], own[48];
+    enum pl_status status;
+
+    if (!server->layout.data) {
+        server->layout = *layout;
+        return open_layout(server, reterr);
+    }
+    snprintf(other, sizeof(other), "a worker of host %d", host);
+    snprintf(own, sizeof(own), "a worker of host %d", server->host);
+    status = pl_server_layout_compare(&server->layout, own, layout, other, reterr);
+    pl_server_layout_done(layout);
+    return status;
+}
+
+static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layout *ret_layout, struct pl_error *reterr)
+{
+    struct stat info;
+    char *data;
+
+    if (fstat(fd, &info) != 0 || (uint64_t)info.st_size != bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout is not of the %" PRIu64 " bytes that it says",
+                            bytes);
+    }
+    data = pl_memory_new(bytes, 1, reterr);
+    if (!data) {
+        return PL_MEMORY;
+    }
+    for (uint64_t at = 0; at < bytes;) {
+        ssize_t got = pread(fd, data + at, bytes - at, (off_t)at);
+
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            free(data);
+            return pl_error_errno(reterr, "read a worker's layout");
+        }
+        at += got > 0 ? (uint64_t)got : 0;
+    }
+    return pl_server_layout_read(data, bytes, ret_layout, reterr);
+}
+
+/* Whether the worker that says JOIN may; what is wrong with it alone is its own failure. */
+static enum pl_status check_join(struct server *server, const struct pl_server_message *join, int layout_fd,
+                                 struct pl_server_layout *ret_layout, struct pl_error *reterr)
+{
+    int worker = server_first_worker(server) + join->number;
+    char own[48];
+    enum pl_status status;
+
+    if (join->number >= server->options->workers) {
+        return pl_error_set(reterr, PL_INVALID, "worker %d of host %d: there are %d on a host, counted from 0",
+                            join->number, server->host, server->options->workers);
+    }
+    if (server->workers[worker].has_joined) {
+        return pl_error_set(reterr, PL_INVALID, "worker %d of host %d has joined before", join->number, server->host);
+    }
+    PL_TRY(read_layout(layout_fd, join->count, ret_layout, reterr));
+    if (!server->layout.data) {
+        return PL_OK;
+    }
+    snprintf(own, sizeof(own), "worker %d", worker);
+    status = pl_server_layout_compare(&server->layout, "another worker", ret_layout, own, reterr);
+    pl_server_layout_done(ret_layout);
+    return status;
+}
+
+static enum pl_status welcome(struct server *server, int number, int fd, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+    int worker = server_first_worker(server) + number;
+    struct pl_server_message message = {.kind = PL_SERVER_WELCOME, .number = worker, .count = (uint64_t)server->total};
+    struct pl_server_packet joined = {.kind = PL_SERVER_PACKET_JOINED, .worker = worker};
+
+    local->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (local->event_fd < 0) {
+        return pl_error_errno(reterr, "make an eventfd for a worker");
+    }
+    local->fd = fd;
+    joined.steps = atomic_load_explicit(&pl_server_view_header(&server->view)->slowest_steps, memory_order_relaxed);
+    server->workers[worker].has_joined = true;
+    server->workers[worker].steps = joined.steps;
+    pl_server_view_slot(&server->view, (uint64_t)number)->first_step = joined.steps;
+    if (pl_server_message_send(fd, &message, (const int[]){server->memory_fd, server->event_fd, local->event_fd}, 3,
+                               NULL) != PL_OK) {
+        return PL_OK; /* it is gone, as reading from it will tell */
+    }
+    return send_all(server, &joined, NULL, reterr);
+}
+
+enum pl_status server_workers_join(struct server *server, int pending, struct pl_error *reterr)
+{
+    int fd = server->pending[pending], fds[3];
+    struct pl_server_layout layout = {0};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_server_message message;
+    bool closed, is_fatal = false;
+
+    server->pending[pending] = -1;
+    error.status = pl_server_message_receive(fd, true, &message, fds, &closed, &error);
+    if (error.status == PL_OK && !closed && message.kind != PL_SERVER_JOIN) {
+        error.status =
+            pl_error_set(&error, PL_CORRUPT, "a worker's first message is of kind %u, expected JOIN", message.kind);
+    }
+    if (error.status == PL_OK && !closed) {
+        error.status = check_join(server, &message, fds[0], &layout, &error);
+        pl_file_close_at(&fds[0]);
+    }
+    if (error.status == PL_OK && !closed && layout.data) {
+        server->layout = layout;
+        is_fatal = true;
+        error.status = open_layout(server, &error);
+    }
+    if (!closed && error.status == PL_OK) {
+        return welcome(server, message.number, fd, reterr);
+    }
+    if (!closed) {
+        refuse(fd, &error);
+        pl_log_error(&error, "a worker of host %d was refused", server->host);
+    }
+    pl_file_close_at(&fd);
+    if (error.status != PL_MISMATCH && !is_fatal) {
+        return PL_OK;
+    }
+    *reterr = error; /* whoever of them is right, the job is wrong */
+    return error.status;
+}
+
+void server_workers_applied(struct server *server, int local, uint64_t count)
+{
+    atomic_fetch_add_explicit(&pl_server_view_slot(&server->view, (uint64_t)local)->applied, count,
+                              memory_order_release);
+    server_notify(server, local);
+}
+
+void server_workers_publish_slowest(struct server *server)
+{
+    struct pl_server_header *header;
+    uint64_t slowest = UINT64_MAX;
+
+    for (int w = 0; w < server->total; w++) {
+        const struct server_worker *worker = &server->workers[w];
+
+        if (worker->has_joined && !worker->has_left && worker->steps < slowest) {
+            slowest = worker->steps;
+        }
+    }
+    if (slowest == UINT64_MAX || !server->view.base) {
+        return;
+    }
+    header = pl_server_view_header(&server->view);
+    if (atomic_load_explicit(&header->slowest_steps, memory_order_relaxed) < slowest) {
+        atomic_store_explicit(&header->slowest_steps, slowest, memory_order_release);
+        for (int w = 0; w < server->options->workers; w++) {
+            server_notify(server, w);
+        }
+    }
+}
+
+/* A worker of this host has pushed all pieces of a step. */
+static enum pl_status finish_step(struct server *server, int worker, struct pl_error *reterr)
+{
+    struct pl_server_packet packet = {
+        .kind = PL_SERVER_PACKET_STEPS, .worker = worker, .steps = ++server->workers[worker].steps};
+
+    if (server->layout.head->staleness <= 0) {
+        return PL_OK; /* nobody asks */
+    }
+    server_workers_publish_slowest(server);
+    return send_all(server, &packet, NULL, reterr);
+}
+
+static enum pl_status take_piece(struct server *server, int number, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+    const struct pl_server_slot *slot = pl_server_view_slot(&server->view, (uint64_t)number);
+    const uint64_t pieces = server->layout.head->pieces, piece = local->taken % pieces;
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+    float *data = pl_server_view_gradients(&server->view, (uint64_t)number) + range->first_elem;
+    int worker = server_first_worker(server) + number, owner = server_owner(server, piece);
+    struct pl_server_packet push = {.kind = PL_SERVER_PACKET_PUSH,
+                                    .worker = worker,
+                                    .piece = piece,
+                                    .data_bytes = range->count_elems * sizeof(float),
+                                    .push = slot->kind,
+                                    .rate = slot->rate};
+
+    local->taken++;
+    if (owner == server->host) {
+        PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
+    } else {
+        local->is_pushing[piece] = true;
+        PL_TRY(pl_server_remote_send(server->remote, owner, &push, data, false, reterr));
+    }
+    return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
+}
+
+/* Ask the owners of all other pieces for them. */
+static enum pl_status fetch(struct server *server, int number, uint64_t wish, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+
+    local->fetches = wish;
+    for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
+        struct pl_server_packet packet = {
+            .kind = PL_SERVER_PACKET_FETCH, .worker = server_first_worker(server) + number, .piece = p};
+
+        if (server_owner(server, p) != server->host) {
+            local->fetching++;
+            PL_TRY(pl_server_remote_send(server->remote, server_owner(server, p), &packet, NULL, false, reterr));
+        }
+    }
+    if (local->fetching == 0) {
+        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)number)->fetched, wish,
+                              memory_order_release);
+        server_notify(server, number);
+    }
+    return PL_OK;
+}
+
+enum pl_status server_workers_take(struct server *server, bool *ret_moved, struct pl_error *reterr)
+{
+    *ret_moved = false;
+    for (int w = 0; server->view.base && w < server->options->workers; w++) {
+        struct server_local *local = &server->locals[w];
+        struct pl_server_slot *slot = pl_server_view_slot(&server->view, (uint64_t)w);
+        uint64_t pushed = atomic_load_explicit(&slot->pushed, memory_order_acquire);
+        uint64_t wish = atomic_load_explicit(&slot->fetches, memory_order_acquire);
+
+        if (pushed - local->taken > server->layout.head->pieces) {
+            return pl_error_set(reterr, PL_CORRUPT,
+                                "worker %d has pushed %" PRIu64 " pieces, of which %" PRIu64
+                                " were taken: expected at most %" PRIu64 " more",
+                                server_first_worker(server) + w, pushed, local->taken, server->layout.head->pieces);
+        }
+        if (pushed != local->taken) { /* one from each worker by turns */
+            *ret_moved = true;
+            PL_TRY(take_piece(server, w, reterr));
+        }
+        if (wish != local->fetches && local->fetching == 0) {
+            *ret_moved = true;
+            PL_TRY(fetch(server, w, wish, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* Server 0: the sum, once all workers that have not left have given their part. */
+static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
+{
+    struct pl_server_packet total = {.kind = PL_SERVER_PACKET_TOTAL};
+    bool is_first = true;
+
+    for (int w = 0; w < server->total; w++) {
+        if (!server->workers[w].has_summed && !server->workers[w].has_left) {
+            return PL_OK;
+        }
+    }
+    for (int w = 0; w < server->total; w++) {
+        struct server_worker *worker = &server->workers[w];
+
+        if (!worker->has_summed) {
+            continue;
+        }
+        worker->has_summed = false;
+        total.is_lost = total.is_lost || (!is_first && total.count != worker->sum_count);
+        total.count = worker->sum_count;
+        is_first = false;
+        for (uint32_t i = 0; i < total.count; i++) {
+            total.values[i] += worker->sum[i];
+        }
+    }
+    if (is_first) {
+        return PL_OK; /* all have left */
+    }
+    server_workers_give_total(server, &total);
+    return send_all(server, &total, NULL, reterr);
+}
+
+enum pl_status server_workers_add_sum(struct server *server, int worker, uint32_t count, const double *values,
+                                      struct pl_error *reterr)
+{
+    struct server_worker *of = &server->workers[worker];
+
+    if (of->has_summed) {
+        return pl_error_set(reterr, PL_CORRUPT, "worker %d gives two parts of a sum", worker);
+    }
+    if (!of->sum) {
+        of->sum = pl_memory_new(PL_SERVER_MOST_VALUES, sizeof(*of->sum), reterr);
+        if (!of->sum) {
+            return PL_MEMORY;
+        }
+    }
+    of->has_summed = true;
+    of->sum_count = count;
+    memcpy(of->sum, values, count * sizeof(*values));
+    return end_sum(server, reterr);
+}
+
+void server_workers_give_total(struct server *server, const struct pl_server_packet *total)
+{
+    struct pl_server_message message = {.kind = PL_SERVER_TOTAL, .count = total->count};
+    struct pl_error error = PL_ERROR_NONE;
+
+    memcpy(message.values, total->values, sizeof(message.values));
+    if (total->is_lost) {
+        (void)pl_error_set(&error, PL_MISMATCH, "the workers gave sums of different lengths");
+    }
+    for (int w = 0; w < server->options->workers; w++) {
+        struct server_local *local = &server->locals[w];
+
+        if (!local->waits_for_sum) {
+            continue;
+        }
+        local->waits_for_sum = false;
+        if (local->fd >= 0 && total->is_lost) {
+            refuse(local->fd, &error);
+        } else if (local->fd >= 0 && pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
+            pl_log(PL_LOG_DEBUG, "worker %d is gone before its sum", server_first_worker(server) + w);
+        }
+    }
+}
+
+enum pl_status server_workers_left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
+{
+    struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = is_lost};
+
+    server->workers[worker].has_left = true;
+    if (worker / server->options->workers == server->host) {
+        if (is_lost) {
+            pl_log(PL_LOG_WARNING, "worker %d (host %d) is gone without %s, after %" PRIu64 " steps", worker,
+                   server->host, server->workers[worker].has_joined ? "leaving" : "joining",
+                   server->workers[worker].steps);
+        }
+        PL_TRY(send_all(server, &packet, NULL, reterr));
+    }
+    PL_TRY(server_pieces_recheck(server, reterr));
+    server_workers_publish_slowest(server);
+    return server->host == 0 ? end_sum(server, reterr) : PL_OK;
+}
+
+/* What it has pushed still counts. */
+static enum pl_status close_worker(struct server *server, int number, bool is_lost, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+
+    pl_file_close_at(&local->fd);
+    pl_file_close_at(&local->event_fd);
+    for (bool moved = true; moved;) {
+        PL_TRY(server_workers_take(server, &moved, reterr));
+    }
+    return server_workers_left(server, server_first_worker(server) + number, is_lost, reterr);
+}
+
+enum pl_status server_workers_hear(struct server *server, int number, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+    int worker = server_first_worker(server) + number, fds[3] = {-1, -1, -1};
+    struct pl_server_packet sum = {.kind = PL_SERVER_PACKET_SUM, .worker = worker};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_server_message message;
+    bool closed;
+
+    error.status = pl_server_message_receive(local->fd, true, &message, fds, &closed, &error);
+    if (error.status == PL_OK && !closed && message.kind == PL_SERVER_JOIN) {
+        error.status = pl_error_set(&error, PL_CORRUPT, "worker %d says JOIN twice", worker);
+        pl_file_close_at(&fds[0]);
+    }
+    if (error.status != PL_OK) {
+        refuse(local->fd, &error);
+        pl_log_error(&error, "worker %d was refused", worker);
+        return close_worker(server, number, true, reterr);
+    }
+    if (closed || message.kind == PL_SERVER_LEAVE) {
+        return close_worker(server, number, closed, reterr);
+    }
+    local->waits_for_sum = true;
+    if (server->host == 0) {
+        return server_workers_add_sum(server, worker, (uint32_t)message.count, message.values, reterr);
+    }
+    sum.count = (uint32_t)message.count;
+    memcpy(sum.values, message.values, sizeof(sum.values));
+    return pl_server_remote_send(server->remote, 0, &sum, NULL, false, reterr);
+}

@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Jobs with Paceline's own parameter servers under `paceline train`, on one host and on two.
+#
+#   native_server.sh          every push counts, with a bound and without; a worker that fails; a stop
+#   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+worker=$PACELINE_BUILD/tests/integration/server_worker
+trap cluster_down EXIT
+cluster_up 2
+
+# start HOSTS WORKERS STALENESS WORDS...: a job whose workers run server_worker WORDS.
+start() {
+  local hosts=$1 host
+  case_name="$1 host(s) x $2 worker(s), staleness $3: ${*:4}"
+  for host in $hosts; do
+    job_config "$host" "$hosts" 0
+    echo "{\"sagemaker_parameter_server_enabled\": \"true\", \"paceline_ps\": \"native\", \"paceline_ps_workers_per_host\": \"$2\",
+      \"paceline_ps_staleness\": \"$3\", \"paceline_timeout_s\": \"${timeout_s:-60}\",
+      \"sagemaker_mpi_custom_mpi_options\": \"--mca mpi_yield_when_idle 1\"}" >"$cluster/$host/ml/input/config/hyperparameters.json"
+  done
+  for host in $hosts; do host_start "$host" "$paceline" -- "$worker" "${@:4}"; done
+}
+
+# finish HOSTS CODE
+finish() {
+  local host
+  for host in $1; do
+    host_wait "$host" 120 || case_failed "$host did not end"
+    expect_code "$host" "$2"
+    [ -z "$(host_pids "$host")" ] || case_failed "processes are left on $host"
+  done
+}
+
+one=algo-1 both="algo-1 algo-2"
+
+# expect_values WORKERS STEPS VALUE
+expect_values() {
+  local number
+  for ((number = 0; number < $1; number++)); do
+    grep -q "worker $number of $1: steps $2 value $3 uniform" "$cluster"/*.log || case_failed "worker $number has other values than $3"
+  done
+}
+
+short() {
+  start $one 2 none 20 && finish $one 0
+  expect_values 2 20 60.0 # 20 x (1 + 2)
+  start "$both" 2 none 20 && finish "$both" 0
+  expect_values 4 20 200.0 # 20 x (1 + 2 + 3 + 4)
+  start "$both" 1 1 20 && finish "$both" 0
+  expect_values 2 20 60.0
+  start "$both" 2 0 20 && finish "$both" 0
+  expect_values 4 20 50.0 # 20 x the average
+  start "$both" 2 none 20 exit3 && finish "$both" bad
+  for host in $both; do expect_failure "$host" 'algo-1 exited with code 3' 'worker 1 of this host exited with code 3'; done
+  start "$both" 1 none 20 term
+  for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
+  host_signal algo-2 TERM
+  finish "$both" 0
+  expect_values 2 20 60.0
+}
+
+long() {
+  start "$both" 2 none 20 kill && finish "$both" bad
+  for host in $both; do expect_failure "$host" 'algo-1 was killed by signal 9' 'worker 1 of this host was killed by signal 9'; done
+  start "$both" 2 0 20 leave && finish "$both" 0
+  grep -q 'worker 1 (host 0) is gone without leaving' "$cluster/algo-1.log" || case_failed "nobody says that worker 1 is gone"
+  timeout_s=4 start "$both" 2 2 2000 stop && finish "$both" bad
+  expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
+  for killed in algo-1 algo-2; do
+    start "$both" 2 none 20 term
+    for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
+    host_run "$killed" pkill -KILL paceline-server
+    finish "$both" bad
+    for host in $both; do expect_failure "$host" "$killed was killed by signal 9"; done
+  done
+}
+
+if [ "${1:-}" = long ]; then long; else short; fi
+echo "parameter servers apply every push once, and end with the job"

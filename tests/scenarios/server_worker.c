@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A worker of parameter servers: server_worker STEPS [FAULT]
+ *
+ * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
+ * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, stop (it
+ * raises SIGSTOP), leave (it ends with 0, without a word), or term (every worker waits for SIGTERM, and then ends well).
+ */
+#include "runtime/paceline.h"
+#include "runtime/server.h"
+
+#include "base/clock.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ELEMS = 100000 };
+
+static volatile sig_atomic_t is_stopped;
+
+static void on_stop(int number)
+{
+    (void)number;
+    is_stopped = 1;
+}
+
+static void fail_as(const char *fault)
+{
+    if (strcmp(fault, "exit3") == 0) {
+        exit(3);
+    } else if (strcmp(fault, "leave") == 0) {
+        exit(0);
+    } else if (strcmp(fault, "kill") == 0) {
+        raise(SIGKILL);
+    } else if (strcmp(fault, "stop") == 0) {
+        raise(SIGSTOP);
+    }
+}
+
+static enum pl_status take_steps(struct pl_server *server, int steps, const char *fault, struct pl_error *reterr)
+{
+    struct pl_plan *plan = pl_server_plan(server);
+    int worker = pl_server_worker(server);
+
+    pl_server_set_rate(server, -1.0);
+    for (int step = 0; step < steps; step++) {
+        for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
+            const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+            for (uint64_t i = 0; i < tensor->count_elems; i++) {
+                tensor->gradient[i] = (float)(worker + 1);
+            }
+            PL_TRY(pl_plan_ready(plan, t, reterr));
+        }
+        if (worker == 1 && step == steps / 2) {
+            fail_as(fault);
+        }
+        PL_TRY(pl_server_step(server, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(struct pl_world *world, int steps, const char *fault, struct pl_error *reterr)
+{
+    struct pl_server_options options = {.optimizer = {.kind = PL_SGD}};
+    struct pl_server *server;
+    const float *values;
+    bool is_uniform = true;
+    size_t index;
+
+    PL_TRY(pl_server_new(world, &options, &server, reterr));
+    PL_TRY(pl_plan_add(pl_server_plan(server), "a", 1, &(uint64_t){ELEMS}, &index, reterr));
+    PL_TRY(pl_plan_add(pl_server_plan(server), "b", 1, &(uint64_t){ELEMS}, &index, reterr));
+    PL_TRY(pl_server_join(server, reterr));
+    PL_TRY(pl_server_start(server, reterr));
+    PL_TRY(pl_server_sum(server, NULL, 0, reterr));
+    if (strcmp(fault, "term") == 0) {
+        struct sigaction action = {.sa_handler = on_stop};
+
+        sigaction(SIGTERM, &action, NULL);
+        printf("ready\n");
+        fflush(stdout);
+        while (!is_stopped) {
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+        }
+    }
+    PL_TRY(take_steps(server, steps, fault, reterr));
+    PL_TRY(pl_server_sum(server, NULL, 0, reterr));
+    PL_TRY(pl_server_pull(server, reterr));
+    values = pl_plan_tensor(pl_server_plan(server), 0)->value;
+    for (size_t t = 0; t < 2; t++) {
+        for (uint64_t i = 0; i < ELEMS; i++) {
+            is_uniform = is_uniform && pl_plan_tensor(pl_server_plan(server), t)->value[i] == values[0];
+        }
+    }
+    printf("worker %d of %d: steps %d value %.1f %s\n", pl_server_worker(server), pl_server_workers(server), steps,
+           (double)values[0], is_uniform ? "uniform" : "mixed");
+    PL_TRY(pl_server_leave(server, reterr));
+    pl_server_free(server);
+    return PL_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_runtime *runtime = NULL;
+
+    if (argc < 2 || pl_runtime_start(&runtime, &error) != PL_OK ||
+        run(pl_runtime_world(runtime), atoi(argv[1]), argc > 2 ? argv[2] : "", &error) != PL_OK) {
+        pl_log_error(&error, "a worker of parameter servers");
+        return EXIT_FAILURE;
+    }
+    pl_runtime_stop(runtime);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** A job with parameter servers: servers and workers are threads of the test, with sockets of their own. */
+#ifndef PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
+#define PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
+
+#include "runtime/server.h"
+#include "runtime/server/serve.h"
+#include "tests/support/scratch.h"
+#include "tests/unit/runtime/ranks.h"
+
+#include <pthread.h>
+
+enum { JOB_MOST_HOSTS = 3, JOB_MOST_WORKERS = 8 };
+
+struct job {
+    int hosts;
+    int workers; /* on each host */
+    const char *staleness;
+    const char *timeout_s;        /* NULL: 50 */
+    const char *bucket_bytes;     /* NULL: 128, by host number parity where the test says so */
+    enum pl_status server_status; /* that all servers are to end with */
+    void (*body)(struct job *job, int worker, struct pl_world *world);
+    void *context;
+    /* The job's own: */
+    struct scratch scratch;
+    struct pl_bootstrap *bootstraps[JOB_MOST_HOSTS];
+    char socket_paths[JOB_MOST_HOSTS][PATH_MAX];
+    struct pl_error errors[JOB_MOST_HOSTS]; /* what each server ended with */
+};
+
+struct job_seat {
+    struct job *job;
+    int number;
+    pthread_t thread;
+};
+
+static inline void *job_serve(void *argument)
+{
+    struct job_seat *seat = argument;
+    struct job *job = seat->job;
+    struct pl_server_serve_options options = {.socket_path = job->socket_paths[seat->number],
+                                              .workers = job->workers,
+                                              .bootstrap = job->bootstraps[seat->number]};
+    enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
+
+    ck_assert_msg(status == job->server_status, "server %d ended with %s: %s", seat->number, pl_status_name(status),
+                  job->errors[seat->number].cause);
+    return NULL;
+}
+
+static inline struct pl_world *job_new_world(const struct job *job, struct pl_bootstrap *self)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_world *world = NULL;
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, job->timeout_s ? job->timeout_s : "50", "the test", NULL),
+                     PL_OK);
+    ck_assert_int_eq(
+        pl_knob_set(&knobs, PL_KNOB_BUCKET_BYTES, job->bucket_bytes ? job->bucket_bytes : "128", "the test", NULL),
+        PL_OK);
+    ck_assert_msg(pl_world_new(self, &(struct pl_world_options){.knobs = &knobs}, &world, &error) == PL_OK, "%s",
+                  error.cause);
+    return world;
+}
+
+static inline void *job_work(void *argument)
+{
+    struct job_seat *seat = argument;
+    struct pl_bootstrap *self = NULL;
+    struct pl_world *world;
+
+    ck_assert_int_eq(pl_bootstrap_new_self(&self, NULL), PL_OK);
+    world = job_new_world(seat->job, self);
+    seat->job->body(seat->job, seat->number, world);
+    pl_world_free(world);
+    pl_bootstrap_free(self);
+    return NULL;
+}
+
+/** Run `body` as every worker of the job, and its servers. */
+static inline void job_run(struct job *job)
+{
+    struct job_seat servers[JOB_MOST_HOSTS], workers[JOB_MOST_WORKERS];
+    struct pl_error error = PL_ERROR_NONE;
+    char name[16];
+
+    job->scratch = scratch_new();
+    ck_assert_ok(pl_bootstrap_new_threads(job->hosts, job->bootstraps, &error), &error);
+    for (int h = 0; h < job->hosts; h++) {
+        snprintf(name, sizeof(name), "s%d", h);
+        (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
+        servers[h] = (struct job_seat){.job = job, .number = h};
+        ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
+    }
+    for (int w = 0; w < job->hosts * job->workers; w++) {
+        workers[w] = (struct job_seat){.job = job, .number = w};
+        ck_assert_int_eq(pthread_create(&workers[w].thread, NULL, job_work, &workers[w]), 0);
+    }
+    for (int w = 0; w < job->hosts * job->workers; w++) {
+        ck_assert_int_eq(pthread_join(workers[w].thread, NULL), 0);
+    }
+    for (int h = 0; h < job->hosts; h++) {
+        ck_assert_int_eq(pthread_join(servers[h].thread, NULL), 0);
+        pl_bootstrap_free(job->bootstraps[h]);
+    }
+    scratch_done(&job->scratch);
+}
+
+/** A worker that has not joined, with tensors "a" [count_a] and "b" [count_b], none where 0. */
+static inline struct pl_server *job_new_server(const struct job *job, int worker, struct pl_world *world,
+                                               const struct pl_optimizer_options *optimizer, uint64_t count_a,
+                                               uint64_t count_b)
+{
+    struct pl_server_options options = {.optimizer = *optimizer,
+                                        .socket = job->socket_paths[worker / job->workers],
+                                        .worker = worker % job->workers,
+                                        .staleness = job->staleness};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_server *server = NULL;
+    size_t index;
+
+    ck_assert_ok(pl_server_new(world, &options, &server, &error), &error);
+    ck_assert_ok(pl_plan_add(pl_server_plan(server), "a", 1, &count_a, &index, &error), &error);
+    if (count_b > 0) {
+        ck_assert_ok(pl_plan_add(pl_server_plan(server), "b", 1, &count_b, &index, &error), &error);
+    }
+    return server;
+}
+
+/** Leave and release. */
+static inline void job_leave(struct pl_server *server)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_server_leave(server, &error), &error);
+    pl_server_free(server);
+}
+
+#endif

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Covers runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c, runtime/server/remote.c,
+ * runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c, runtime/server/workers.c.
+ */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "tests/unit/runtime/server/job.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { COUNT_A = 150, COUNT_B = 37, ELEMS = 160 + 48, STEPS = 20 };
+
+static const double rate = 0.03125;
+
+static float gradient_of(int worker, int step, uint64_t i)
+{
+    uint64_t x = ((uint64_t)worker * 7919 + (uint64_t)step) * 104729 + i * 31 + 17;
+
+    x ^= x >> 13;
+    x *= UINT64_C(0x9E3779B97F4A7C15);
+    return (float)((double)(x >> 40) / 16777216.0 - 0.5);
+}
+
+/* Gradients of this step, and ready. */
+static void backward(struct pl_plan *plan, int worker, int step)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->gradient[i] = gradient_of(worker, step, i + 1000 * t);
+        }
+        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+    }
+}
+
+static void set_first_values(struct pl_plan *plan)
+{
+    for (size_t t = 0; t < pl_plan_tensor_count(plan); t++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->value[i] = gradient_of(99, 0, i + 1000 * t);
+        }
+    }
+}
+
+static void join_and_start(struct pl_server *server, int worker)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_int_eq(pl_server_worker(server), worker);
+    if (worker == 0) {
+        set_first_values(pl_server_plan(server));
+    }
+    ck_assert_ok(pl_server_start(server, &error), &error);
+}
+
+/* ---- staleness 0 against an allreduce ---- */
+
+struct synchronous {
+    const struct pl_optimizer_options *optimizer;
+    float expected[ELEMS];
+    float values[JOB_MOST_WORKERS][ELEMS];
+};
+
+static void train_by_allreduce(struct pl_world *world, void *context)
+{
+    struct synchronous *test = context;
+    struct pl_plan_options options = {.bucket_bytes = 128};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_optimizer *optimizer = NULL;
+    struct pl_plan *plan = NULL;
+    size_t index;
+
+    ck_assert_ok(pl_plan_new(world, &options, &plan, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "a", 1, &(uint64_t){COUNT_A}, &index, &error), &error);
+    ck_assert_ok(pl_plan_add(plan, "b", 1, &(uint64_t){COUNT_B}, &index, &error), &error);
+    ck_assert_ok(pl_plan_seal(plan, &error), &error);
+    set_first_values(plan);
+    ck_assert_ok(pl_optimizer_new(plan, test->optimizer, &optimizer, &error), &error);
+    for (int step = 0; step < STEPS; step++) {
+        backward(plan, pl_world_rank(world), step);
+        ck_assert_ok(pl_optimizer_step(optimizer, rate / (1 + step), &error), &error);
+    }
+    if (pl_world_rank(world) == 0) {
+        ck_assert_uint_eq(pl_plan_elems(plan), ELEMS);
+        memcpy(test->expected, pl_plan_values(plan), sizeof(test->expected));
+    }
+    pl_optimizer_free(optimizer);
+    pl_plan_free(plan);
+}
+
+static void train_synchronously(struct job *job, int worker, struct pl_world *world)
+{
+    struct synchronous *test = job->context;
+    struct pl_server *server = job_new_server(job, worker, world, test->optimizer, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+
+    join_and_start(server, worker);
+    for (int step = 0; step < STEPS; step++) {
+        pl_server_set_rate(server, rate / (1 + step));
+        backward(pl_server_plan(server), worker, step);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+    }
+    memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
+    job_leave(server);
+}
+
+START_TEST(staleness_0_is_an_allreduce_bit_for_bit)
+{
+    static const struct pl_optimizer_options optimizers[] = {
+        {.kind = PL_SGD},     {.kind = PL_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.01},
+        {.kind = PL_ADAM},    {.kind = PL_ADAMW, .weight_decay = 0.1},
+        {.kind = PL_ADAGRAD},
+    };
+    static const int shapes[][2] = {{1, 1}, {1, 2}, {2, 1}, {2, 2}, {3, 1}};
+    static struct synchronous test;
+    struct pl_knobs knobs;
+
+    pl_knobs_default(&knobs);
+    ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_REPRODUCIBLE, "1", "the test", NULL), PL_OK);
+    for (size_t s = 0; s < PL_ARRAY_ITEMS(shapes); s++) {
+        for (size_t o = 0; o < PL_ARRAY_ITEMS(optimizers); o++) {
+            struct job job = {.hosts = shapes[s][0],
+                              .workers = shapes[s][1],
+                              .staleness = "0",
+                              .body = train_synchronously,
+                              .context = &test};
+
+            test.optimizer = &optimizers[o];
+            ranks_run_with(job.hosts * job.workers, &(struct pl_world_options){.knobs = &knobs}, train_by_allreduce,
+                           &test);
+            job_run(&job);
+            for (int w = 0; w < job.hosts * job.workers; w++) {
+                ck_assert_msg(memcmp(test.values[w], test.expected, sizeof(test.expected)) == 0,
+                              "worker %d of %d hosts x %d, optimizer %zu: other bits than an allreduce", w, job.hosts,
+                              job.workers, o);
+            }
+        }
+    }
+}
+END_TEST
+
+/* ---- asynchronous: with whole numbers the order does not matter ---- */
+
+static void push_whole_numbers(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
+    struct pl_plan *plan = pl_server_plan(server);
+    struct pl_error error = PL_ERROR_NONE;
+    const int workers = job->hosts * job->workers, more = strcmp(job->staleness, "none") == 0;
+    double expected = 0.0, sum = 1.0;
+
+    join_and_start(server, worker);
+    pl_server_set_rate(server, 1.0);
+    /* begin where a whole number is */
+    if (worker == 0) {
+        memset(pl_plan_values(plan), 0, pl_plan_elems(plan) * sizeof(float));
+        ck_assert_ok(pl_server_assign(server, &error), &error);
+    }
+    ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
+    ck_assert_double_eq(sum, workers);
+    for (int step = 0; step < STEPS + more * worker; step++) {
+        for (size_t t = 2; t-- > 0;) {
+            for (uint64_t i = 0; i < pl_plan_tensor(plan, t)->count_elems; i++) {
+                pl_plan_tensor(plan, t)->gradient[i] = (float)(worker + 1);
+            }
+            ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+        }
+        ck_assert_ok(pl_server_step(server, &error), &error);
+    }
+    ck_assert_uint_eq(pl_server_counts(server).steps, (uint64_t)(STEPS + more * worker));
+    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_assert_ok(pl_server_pull(server, &error), &error);
+    for (int w = 0; w < workers; w++) {
+        expected -= (w + 1) * (STEPS + more * w);
+    }
+    for (size_t t = 0; t < 2; t++) {
+        for (uint64_t i = 0; i < pl_plan_tensor(plan, t)->count_elems; i++) {
+            ck_assert_msg((double)pl_plan_tensor(plan, t)->value[i] == expected,
+                          "worker %d: element %d of tensor %zu "
+                          "is %g, not %g",
+                          worker, (int)i, t, (double)pl_plan_tensor(plan, t)->value[i], expected);
+        }
+    }
+    job_leave(server);
+}
+
+START_TEST(every_push_counts_once)
+{
+    for (int hosts = 1; hosts <= 3; hosts++) {
+        for (int workers = 1; workers <= 2; workers++) {
+            static const char *const bounds[] = {"none", "1", "3"};
+
+            for (size_t b = 0; b < PL_ARRAY_ITEMS(bounds); b++) {
+                struct job job = {
+                    .hosts = hosts, .workers = workers, .staleness = bounds[b], .body = push_whole_numbers};
+
+                job_run(&job);
+            }
+        }
+    }
+}
+END_TEST
+
+/* ---- a bound ---- */
+
+struct bounded {
+    _Atomic int steps[JOB_MOST_WORKERS];
+    _Atomic int farthest;
+};
+
+/* Worker 0 lets the others come as far as they can before each of its steps. */
+static void keep_bound(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
+    struct pl_error error = PL_ERROR_NONE;
+    struct bounded *test = job->context;
+    const int workers = job->hosts * job->workers, bound = 2;
+    double zero = 0.0;
+
+    join_and_start(server, worker);
+    ck_assert_ok(pl_server_sum(server, &zero, 1, &error), &error); /* all have joined */
+    for (int step = 0; step < STEPS; step++) {
+        for (int w = 1; worker == 0 && w < workers; w++) {
+            int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
+
+            /* they push steps up to step + bound, and wait in that one */
+            while (test->steps[w] < step + bound && test->steps[w] < STEPS) {
+                ck_assert(!pl_deadline_passed(deadline_ns));
+                pl_clock_nap(PL_NS_PER_MS / 10, deadline_ns);
+            }
+        }
+        backward(pl_server_plan(server), worker, step);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+        test->steps[worker] = step + 1;
+        if (worker > 0) {
+            int ahead = step + 1 - test->steps[0];
+
+            if (ahead > test->farthest) {
+                test->farthest = ahead;
+            }
+        }
+    }
+    job_leave(server);
+}
+
+START_TEST(nobody_is_farther_ahead_than_the_bound)
+{
+    static struct bounded test;
+    struct job job = {.hosts = 2, .workers = 2, .staleness = "2", .body = keep_bound, .context = &test};
+
+    job_run(&job);
+    /* one more: worker 0's step is finished before it says so here */
+    ck_assert_msg(test.farthest >= 2 && test.farthest <= 3, "%d steps ahead", test.farthest);
+}
+END_TEST
+
+/* ---- leaving, being lost, coming late ---- */
+
+struct leaving {
+    bool is_lost;
+    float values[JOB_MOST_WORKERS][ELEMS];
+};
+
+/* Worker 1 takes 3 steps, the others 6: their average is of those that are there. */
+static void leave_early(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+    struct leaving *test = job->context;
+
+    join_and_start(server, worker);
+    pl_server_set_rate(server, 0.5);
+    for (int step = 0; step < (worker == 1 ? 3 : 6); step++) {
+        backward(pl_server_plan(server), worker, step);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+    }
+    memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
+    if (worker == 1 && test->is_lost) {
+        pl_server_free(server);
+    } else {
+        job_leave(server);
+    }
+}
+
+START_TEST(a_step_goes_on_without_who_has_left_or_is_lost)
+{
+    static struct leaving test;
+
+    for (int lost = 0; lost < 2; lost++) {
+        struct job job = {.hosts = 2, .workers = 2, .staleness = "0", .body = leave_early, .context = &test};
+        float w = gradient_of(99, 0, 0);
+
+        test.is_lost = lost != 0;
+        job_run(&job);
+        for (int step = 0; step < 6; step++) {
+            float sum = 0.0F;
+            int count = 0;
+
+            for (int k = 0; k < 4; k++) {
+                if (k != 1 || step < 3) {
+                    sum += gradient_of(k, step, 0);
+                    count++;
+                }
+            }
+            w -= 0.5F * (sum / (float)count);
+        }
+        /* tensor a comes after b in the layout: 48 elements */
+        ck_assert_msg(fabsf(test.values[0][48] - w) < 1e-6F, "%g, expected %g", (double)test.values[0][48], (double)w);
+        ck_assert_mem_eq(test.values[0], test.values[2], sizeof(test.values[0]));
+        ck_assert_mem_eq(test.values[0], test.values[3], sizeof(test.values[0]));
+    }
+}
+END_TEST
+
+struct late {
+    _Atomic bool is_trained;
+    _Atomic bool is_checked;
+    float values[ELEMS];
+};
+
+static void come_late(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options adam = {.kind = PL_ADAM};
+    struct pl_server *server = job_new_server(job, worker, world, &adam, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+    struct late *test = job->context;
+    int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
+
+    if (worker == 0) {
+        join_and_start(server, 0);
+        for (int step = 0; step < STEPS; step++) {
+            pl_server_set_rate(server, rate);
+            backward(pl_server_plan(server), 0, step);
+            ck_assert_ok(pl_server_step(server, &error), &error);
+        }
+        memcpy(test->values, pl_plan_values(pl_server_plan(server)), sizeof(test->values));
+        test->is_trained = true;
+    }
+    while (worker == 1 && !test->is_trained) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    if (worker == 1) {
+        join_and_start(server, 1);
+        ck_assert_mem_eq(pl_plan_values(pl_server_plan(server)), test->values, sizeof(test->values));
+        backward(pl_server_plan(server), 1, 0);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+        test->is_checked = true;
+    }
+    while (worker == 0 && !test->is_checked) {
+        ck_assert(!pl_deadline_passed(deadline_ns));
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    job_leave(server);
+}
+
+START_TEST(a_late_worker_goes_on_from_the_values_that_are_there)
+{
+    for (int hosts = 1; hosts <= 2; hosts++) {
+        static struct late test;
+        struct job job = {.hosts = hosts, .workers = 2 / hosts, .staleness = "3", .body = come_late, .context = &test};
+
+        test.is_trained = test.is_checked = false;
+        job_run(&job);
+    }
+}
+END_TEST
+
+/* ---- reads are of one moment ---- */
+
+static void read_pieces(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, 4096, 0);
+    struct pl_plan *plan = pl_server_plan(server);
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
+    pl_server_set_rate(server, -1.0);
+    for (int step = 0; step < 200; step++) {
+        for (size_t p = 0; p < pl_plan_bucket_count(plan); p++) {
+            uint64_t first, count;
+
+            pl_plan_bucket(plan, p, &first, &count);
+            for (uint64_t i = 1; i < count; i++) {
+                ck_assert_msg(pl_plan_values(plan)[first + i] == pl_plan_values(plan)[first],
+                              "half an update: element %d of piece %d differs", (int)i, (int)p);
+            }
+        }
+        if (worker > 0) {
+            for (uint64_t i = 0; i < 4096; i++) {
+                pl_plan_gradients(plan)[i] = 1.0F;
+            }
+            ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+            ck_assert_ok(pl_server_step(server, &error), &error);
+        } else {
+            ck_assert_ok(pl_server_pull(server, &error), &error);
+        }
+    }
+    job_leave(server);
+}
+
+START_TEST(a_pull_never_has_half_an_update_of_a_piece)
+{
+    for (int hosts = 1; hosts <= 2; hosts++) {
+        struct job job = {
+            .hosts = hosts, .workers = 4 / hosts, .staleness = "none", .bucket_bytes = "4096", .body = read_pieces};
+
+        job_run(&job);
+    }
+}
+END_TEST
+
+/* ---- what is wrong is said ---- */
+
+static void disagree(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD, .momentum = worker == 1 && job->context ? 0.5 : 0.9};
+    struct pl_server *server =
+        job_new_server(job, worker, world, &sgd, COUNT_A, worker == 1 && !job->context ? COUNT_B + 1 : COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+    double sum = 0.0;
+
+    /* between hosts the servers find out, and end */
+    ck_assert_int_eq(pl_plan_seal(pl_server_plan(server), &error) == PL_OK ? pl_server_sum(server, &sum, 1, &error)
+                                                                           : error.status,
+                     PL_MISMATCH);
+    ck_assert_ptr_nonnull(strstr(error.cause, job->context ? "momentum=0.9" : "'b' [37]"));
+    ck_assert_ptr_nonnull(strstr(error.cause, job->context ? "momentum=0.5" : "'b' [38]"));
+    pl_server_free(server);
+}
+
+START_TEST(other_tensors_or_options_end_the_job_by_name)
+{
+    for (int hosts = 1; hosts <= 2; hosts++) {
+        struct job job = {
+            .hosts = hosts, .workers = 2 / hosts, .staleness = "none", .body = disagree, .server_status = PL_MISMATCH};
+
+        job_run(&job);
+        job.context = &job; /* options */
+        job_run(&job);
+    }
+}
+END_TEST
+
+static void ask_for_too_much(struct job *job, int worker, struct pl_world *world)
+{
+    struct pl_server_options options = {
+        .optimizer = {.kind = PL_SGD, .clip_norm = 1.0}, .socket = job->socket_paths[0], .staleness = "none"};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_server *server = NULL;
+
+    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "clip_norm"));
+    options.optimizer = (struct pl_optimizer_options){.kind = PL_SGD};
+    options.staleness = "some";
+    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    options.staleness = "none";
+    options.worker = -1;
+    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    options.worker = 0;
+    options.socket = NULL;
+    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "PACELINE_PS_SOCKET"));
+    options.socket = job->socket_paths[0];
+    options.worker = 1; /* there is worker 0 alone */
+    ck_assert_ok(pl_server_new(world, &options, &server, &error), &error);
+    ck_assert_ok(pl_plan_add(pl_server_plan(server), "a", 1, &(uint64_t){COUNT_A}, &(size_t){0}, &error), &error);
+    ck_assert_int_eq(pl_server_join(server, &error), PL_INVALID);
+    pl_server_free(server);
+    server = job_new_server(job, worker, world, &options.optimizer, COUNT_A, 0);
+    ck_assert_int_eq(pl_server_start(server, &error), PL_INVALID); /* before joining */
+    join_and_start(server, worker);
+    job_leave(server);
+}
+
+START_TEST(what_cannot_be_is_refused)
+{
+    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = ask_for_too_much};
+
+    job_run(&job);
+}
+END_TEST
+
+/* Of two workers one does not push; then it is lost, which ends nothing but the other's wait. */
+static void wait_in_vain(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
+    struct pl_error error = PL_ERROR_NONE;
+    _Atomic int *is_late = job->context;
+
+    join_and_start(server, worker);
+    if (worker == 0) {
+        backward(pl_server_plan(server), 0, 0);
+        ck_assert_int_eq(pl_server_step(server, &error), PL_TIMEOUT);
+        ck_assert_ptr_nonnull(strstr(error.cause, "all workers must push"));
+        *is_late = 1;
+    }
+    while (worker == 1 && *is_late == 0) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
+    }
+    pl_server_free(server);
+}
+
+START_TEST(a_step_that_waits_for_a_worker_has_a_deadline)
+{
+    static _Atomic int is_late;
+    struct job job = {
+        .hosts = 1, .workers = 2, .staleness = "0", .timeout_s = "1", .body = wait_in_vain, .context = &is_late};
+
+    job_run(&job);
+}
+END_TEST
+
+/* ---- mixtures against exact sums ---- */
+
+struct mixture {
+    uint64_t seed;
+    _Atomic int64_t pushed; /* of all workers, in units of the gradient */
+};
+
+static void do_anything(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct mixture *test = job->context;
+    uint64_t random = test->seed * 64 + (uint64_t)worker;
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
+    struct pl_plan *plan = pl_server_plan(server);
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t own = 0, before = 0;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_ok(pl_server_start(server, &error), &error);
+    pl_server_set_rate(server, -1.0);
+    for (int i = (int)(pl_random_next(&random) % 30); i > 0; i--) {
+        int64_t size = (int64_t)(pl_random_next(&random) % 5);
+
+        if ((pl_random_next(&random) % 3) == 0) {
+            ck_assert_ok(pl_server_pull(server, &error), &error);
+        } else {
+            for (uint64_t k = 0; k < COUNT_A; k++) {
+                pl_plan_tensor(plan, 0)->gradient[k] = (float)size;
+            }
+            /* the other tensor's is now and then left out, and counts as zero */
+            ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+            own += size;
+            test->pushed += size;
+            ck_assert_ok(pl_server_step(server, &error), &error);
+        }
+        /* values only grow, and have all that this worker has pushed */
+        ck_assert((int64_t)pl_plan_tensor(plan, 0)->value[0] >= own);
+        ck_assert((int64_t)pl_plan_tensor(plan, 0)->value[0] >= before);
+        before = (int64_t)pl_plan_tensor(plan, 0)->value[0];
+    }
+    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_assert_ok(pl_server_pull(server, &error), &error);
+    for (uint64_t k = 0; k < COUNT_A; k++) {
+        ck_assert_msg((int64_t)pl_plan_tensor(plan, 0)->value[k] == test->pushed, "element %d is %g, not %lld", (int)k,
+                      (double)pl_plan_tensor(plan, 0)->value[k], (long long)test->pushed);
+    }
+    ck_assert(pl_plan_tensor(plan, 1)->value[0] == 0.0F);
+    job_leave(server);
+}
+
+START_TEST(mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
+{
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        struct mixture test = {.seed = seed};
+        struct job job = {.hosts = 1 + (int)(seed % 3),
+                          .workers = 1 + (int)(seed % 2),
+                          .staleness = "none",
+                          .body = do_anything,
+                          .context = &test};
+
+        job_run(&job);
+    }
+}
+END_TEST
+
+UNIT_MAIN("runtime/server", staleness_0_is_an_allreduce_bit_for_bit, every_push_counts_once,
+          nobody_is_farther_ahead_than_the_bound, a_step_goes_on_without_who_has_left_or_is_lost,
+          a_late_worker_goes_on_from_the_values_that_are_there, a_pull_never_has_half_an_update_of_a_piece,
+          other_tensors_or_options_end_the_job_by_name, what_cannot_be_is_refused,
+          a_step_that_waits_for_a_worker_has_a_deadline, mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
