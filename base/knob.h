@@ -53,9 +53,7 @@ enum pl_knob_type {
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
-      "with parameter servers (ps=native): steps that a worker may be ahead of the slowest; 0: all workers' "          \
-      "gradients "                                                                                                     \
-      "are averaged into one step; none: no bound")                                                                    \
+      "steps ahead of the slowest worker of parameter servers; 0: they step together; none: any")                      \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \

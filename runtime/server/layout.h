@@ -6,7 +6,7 @@
  *
  *   head | pieces: first element, count | lines of text: options, then one for each tensor, each ends in '\n'
  *
- * Fuzz  tests/fuzz/fuzz_server_layout.c
+ * Fuzz  tests/fuzz/fuzz_server.c
  */
 #ifndef PL_RUNTIME_SERVER_LAYOUT_H
 #define PL_RUNTIME_SERVER_LAYOUT_H

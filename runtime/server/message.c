@@ -49,7 +49,7 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
             message->number <= PL_FAILED) {
             return PL_OK;
         }
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's refusal has no status or no end of its text");
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's REFUSED has no status or no end of its text");
     case PL_SERVER_LEAVE:
         break;
     }

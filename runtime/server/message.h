@@ -10,7 +10,7 @@
  *   SUM                         TOTAL                                           | REFUSED
  *   LEAVE, or it just closes
  *
- * Fuzz  tests/fuzz/fuzz_server_message.c
+ * Fuzz  tests/fuzz/fuzz_server.c
  */
 #ifndef PL_RUNTIME_SERVER_MESSAGE_H
 #define PL_RUNTIME_SERVER_MESSAGE_H

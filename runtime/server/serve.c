@@ -156,7 +156,7 @@ static enum pl_status accept_worker(struct server *server, struct pl_error *rete
     return PL_OK;
 }
 
-/* Wake those for whom there is news. */
+/* Wake those for whom something has changed. */
 static void notify(struct server *server)
 {
     const uint64_t one = 1;

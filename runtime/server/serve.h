@@ -16,7 +16,8 @@ struct pl_server_serve_options {
     const char *socket_path;        /* made by it, and removed at the end */
     int workers;                    /* on each host; the job's workers are counted host by host */
     struct pl_bootstrap *bootstrap; /* the servers of the job, a rank on each host */
-    int ended_fd; /* above 0: a pipe from which it hears, an int each, which of its host's workers' processes have ended */
+    /* above 0: a pipe from which it reads, an int each, which of its host's workers' processes have ended */
+    int ended_fd;
 };
 
 /**

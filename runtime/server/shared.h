@@ -43,8 +43,8 @@ struct pl_server_slot {
     _Alignas(64) _Atomic uint64_t pushed; /* pieces since it joined, in order of their numbers */
     uint32_t kind;                        /* enum pl_server_push */
     double rate;                          /* learning rate */
-    _Atomic uint64_t fetches;             /* wishes for the newest values of all pieces */
-    /* The server: how many of the pieces are in the values of this host, and how many wishes are fulfilled. */
+    _Atomic uint64_t fetches;             /* requests for the newest values of all pieces */
+    /* The server: how many of the pieces are in this host's values, and how many requests it has answered. */
     _Alignas(64) _Atomic uint64_t applied;
     _Atomic uint64_t fetched;
     uint64_t first_step; /* that this worker counts from, written before it is welcome */

@@ -29,7 +29,7 @@ struct server_local {
     bool is_notified; /* in this round of the loop */
     bool waits_for_sum;
     uint64_t taken;    /* of what it has pushed */
-    uint64_t fetches;  /* of its wishes for all pieces, those that were passed on */
+    uint64_t fetches;  /* of its requests for all pieces, those that were passed on */
     uint64_t fetching; /* pieces that are still to come for the last of them */
     bool *is_pushing;  /* [pieces]: passed on to their owner, whose answer is still to come */
 };
@@ -101,7 +101,7 @@ enum pl_status server_pieces_send(struct server *server, int host, uint64_t piec
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /* workers.c */
-/** Take what this host's workers have pushed, and their wishes. */
+/** Take what this host's workers have pushed, and what they ask for. */
 enum pl_status server_workers_take(struct server *server, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
 /** Something can be read from worker `local`'s socket. */
 enum pl_status server_workers_hear(struct server *server, int local, struct pl_error *reterr) PL_MUST_CHECK;

@@ -197,7 +197,7 @@ static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, 
 }
 
 /* The failure that a message or the end of the connection is. */
-static enum pl_status read_refusal(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
+static enum pl_status read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
 {
     if (closed) {
         return pl_error_set(reterr, PL_PEER, "the parameter server of this host is gone");
@@ -223,7 +223,7 @@ static enum pl_status receive(struct pl_server *server, uint32_t kind, struct pl
         }
     }
     PL_TRY(pl_server_message_receive(server->fd, false, ret_message, ret_fds, &closed, reterr));
-    return !closed && ret_message->kind == kind ? PL_OK : read_refusal(ret_message, closed, reterr);
+    return !closed && ret_message->kind == kind ? PL_OK : read_failure(ret_message, closed, reterr);
 }
 
 static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
@@ -320,14 +320,14 @@ static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error
 }
 
 /* What a worker waits for. */
-enum wish { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
+enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
 
-static bool is_fulfilled(const struct pl_server *server, enum wish wish)
+static bool is_fulfilled(const struct pl_server *server, enum awaited what)
 {
     const struct pl_server_header *header = pl_server_view_header(&server->view);
     struct pl_server_slot *slot = server->slot;
 
-    switch (wish) {
+    switch (what) {
     case ALL_APPLIED:
         return atomic_load_explicit(&slot->applied, memory_order_acquire) ==
                atomic_load_explicit(&slot->pushed, memory_order_relaxed);
@@ -343,11 +343,11 @@ static bool is_fulfilled(const struct pl_server *server, enum wish wish)
     return true;
 }
 
-static enum pl_status say_late(const struct pl_server *server, enum wish wish, struct pl_error *reterr)
+static enum pl_status say_late(const struct pl_server *server, enum awaited what, struct pl_error *reterr)
 {
     uint64_t pieces = server->view.shape.pieces;
 
-    switch (wish) {
+    switch (what) {
     case ALL_APPLIED:
         return pl_error_set(reterr, PL_TIMEOUT,
                             "step %" PRIu64 ": the servers did not apply %" PRIu64 " of its %" PRIu64
@@ -371,7 +371,7 @@ static enum pl_status say_late(const struct pl_server *server, enum wish wish, s
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness);
 }
 
-static enum pl_status wait_for(struct pl_server *server, enum wish wish, struct pl_error *reterr)
+static enum pl_status wait_for(struct pl_server *server, enum awaited what, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_world_deadline_ns(server->world);
     struct pollfd polls[] = {{.fd = server->event_fd, .events = POLLIN}, {.fd = server->fd, .events = POLLIN}};
@@ -386,15 +386,15 @@ static enum pl_status wait_for(struct pl_server *server, enum wish wish, struct 
         if (got < 0 && errno != EAGAIN && errno != EINTR) {
             return pl_error_errno(reterr, "read the parameter server's eventfd");
         }
-        if (is_fulfilled(server, wish)) {
+        if (is_fulfilled(server, what)) {
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return say_late(server, wish, reterr);
+            return say_late(server, what, reterr);
         }
         if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns)) > 0 && polls[1].revents) {
             PL_TRY(pl_server_message_receive(server->fd, false, &message, fds, &closed, reterr));
-            return read_refusal(&message, closed, reterr);
+            return read_failure(&message, closed, reterr);
         }
     }
 }

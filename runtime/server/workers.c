@@ -263,11 +263,11 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
 }
 
 /* Ask the owners of all other pieces for them. */
-static enum pl_status fetch(struct server *server, int number, uint64_t wish, struct pl_error *reterr)
+static enum pl_status fetch(struct server *server, int number, uint64_t fetches, struct pl_error *reterr)
 {
     struct server_local *local = &server->locals[number];
 
-    local->fetches = wish;
+    local->fetches = fetches;
     for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
         struct pl_server_packet packet = {
             .kind = PL_SERVER_PACKET_FETCH, .worker = server_first_worker(server) + number, .piece = p};
@@ -278,7 +278,7 @@ static enum pl_status fetch(struct server *server, int number, uint64_t wish, st
         }
     }
     if (local->fetching == 0) {
-        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)number)->fetched, wish,
+        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)number)->fetched, fetches,
                               memory_order_release);
         server_notify(server, number);
     }
@@ -292,7 +292,7 @@ enum pl_status server_workers_take(struct server *server, bool *ret_moved, struc
         struct server_local *local = &server->locals[w];
         struct pl_server_slot *slot = pl_server_view_slot(&server->view, (uint64_t)w);
         uint64_t pushed = atomic_load_explicit(&slot->pushed, memory_order_acquire);
-        uint64_t wish = atomic_load_explicit(&slot->fetches, memory_order_acquire);
+        uint64_t asked = atomic_load_explicit(&slot->fetches, memory_order_acquire);
 
         if (pushed - local->taken > server->layout.head->pieces) {
             return pl_error_set(reterr, PL_CORRUPT,
@@ -304,9 +304,9 @@ enum pl_status server_workers_take(struct server *server, bool *ret_moved, struc
             *ret_moved = true;
             PL_TRY(take_piece(server, w, reterr));
         }
-        if (wish != local->fetches && local->fetching == 0) {
+        if (asked != local->fetches && local->fetching == 0) {
             *ret_moved = true;
-            PL_TRY(fetch(server, w, wish, reterr));
+            PL_TRY(fetch(server, w, asked, reterr));
         }
     }
     return PL_OK;

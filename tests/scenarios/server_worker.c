@@ -3,8 +3,8 @@
  * A worker of parameter servers: server_worker STEPS [FAULT]
  *
  * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
- * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, stop (it
- * raises SIGSTOP), leave (it ends with 0, without a word), or term (every worker waits for SIGTERM, and then ends well).
+ * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, stop
+ * (SIGSTOP), leave (it ends with 0, without a word); or term: every worker waits for SIGTERM, and then ends well.
  */
 #include "runtime/paceline.h"
 #include "runtime/server.h"

@@ -400,6 +400,36 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
 }
 END_TEST
 
+START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_two_hosts(&tree, "algo-1");
+    tree_hyperparameters(&tree, "{\"sagemaker_parameter_server_enabled\": \"true\", \"paceline_ps\": \"native\", "
+                                "\"paceline_ps_workers_per_host\": \"3\", "
+                                "\"sagemaker_mpi_num_of_processes_per_host\": \"8\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(tree.plan->launcher, "native_server");
+    ck_assert_int_eq(tree.plan->processes, 2);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1,algo-2|-np|2|"));
+    (void)argv_after(&tree, "/paceline-server|--workers|3|/py|train.py|--|");
+    /* without the switch too, and on one host */
+    tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(tree.plan->launcher, "native_server");
+    tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"sagemaker_mpi_enabled\": \"true\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "another distribution too (mpi)"));
+    tree_hyperparameters(&tree, "{\"paceline_ps\": \"nativ\"}");
+    ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "native tensorflow"));
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(instances_with_the_fast_adapter_use_it)
 {
     static const char efa[] = "|-x|FI_PROVIDER=efa|-x|NCCL_PROTO=simple|-x|SM_HOSTS|";
@@ -665,7 +695,8 @@ UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, 
           host_names_that_open_mpi_4_does_not_take_are_refused_on_every_host,
           a_number_of_processes_among_the_options_is_warned_of_unless_it_is_the_jobs,
           more_processes_than_slots_is_an_error_unless_allowed,
-          python_prints_without_a_buffer_unless_the_container_says_otherwise, instances_with_the_fast_adapter_use_it,
+          python_prints_without_a_buffer_unless_the_container_says_otherwise,
+          native_servers_are_one_rank_a_host_with_the_program_as_their_workers, instances_with_the_fast_adapter_use_it,
           open_mpi_5_gets_its_own_names, open_mpi_5_gets_an_option_once_and_from_the_user,
           custom_options_take_the_nccl_level_out_in_every_form, a_level_or_a_variable_that_is_missing_is_an_error,
           missing_interfaces_are_replaced_with_a_warning, smddp_and_xla_are_refused_clearly,

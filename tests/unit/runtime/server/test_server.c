@@ -391,7 +391,7 @@ static void read_pieces(struct job *job, int worker, struct pl_world *world)
     ck_assert_ok(pl_server_join(server, &error), &error);
     ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
     pl_server_set_rate(server, -1.0);
-    for (int step = 0; step < 200; step++) {
+    for (int step = 0; step < 60; step++) {
         for (size_t p = 0; p < pl_plan_bucket_count(plan); p++) {
             uint64_t first, count;
 
