@@ -162,9 +162,10 @@ static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksu
 
 static bool parse_field(struct pl_http_head *head, const char *name, size_t name_bytes, const char *at, const char *end)
 {
+    static const char full_object[] = "FULL_OBJECT";
     static const struct {
         const char *name;
-        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C, CRC32, CRC64NVME } kind;
+        enum { LENGTH, RANGE, ETAG, REGION, REQUEST, RETRY, DATE, MODIFIED, CRC32C, CRC32, CRC64NVME, TYPE } kind;
     } fields[] = {{"content-length", LENGTH},
                   {"content-range", RANGE},
                   {"etag", ETAG},
@@ -175,7 +176,8 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
                   {"last-modified", MODIFIED},
                   {"x-amz-checksum-crc32c", CRC32C},
                   {"x-amz-checksum-crc32", CRC32},
-                  {"x-amz-checksum-crc64nvme", CRC64NVME}};
+                  {"x-amz-checksum-crc64nvme", CRC64NVME},
+                  {"x-amz-checksum-type", TYPE}};
 
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (strlen(fields[i].name) != name_bytes || strncasecmp(fields[i].name, name, name_bytes) != 0) {
@@ -210,6 +212,9 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
             return parse_checksum(head, (struct pl_checksum){.kind = PL_CHECKSUM_CRC32}, at, end);
         case CRC64NVME:
             return parse_checksum(head, (struct pl_checksum){.kind = PL_CHECKSUM_CRC64NVME}, at, end);
+        case TYPE:
+            head->full_object = end - at == sizeof(full_object) - 1 && memcmp(at, full_object, (size_t)(end - at)) == 0;
+            return true;
         }
     }
     return true;

@@ -29,6 +29,7 @@ struct pl_http_head {
     int64_t last_modified_s;         /* -1: not given */
     struct pl_checksum checksum;     /* of the whole object, not of its parts; CRC32C where the server gives several */
     bool composite;                  /* the server gave a checksum of the parts' checksums */
+    bool full_object;                /* x-amz-checksum-type: FULL_OBJECT */
     char etag[PL_HTTP_ETAG_BYTES];   /* with its quotes, "" when absent */
     char region[64];                 /* x-amz-bucket-region */
     char request_id[80];             /* x-amz-request-id */

@@ -137,6 +137,19 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
     pl_s3_client_free(*client_at);
 }
 
+/*
+ * What a HEAD tells of the whole object. Of one that was uploaded in parts, which its ETag shows ("...-N"), some
+ * servers give the checksum of the parts' checksums without saying so; CRC64NVME always is the whole's.
+ */
+static struct pl_checksum whole_checksum(const struct pl_http_head *head)
+{
+    bool in_parts = strchr(head->etag, '-') != NULL;
+
+    return in_parts && !head->full_object && head->checksum.kind != PL_CHECKSUM_CRC64NVME
+               ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE}
+               : head->checksum;
+}
+
 enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const char *key, int64_t deadline_ns,
                           struct pl_s3_info *ret_info, struct pl_error *reterr)
 {
@@ -159,7 +172,7 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
     if (status == PL_OK) {
         info.size_bytes = (uint64_t)operation.head.content_length;
         info.modified_s = operation.head.last_modified_s;
-        info.checksum = operation.head.checksum;
+        info.checksum = whole_checksum(&operation.head);
         *ret_info = info;
     } else {
         pl_s3_info_done(&info);

@@ -100,6 +100,10 @@ rgw dns name = s3.localhost
 rgw enable apis = s3, admin
 rgw gc obj min wait = 5
 rgw gc processor period = 5
+# One KMS key that the gateway keeps itself; it would refuse to use it over plain http.
+rgw crypt require ssl = false
+rgw crypt s3 kms backend = testing
+rgw crypt s3 kms encryption keys = test-key=$(head -c 32 /dev/urandom | base64)
 END
 }
 

@@ -180,6 +180,20 @@ async def check_copy(folder):
     await server.stop()
 
 
+async def check_parts_checksum(folder):
+    """Of an object in parts a checksum counts that is said to be the whole's, and no other."""
+    data = random.Random(6).randbytes(9_000_000)
+    server = FakeS3({"large": data})
+    server.port = await server.start()
+    server.parts["large"], server.checksums["large"] = 2, "AAAAAA=="  # as of the parts' checksums
+    await run(server, TOOL, "cp", "s3://bkt/large", folder / "down")
+    assert (folder / "down").read_bytes() == data, "what came down differs"
+    server.carried["large"] = {"x-amz-checksum-type": "FULL_OBJECT"}
+    message = await run(server, TOOL, "--again", "cp", "s3://bkt/large", folder / "down", code=1)
+    assert "CRC32C of the whole" in message, message
+    await server.stop()
+
+
 async def run_sync(server, directory, uri, *options):
     """What sync uploads of a directory in which nothing changes any more."""
     sync = asyncio.ensure_future(run(server, SYNC, *options, directory, uri))
@@ -192,7 +206,7 @@ async def run_sync(server, directory, uri, *options):
 
 
 async def main():
-    for check in (check_many, check_odd_sizes, check_encryption, check_copy):
+    for check in (check_many, check_odd_sizes, check_encryption, check_copy, check_parts_checksum):
         with tempfile.TemporaryDirectory(prefix="paceline-objects-") as folder:
             await check(pathlib.Path(folder))
         print(f"ok: {check.__doc__}", flush=True)

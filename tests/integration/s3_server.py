@@ -134,6 +134,19 @@ def check_pages(folder):
     print(f"  a tree of {len(names)} that is there already: {time.monotonic() - begun:.2f} s")
 
 
+def check_encryption(folder):
+    """A server that encrypts by a KMS key: what was put in one request and in parts is read whole; a key that it does not have is refused by name."""
+    for size in (4095, 33_333_333):
+        source = folder / f"source{size}"
+        words = ["--part", "5", "--sse", "aws:kms", "--sse-kms-key-id"]
+        tool(*words, "test-key", "cp", source, f"s3://bkt/sealed/{size}")
+        tool(*words, "test-key", "cp", f"s3://bkt/sealed/{size}", f"s3://bkt/sealed/{size}-copy")
+        for key in (f"sealed/{size}", f"sealed/{size}-copy"):
+            assert tool("--part", "1", "cat", f"s3://bkt/{key}") == source.read_bytes(), f"the bytes of {key} differ"
+        message = tool(*words, "no-such-key", "cp", source, "s3://bkt/sealed/refused", code=1)
+        assert "403" in message and "no-such-key" in message, message
+
+
 def check_errors():
     assert "NoSuchKey" in tool("cat", "s3://bkt/none", code=1)
     assert "NoSuchBucket" in tool("ls", "s3://no-such-bucket", code=1)
@@ -350,7 +363,8 @@ def run(tls):
         try:
             status, data = s3_request.request("PUT", "/bkt")
             assert status == 200, data
-            steps = [("objects", lambda: check_objects(folder)), ("keys", lambda: check_keys(folder)), ("errors", check_errors),
+            steps = [("objects", lambda: check_objects(folder)), ("keys", lambda: check_keys(folder)), ("encryption", lambda: check_encryption(folder)),
+                     ("errors", check_errors),
                      ("virtual host", check_virtual_host), ("manifests", check_manifests)]
             if tls:
                 steps.append(("proxy", lambda: check_proxy(folder)))

@@ -76,7 +76,13 @@ START_TEST(composite_checksum_is_not_taken_for_a_whole_one)
     struct pl_http_head head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==-3\r\n");
 
     ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_NONE);
-    ck_assert(head.composite);
+    ck_assert(head.composite && !head.full_object);
+    head =
+        READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-crc32c: 4waSgw==\r\n", "x-amz-checksum-type: FULL_OBJECT\r\n");
+    ck_assert_int_eq(head.checksum.kind, PL_CHECKSUM_CRC32C);
+    ck_assert(head.full_object && !head.composite);
+    head = READ_HEAD("HTTP/1.1 200 OK\r\n", "x-amz-checksum-type: COMPOSITE\r\n");
+    ck_assert(!head.full_object);
 }
 END_TEST
 
