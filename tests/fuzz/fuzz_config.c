@@ -16,36 +16,80 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const names[] = {"hyperparameters.json", "resourceconfig.json", "inputdataconfig.json"};
-static const char *const plain[] = {
-    "{}", "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
-    "{}"};
+/* Those of version 3 of the SDK are there when one of them is chosen: they make another job of the rest. */
+enum { FIRST_DRIVER = 3 };
+static const struct {
+    const char *path, *plain;
+} files[] = {
+    {"input/config/hyperparameters.json", "{}"},
+    {"input/config/resourceconfig.json",
+     "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}"},
+    {"input/config/inputdataconfig.json", "{}"},
+    {"input/data/sm_drivers/sourcecode.json",
+     "{\"source_dir\": \"src\", \"entry_script\": \"train.py\", \"command\": null, \"requirements\": null}"},
+    {"input/data/sm_drivers/distributed.json", "{\"process_count_per_node\": 2, \"mpi_additional_options\": []}"},
+    {"input/data/sm_drivers/sm_train.sh", ""},
+};
+
+/* What a plan looks for: a script, and a library next to the binary. */
+static const char *const beside[] = {"input/data/code/train.py", "libpaceline-hostname.so"};
 
 static void write_file(const char *base, const char *name, const void *data, size_t bytes)
 {
     char path[256];
     FILE *file;
 
-    (void)snprintf(path, sizeof(path), "%s/input/config/%s", base, name);
+    (void)snprintf(path, sizeof(path), "%s/%s", base, name);
     file = fopen(path, "we");
     PL_BUG_IF(file == NULL || fwrite(data, 1, bytes, file) != bytes);
     (void)fclose(file);
 }
 
+static void make_folders(const char *base)
+{
+    static const char *const folders[] = {"input/config", "input/data/sm_drivers", "input/data/code"};
+    struct pl_error error = PL_ERROR_NONE;
+    char path[256];
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", base, folders[i]);
+        PL_BUG_IF(pl_file_make_dirs(path, 0755, &error) != PL_OK);
+    }
+}
+
 static void remove_tree(const char *base)
 {
-    static const char *const parts[] = {"input/config/hyperparameters.json",
-                                        "input/config/resourceconfig.json",
-                                        "input/config/inputdataconfig.json",
+    static const char *const parts[] = {"input/data/code/train.py",
+                                        "input/data/code",
+                                        "input/data/sm_drivers",
+                                        "input/data",
                                         "input/config",
                                         "input",
                                         ""};
     char path[256];
 
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(files); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", base, files[i].path);
+        (void)remove(path);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", base, beside[i]);
+        (void)remove(path);
+    }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
         (void)snprintf(path, sizeof(path), "%s/%s", base, parts[i]);
         (void)remove(path);
     }
+}
+
+/* What the rest of the program relies on. */
+static void check_drivers(const struct pl_drivers *drivers, bool wanted)
+{
+    PL_BUG_IF((drivers->source != NULL) != wanted);
+    PL_BUG_IF(drivers->command != NULL && drivers->entry_script != NULL);
+    PL_BUG_IF(drivers->processes_per_host < 0 || drivers->processes_per_host > PL_JOB_PROCESSES_MAX);
+    PL_BUG_IF(wanted && (drivers->distributed == NULL || drivers->driver == NULL));
+    PL_BUG_IF(drivers->ignores_driver && drivers->launch != PL_DRIVERS_LAUNCH_OPEN);
 }
 
 /* Of a job that is refused the hosts may be known all the same. */
@@ -63,7 +107,7 @@ static void read_refused_job(const struct pl_environment *environment)
     PL_BUG_IF(plan->link != PL_LAUNCH_PLAN_LINK_NONE && plan->hosts.count < 2);
 }
 
-static void read_job(const char *base)
+static void read_job(const char *base, bool has_drivers)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_JOB struct pl_job *job = NULL;
@@ -71,12 +115,20 @@ static void read_job(const char *base)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     const struct pl_launch_plan_steps none = {.items = NULL};
     struct pl_error error = PL_ERROR_NONE;
+    char self_path[256];
 
+    (void)snprintf(self_path, sizeof(self_path), "%s/paceline", base);
     PL_BUG_IF(pl_environment_new_empty(&environment, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
+              pl_environment_set(environment, "PACELINE_PYTHON", "/bin/sh", &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_PROGRAM", "/bin/true", &error) != PL_OK);
-    if (pl_job_new(environment, "/nowhere/bin/paceline", NULL, &job, &error) != PL_OK ||
-        pl_secrets_mask(job, &error) != PL_OK ||
+    if (pl_job_new(environment, self_path, NULL, &job, &error) != PL_OK) {
+        PL_BUG_IF(error.cause[0] == '\0');
+        read_refused_job(environment);
+        return;
+    }
+    check_drivers(&job->drivers, has_drivers);
+    if (pl_secrets_mask(job, &error) != PL_OK ||
         pl_launch_plan_new(job, pl_launchers_choose(job), &plan, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
         read_refused_job(environment);
@@ -88,9 +140,8 @@ static void read_job(const char *base)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     char base[64];
-    char path[256];
-    struct pl_error error = PL_ERROR_NONE;
-    size_t chosen = bytes > 0 ? data[0] % PL_ARRAY_ITEMS(names) : 0;
+    size_t chosen = bytes > 0 ? data[0] % PL_ARRAY_ITEMS(files) : 0;
+    size_t count = chosen < FIRST_DRIVER ? FIRST_DRIVER : PL_ARRAY_ITEMS(files);
 
     if (bytes == 0) {
         return 0;
@@ -98,16 +149,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     /* In memory where that is possible: thousands of runs are mostly file system calls. */
     (void)snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     PL_BUG_IF(mkdtemp(base) == NULL);
-    (void)snprintf(path, sizeof(path), "%s/input/config", base);
-    PL_BUG_IF(pl_file_make_dirs(path, 0755, &error) != PL_OK);
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+    make_folders(base);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
+        write_file(base, beside[i], "", 0);
+    }
+    for (size_t i = 0; i < count; i++) {
         if (i == chosen) {
-            write_file(base, names[i], data + 1, bytes - 1);
+            write_file(base, files[i].path, data + 1, bytes - 1);
         } else {
-            write_file(base, names[i], plain[i], strlen(plain[i]));
+            write_file(base, files[i].path, files[i].plain, strlen(files[i].plain));
         }
     }
-    read_job(base);
+    read_job(base, chosen >= FIRST_DRIVER);
     remove_tree(base);
     return 0;
 }

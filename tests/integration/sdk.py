@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Version 3 of the SageMaker SDK, unchanged and from PyPI, trains on the image in local container mode.
+"""Versions 2 and 3 of the SageMaker SDK, unchanged and from PyPI, train on the image in local container mode.
 
-The SDK is installed into an environment of its own, with its telemetry off by its own configuration. It calls `docker
-compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts, in an image without Python.
+Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
+compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has no
+Python, and a Python script in one made from it, which has Debian's torch. README.md's estimator and trainer run as they
+stand there, but for the image's name, the places of code and data, and the kind and number of processors.
 """
 import json
 import os
@@ -13,31 +15,116 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 SOURCE = pathlib.Path(os.environ.get('PACELINE_SOURCE', pathlib.Path(__file__).resolve().parents[2]))
 IMAGE = os.environ.get('PACELINE_TEST_IMAGE', 'paceline:sdk')
-PACKAGES = ['sagemaker-train==1.27.*', 'podman-compose']  # what trains in the SDK's version 3.27
-LIMIT_S = 600
-SETTINGS = "SchemaVersion: '1.0'\nSageMaker:\n  PythonSDK:\n    Modules:\n      TelemetryOptOut: true\n"
-SAYS = 'echo "host $SM_CURRENT_HOST of $SM_HOST_COUNT rank ${OMPI_COMM_WORLD_RANK:--} of ${OMPI_COMM_WORLD_SIZE:--}, 1 is $(cat /proc/1/comm), $*"\n'
-SCRIPTS = {'run.sh': '#!/bin/sh\n' + SAYS, 'fail.sh': '#!/bin/sh\necho "no such thing as luck" >&2\nexit 7\n'}
+PYTHON_IMAGE = IMAGE + '-python'
+PACKAGES = {'v2': 'sagemaker[local]==2.257.*', 'v3': 'sagemaker-train==1.27.*'}  # what trains in the SDK's version 3.27
+LIMIT_S = 1500  # far away: what hangs is found by it
+STOP_S = 110  # SageMaker gives 120
+BEGIN = time.monotonic()
+PROGRAMS = '/opt/ml/input/data/tools/'
+
+# As docker compose does, and podman-compose does not, it ends with the code of the container that ended first.
 DOCKER = '''#!/bin/sh
 case "$1 $2" in
   "compose version") echo "Docker Compose version v2.0.0" ;;
-  "compose "*) shift; exec {compose} --in-pod false "$@" ;;
+  "compose "*)
+    shift
+    {compose} --in-pod false "$@"
+    set -- $(podman inspect --format '{{{{.State.FinishedAt.UnixNano}}}} {{{{.State.ExitCode}}}}' $(podman ps -aq --filter "label=$LABEL") | sort -n)
+    podman rm -f $(podman ps -aq --filter "label=$LABEL") >/dev/null
+    exit "${{2:-1}}" ;;
   *) exec podman "$@" ;;
 esac
 '''
+SETTINGS = "SchemaVersion: '1.0'\nSageMaker:\n  PythonSDK:\n    Modules:\n      TelemetryOptOut: true\n"
+# As README.md says, with a torchrun that starts in Debian.
+DOCKERFILE = '''FROM {image}
+ENV PIP_BREAK_SYSTEM_PACKAGES=1
+RUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \\
+    python3 python3-pip python3-numpy python3-mpi4py python3-torch
+COPY torchrun /usr/local/bin/
+'''
+
+# What a rank says: where it is, how many hosts and ranks it counts, what is process 1, its arguments. The hosts wait for
+# each other in the model's folder, which they share: compose ends them all with the first.
+RUN = '''#!/bin/sh
+echo "host $SM_CURRENT_HOST of $SM_HOSTS rank ${OMPI_COMM_WORLD_RANK:--} of ${OMPI_COMM_WORLD_SIZE:--}, 1 is $(cat /proc/1/comm), $*"
+touch "/opt/ml/model/came-$SM_CURRENT_HOST"
+for host in $(echo "$SM_HOSTS" | tr -d '[]",'); do
+  tries=0
+  until [ -e "/opt/ml/model/came-$host" ] || [ $((tries += 1)) = 600 ]; do sleep 0.1; done
+done
+'''
+FAIL = '''#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-3}" = 3 ] && echo "no such thing as luck" >&2 && exit 7
+sleep 600
+'''
+SAVE = '''#!/bin/sh
+trap 'echo saved >"/opt/ml/model/checkpoint-$OMPI_COMM_WORLD_RANK"; exit 0' TERM
+touch "/opt/ml/model/ready-$OMPI_COMM_WORLD_RANK"
+while :; do sleep 0.1; done
+'''
 TRAIN = '''
-import json, sys
-from sagemaker.core.training.configs import Compute, SourceCode
-from sagemaker.train import ModelTrainer
-from sagemaker.train.distributed import MPI
+import json, os, sys
+rank = size = '-'
+if 'OMPI_COMM_WORLD_RANK' in os.environ:
+    from mpi4py import MPI
+    rank, size = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.allreduce(1)
+elif 'RANK' in os.environ:
+    import torch
+    torch.distributed.init_process_group('gloo')
+    count = torch.ones(1)
+    torch.distributed.all_reduce(count)
+    rank, size = torch.distributed.get_rank(), int(count.item())
+channels = [name for name in json.loads(os.environ['SM_CHANNELS']) if name not in ('code', 'sm_drivers')]
+with open('/proc/1/comm') as file:
+    line = f"host {os.environ['SM_CURRENT_HOST']} of {os.environ['SM_HOSTS']} rank {rank} of {size}, 1 is {file.read().strip()}, "
+sys.stdout.write(line + ' '.join(sys.argv[1:] + sorted(channels)) + '\\n')  # in one piece, or ranks' pieces mix
+'''
+
+# Both run their cases one after the other, each after a line "--- NAME", and say "--- ended" or why not. A case is a
+# piece of README.md, or what it is made of.
+V3 = '''
+import json, sys, traceback
+from sagemaker.core.training.configs import Compute, InputData, SourceCode
+from sagemaker.train import ModelTrainer, distributed
 from sagemaker.train.model_trainer import Mode
-image, root, hosts, source, mpi = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]), json.loads(sys.argv[5])
-ModelTrainer(training_image=image, training_mode=Mode.LOCAL_CONTAINER, role='arn:aws:iam::111111111111:role/x', local_container_root=root,
-             source_code=SourceCode(source_dir=root + '/src', **source), distributed=MPI(**mpi) if mpi else None,
-             compute=Compute(instance_type='local_cpu', instance_count=hosts), hyperparameters={'epochs': 3, 'name': "it's"}).train()
+root = sys.argv[1]
+def train(case):
+    local = {'training_mode': Mode.LOCAL_CONTAINER, 'local_container_root': f"{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
+    if 'readme' in case:
+        return exec(case['readme'], {'local': local})
+    kind, how = case['distributed'] or (None, None)
+    ModelTrainer(training_image=case['image'], source_code=SourceCode(source_dir=root + '/src', **case['source']) if case['source'] else None,
+                 distributed=getattr(distributed, kind)(**how) if kind else None, hyperparameters=case['hyperparameters'],
+                 compute=Compute(instance_type='local_cpu', instance_count=case['hosts']), environment=case['environment'], **local,
+                 ).train([InputData(channel_name=name, data_source=place) for name, place in case['channels'].items()])
+'''
+V2 = '''
+import json, sys, traceback
+from sagemaker.estimator import Estimator
+from sagemaker.local import LocalSession
+root = sys.argv[1]
+def train(case):
+    session = LocalSession()
+    session.config = {'local': {'local_code': True, 'container_root': f"{root}/{case['name']}"}}
+    local = {'sagemaker_session': session, 'output_path': f"file://{root}/{case['name']}", 'role': 'arn:aws:iam::111111111111:role/x'}
+    if 'readme' in case:
+        return exec(case['readme'], {'local': local})
+    Estimator(image_uri=case['image'], instance_type='local', instance_count=case['hosts'], hyperparameters=case['hyperparameters'], **local,
+              ).fit({name: 'file://' + place for name, place in case['channels'].items()})
+'''
+CASES = '''
+for case in json.load(sys.stdin):
+    print('---', case['name'], flush=True)
+    try:
+        train(case)
+        print('--- ended', flush=True)
+    except Exception:
+        print('--- failed', traceback.format_exc(), flush=True)
 '''
 
 
@@ -51,69 +138,218 @@ def expect(condition, what):
         raise AssertionError(what)
 
 
-def make_image():
-    if 'PACELINE_TEST_IMAGE' in os.environ:
-        return
-    script = f'source "$PACELINE_SOURCE/tests/support/containers.sh"; container_engine; [ $engine = podman ] || skip "this test needs podman"; container_build {IMAGE} "$PACELINE_SOURCE"'
-    done = subprocess.run(['bash', '-c', script], env={**os.environ, 'PACELINE_SOURCE': str(SOURCE)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+def make_images(root):
+    (root / 'image').mkdir()
+    (root / 'image/Dockerfile').write_text(DOCKERFILE.format(image=IMAGE))
+    wrapper = (SOURCE / 'tests/support/torchrun.py').read_text()
+    (root / 'image/torchrun').write_text('#!/usr/bin/python3\n' + wrapper)
+    (root / 'image/torchrun').chmod(0o755)
+    script = f'''
+        source "$PACELINE_SOURCE/tests/support/containers.sh"
+        container_engine
+        [ $engine = podman ] || skip "this test needs podman"
+        [ -n "${{PACELINE_TEST_IMAGE:-}}" ] || container_build {IMAGE} "$PACELINE_SOURCE"
+        container_build {PYTHON_IMAGE} {root}/image'''
+    done = subprocess.run(['bash', '-ec', script], env={**os.environ, 'PACELINE_SOURCE': str(SOURCE)}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors='replace', check=False)
     if done.returncode == 77:
         skip(done.stdout.strip().split('\n')[-1])
     expect(done.returncode == 0, done.stdout[-3000:])
 
 
-def make_sdk(root):
-    python = shutil.which('python3', path='/usr/bin:/usr/local/bin') or sys.executable
-    venv = root / 'venv'
-    subprocess.run([python, '-m', 'venv', str(venv)], check=True, stdout=subprocess.DEVNULL)
-    done = subprocess.run([str(venv / 'bin/pip'), 'install', '-q', *PACKAGES], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+def install(words):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
-        skip('the SDK cannot be installed from PyPI: ' + done.stdout.strip().split('\n')[-1])
-    return venv
+        skip(f'{words[-1]} cannot be installed from PyPI: ' + done.stdout.strip().split('\n')[-1])
 
 
-def train(root, venv, hosts, source, mpi=None):
+def make_environments(root):
+    """The SDKs' environments, by uv, which installs two hundred packages in a tenth of pip's time."""
+    python = shutil.which('python3', path='/usr/bin:/usr/local/bin') or sys.executable
+    subprocess.run([python, '-m', 'venv', str(root / 'tools')], check=True, stdout=subprocess.DEVNULL)
+    install([str(root / 'tools/bin/pip'), 'install', '-q', 'podman-compose', 'uv'])
+    for name, package in PACKAGES.items():
+        uv = [str(root / 'tools/bin/uv')]
+        install([*uv, 'venv', '-q', '--python', python, str(root / name)])
+        install([*uv, 'pip', 'install', '-q', '--python', str(root / name / 'bin/python'), package])
+
+
+def write_files(root, tools):
+    for name, text in {'v2.py': V2 + CASES, 'v3.py': V3 + CASES, 'settings.yaml': SETTINGS, 'src/requirements.txt': 'numpy\n',
+                       'bin/docker': DOCKER.format(compose=tools / 'tools/bin/podman-compose'), 'src/run.sh': RUN, 'src/fail.sh': FAIL,
+                       'src/save.sh': SAVE, 'src/train.py': TRAIN, 'data/training/x': '', 'data/testing/x': ''}.items():
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
+        (root / name).write_text(text)
+        (root / name).chmod(0o755)
+
+
+def label(root):
+    return f'com.docker.compose.project={root.name}'
+
+
+def start(root, tools, version, cases):
     environment = {
         **os.environ, 'PATH': f'{root}/bin:{os.environ["PATH"]}', 'HOME': str(root), 'AWS_DEFAULT_REGION': 'us-west-2', 'AWS_ACCESS_KEY_ID': 'x',
-        'AWS_SECRET_ACCESS_KEY': 'x', 'SAGEMAKER_USER_CONFIG_OVERRIDE': f'{root}/settings.yaml',
-        'CONTAINERS_CONF': f'{os.environ.get("TMPDIR", "/tmp")}/paceline-containers/containers.conf',
+        'AWS_SECRET_ACCESS_KEY': 'x', 'AWS_EC2_METADATA_DISABLED': 'true', 'SAGEMAKER_USER_CONFIG_OVERRIDE': f'{root}/settings.yaml',
+        'COMPOSE_PROJECT_NAME': root.name, 'LABEL': label(root), 'CONTAINERS_CONF': f'{os.environ.get("TMPDIR", "/tmp")}/paceline-containers/containers.conf',
     }
-    words = [str(venv / 'bin/python'), f'{root}/train.py', IMAGE, str(root), str(hosts), json.dumps(source), json.dumps(mpi)]
-    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', timeout=LIMIT_S, check=False)
-    return done.returncode, done.stdout
+    for case in cases:
+        (root / case['name']).mkdir()
+    (root / f'{version}.json').write_text(json.dumps(cases))
+    with open(root / f'{version}.json') as stdin, open(root / f'{version}.log', 'w') as log:
+        return subprocess.Popen([str(tools / version / 'bin/python'), f'{root}/{version}.py', str(root)], env=environment, stdin=stdin,
+                                stdout=log, stderr=subprocess.STDOUT)
+
+
+def logs(root, version):
+    """What each case printed, by its name."""
+    text = (root / f'{version}.log').read_text(errors='replace')
+    parts = re.split(r'^--- (?!ended|failed)(\S+)$', text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2]))
 
 
 def said(log):
-    return sorted(re.findall(r'(host algo-\d of \d rank \S+ of \S+, 1 is \w+, .*)', log))
+    """The ranks' lines, without what version 2 of the SDK appends to its hosts' names, and version 3's blanks."""
+    lines = re.findall(r'(host algo-\d\S* of .* rank \S+ of \S+, 1 is \w+,.*?)\s*$', log, flags=re.M)
+    return sorted(re.sub(r'(algo-\d)-\w+', r'\1', line).replace('", "', '","') for line in lines)
+
+
+def lines(hosts, ranks, options, process_1='paceline'):
+    """Those of all ranks: `ranks` on each host, 0: the hosts' programs are no ranks."""
+    names = json.dumps([f'algo-{i + 1}' for i in range(hosts)], separators=(',', ':'))
+    return sorted(f'host algo-{i + 1} of {names} rank {i * ranks + j if ranks else "-"} of {hosts * ranks or "-"}, 1 is {process_1}, {options}'.rstrip()
+                  for i in range(hosts) for j in range(ranks or 1))
+
+
+def readme(word, replaced):
+    """README.md's piece of Python that has the word."""
+    pieces = [piece for piece in re.findall(r'^```python\n(.*?)^```', (SOURCE / 'README.md').read_text(), flags=re.M | re.S) if word in piece]
+    expect(len(pieces) == 1, f'README.md has {len(pieces)} pieces of Python with {word}, not 1')
+    piece = pieces[0]
+    for old, new in replaced.items():
+        expect(piece.count(old) >= 1, f"README.md's piece with {word} has no {old}")
+        piece = piece.replace(old, new)
+    return piece
+
+
+def case(name, hosts, image=IMAGE, **more):
+    return {'name': name, 'hosts': hosts, 'image': image, 'source': None, 'distributed': None, 'hyperparameters': {}, 'environment': {}, 'channels': {},
+            **more}
+
+
+def cases(root):
+    """{version: [(case, the lines it says; None: it fails)]}"""
+    mpi = {'sagemaker_mpi_enabled': True, 'sagemaker_mpi_num_of_processes_per_host': 2, 'sagemaker_program': PROGRAMS + 'run.sh', 'epochs': 3}
+    tools = {'tools': f'{root}/src'}
+    program = {'entry_script': 'run.sh'}
+    hyper = {'epochs': 3, 'name': "it's"}
+    options = "--epochs 3 --name it's"
+    places = {'"ACCOUNT.dkr.ecr.REGION.amazonaws.com/paceline:latest"': repr(PYTHON_IMAGE), '"src"': repr(f'{root}/src'), 'role=role': '**local'}
+    old = readme('from sagemaker.pytorch', {**places, '"processes_per_host": 8': '"processes_per_host": 2', 'ml.c5.4xlarge': 'local',
+                                            's3://BUCKET/mnist/train': f'file://{root}/data/training', 's3://BUCKET/mnist/test': f'file://{root}/data/testing'})
+    new = readme('import ModelTrainer', {**places, 'process_count_per_node=8': 'process_count_per_node=2', 'ml.c5.4xlarge': 'local_cpu',
+                                         's3://BUCKET/mnist/': f'{root}/data/'})
+    return {
+        'v2': [
+            (case('estimator', 1, hyperparameters=mpi, channels=tools), lines(1, 2, '--epochs 3')),
+            (case('estimator-2', 2, readme=old), lines(2, 2, '--epochs 5 testing training')),
+        ],
+        'v3': [
+            (case('plain', 1, hyperparameters={**hyper, 'sagemaker_program': PROGRAMS + 'run.sh'}, channels=tools), lines(1, 0, options)),
+            (case('plain-2', 2, hyperparameters=mpi, channels=tools), lines(2, 2, '--epochs 3')),
+            (case('script', 1, source=program, hyperparameters=hyper), lines(1, 0, options)),
+            (case('script-2', 2, source=program, hyperparameters=hyper), lines(2, 0, options)),
+            (case('command', 1, source={'command': './run.sh', 'args': ['a b']}), lines(1, 0, 'a b')),
+            (case('command-2', 2, source={'command': './run.sh "$SM_MASTER_ADDR:$SM_HOST_COUNT"'}), lines(2, 0, 'algo-1:2')),
+            (case('mpi', 1, source=program, distributed=('MPI', {'process_count_per_node': 2})), lines(1, 2, '')),
+            (case('mpi-2', 2, source=program, distributed=('MPI', {'process_count_per_node': 2}), hyperparameters=hyper), lines(2, 2, options)),
+            (case('readme-2', 2, PYTHON_IMAGE, readme=new), lines(2, 2, '--epochs 5 testing training')),
+            (case('torchrun', 1, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2})), lines(1, 2, '')),
+            (case('torchrun-2', 2, PYTHON_IMAGE, source={'entry_script': 'train.py'}, distributed=('Torchrun', {'process_count_per_node': 2}),
+                  hyperparameters=hyper), lines(2, 2, options)),
+            (case('drivers', 1, PYTHON_IMAGE, source=program, environment={'PACELINE_SDK_DRIVERS': '1'}), lines(1, 0, '', 'bash')),
+            (case('environment', 1, PYTHON_IMAGE, source={'command': 'paceline -- ./run.sh'}, environment={'BASH_ENV': '/etc/profile'}),
+             lines(1, 0, '', 'bash')),
+            (case('failure', 1, source={'entry_script': 'fail.sh'}), None),
+            (case('failure-2', 2, source={'entry_script': 'fail.sh'}, distributed=('MPI', {'process_count_per_node': 2})), None),
+            (case('stop', 2, source={'entry_script': 'save.sh'}, distributed=('MPI', {'process_count_per_node': 2})), []),
+        ],
+    }
+
+
+def check(name, log, expected):
+    if expected is not None:
+        expect('--- ended' in log and said(log) == expected, f'{name}: {said(log)} differs from {expected}: {log[-6000:]}')
+    else:
+        expect('--- failed' in log, f'{name} did not fail: {log[-6000:]}')
+    print('ok', name, flush=True)
+
+
+def check_failures(root, found):
+    for name, words in {'failure': ['no such thing as luck', 'code 7'], 'failure-2': ['no such thing as luck', 'rank 3', 'algo-2', 'code 7']}.items():
+        reason = (root / name / 'algo-1/output/failure').read_text()
+        for word in words:
+            expect(word in reason, f"{name}: the failure file lacks '{word}': {reason}")
+    expect("is not process 1 (the job's BASH_ENV is '/etc/profile'" in found['environment'], f"no warning of BASH_ENV: {found['environment'][-6000:]}")
+
+
+def await_files(files, process):
+    deadline = time.monotonic() + LIMIT_S
+    while not all(file.exists() for file in files):
+        expect(process.poll() is None and time.monotonic() < deadline, f'{[str(file) for file in files if not file.exists()]} did not come')
+        time.sleep(0.1)
+
+
+def containers(root):
+    words = ['podman', 'ps', '-aq', '--filter', f'label={label(root)}']
+    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+
+
+def stop(root, process):
+    """What `docker stop` does with the last job, once all its ranks run; its words."""
+    await_files([root / f'stop/model/ready-{rank}' for rank in range(4)], process)
+    names = containers(root)
+    expect(len(names) == 2, f'{len(names)} containers of the job, not 2')
+    stops = [subprocess.Popen([f'{root}/bin/docker', 'stop', '-t', str(STOP_S), name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+             for name in names]
+    return ''.join(one.communicate(timeout=LIMIT_S)[0] for one in stops)
+
+
+def check_stop(root, words, log):
+    """Each rank has saved, and no container had to be killed."""
+    expect('SIGKILL' not in words, f'docker stop had to kill: {words}{log[-6000:]}')
+    saved = sorted(path.name for path in (root / 'stop/model').glob('checkpoint-*'))
+    expect(saved == [f'checkpoint-{rank}' for rank in range(4)], f'{saved} were saved: {log[-6000:]}')
 
 
 def main():
     if os.geteuid() != 0:
         skip('containers on one network need root here')
-    make_image()
     root = pathlib.Path(tempfile.mkdtemp(prefix='paceline-sdk-'))
+    process = None
     try:
-        venv = os.environ.get('PACELINE_TEST_SDK')
-        venv = pathlib.Path(venv) if venv else make_sdk(root)
-        for name, text in {'train.py': TRAIN, 'settings.yaml': SETTINGS, 'bin/docker': DOCKER.format(compose=venv / 'bin/podman-compose'),
-                           **{'src/' + name: text for name, text in SCRIPTS.items()}}.items():
-            (root / name).parent.mkdir(exist_ok=True)
-            (root / name).write_text(text)
-            (root / name).chmod(0o755)
-        options = "--epochs 3 --name it's"
-        cases = [
-            ('entry script', 1, {'entry_script': 'run.sh'}, None, [f'host algo-1 of 1 rank - of -, 1 is paceline, {options}']),
-            ('command', 1, {'command': './run.sh', 'args': ['a b']}, None, ['host algo-1 of 1 rank - of -, 1 is paceline, a b']),
-            ('MPI on two hosts', 2, {'entry_script': 'run.sh'}, {'process_count_per_node': 2},
-             [f'host algo-{rank // 2 + 1} of 2 rank {rank} of 4, 1 is paceline, {options}' for rank in range(4)]),
-        ]
-        for what, hosts, source, mpi, lines in cases:
-            code, log = train(root, venv, hosts, source, mpi)
-            expect(code == 0 and said(log) == lines, f'{what}: exit code {code}, {said(log)} differs from {lines}: {log[-3000:]}')
-            print('ok', what, flush=True)
-        code, log = train(root, venv, 1, {'entry_script': 'fail.sh'})
-        expect(re.search('exit(ed with)? code 7', log) and 'no such thing as luck' in log, f'a script that fails: exit code {code}: {log[-3000:]}')
-        print('ok a script that fails')
+        tools = pathlib.Path(os.environ.get('PACELINE_TEST_SDK', root))  # with tools/, v2/ and v3/
+        make_images(root)
+        if tools == root:
+            make_environments(root)
+        write_files(root, tools)
+        print(f'[{time.monotonic() - BEGIN:.0f} s] prepared', flush=True)
+        for version, jobs in cases(root).items():
+            process = start(root, tools, version, [job for job, _ in jobs])
+            words = stop(root, process) if jobs[-1][0]['name'] == 'stop' else ''
+            process.wait(LIMIT_S)
+            found = logs(root, version)
+            for job, expected in jobs:
+                check(job['name'], found.get(job['name'], (root / f'{version}.log').read_text()), expected)
+            print(f'[{time.monotonic() - BEGIN:.0f} s] version {version[1]}', flush=True)
+        check_failures(root, found)
+        check_stop(root, words, found['stop'])
+        print('ok all', flush=True)
     finally:
+        if process is not None:
+            process.kill()
+        if shutil.which('podman') and containers(root):
+            subprocess.run(['podman', 'rm', '-f', *containers(root)], stdout=subprocess.DEVNULL, check=False)
         shutil.rmtree(root, ignore_errors=True)
 
 

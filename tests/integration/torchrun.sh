@@ -10,18 +10,8 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 
-# torch 1.13 cannot read its own default of --redirects under Python 3.11: the zero of a flag is no member there.
 mkdir "$cluster/bin"
-cat >"$cluster/bin/torchrun" <<PY
-#!$python
-import sys
-from torch.distributed.elastic.multiprocessing import api
-if api.Std.from_str("0") is None:
-    parse = api.Std.from_str.__func__
-    api.Std.from_str = classmethod(lambda cls, text: api.Std.NONE if text == "0" else parse(cls, text))
-from torch.distributed.run import main
-sys.exit(main())
-PY
+{ echo "#!$python" && cat "$PACELINE_SOURCE/tests/support/torchrun.py"; } >"$cluster/bin/torchrun"
 chmod +x "$cluster/bin/torchrun"
 
 cat >"$cluster/train.py" <<'PY'
