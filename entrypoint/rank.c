@@ -65,12 +65,18 @@ static int threads_for(int local_size)
     return share < 1 ? 1 : share < own ? share : own;
 }
 
+static int local_size_of(const struct pl_environment *environment, int fallback)
+{
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE", NULL};
+
+    return number_of(environment, variables, fallback);
+}
+
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
-    static const char *const local_sizes[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", NULL};
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     static const char *const workers[] = {"PACELINE_PS_WORKERS_PER_HOST", NULL};
-    int local_size = number_of(environment, local_sizes, 1) * number_of(environment, workers, 1);
+    int local_size = local_size_of(environment, 1) * number_of(environment, workers, 1);
     char text[16];
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));
@@ -220,6 +226,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
+    options.local_size = local_size_of(environment, 0);
     options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/tcp_links.h"
 
@@ -329,11 +330,13 @@ static void ignore_broken_pipes(void)
  * All connections of all pairs, each pair's by its lower rank: what is sent before they stand could hang. Of the ways
  * to send, a persistent request takes one turn of the connections, whatever their number.
  */
-static int open_connections(int rank, int size, unsigned links, MPI_Request *requests)
+static int open_connections(int rank, int size, unsigned links, MPI_Request *requests, int64_t deadline_ns,
+                            int *ret_done)
 {
     int count = 0;
     int code = MPI_SUCCESS;
 
+    *ret_done = 0;
     for (int i = 0; i < size * (int)links && code == MPI_SUCCESS; i++) {
         int peer = i / (int)links;
 
@@ -345,18 +348,47 @@ static int open_connections(int rank, int size, unsigned links, MPI_Request *req
         }
     }
     code = code == MPI_SUCCESS ? MPI_Startall(count, requests) : code;
-    code = code == MPI_SUCCESS ? MPI_Waitall(count, requests, MPI_STATUSES_IGNORE) : code;
-    for (int i = 0; i < count && code == MPI_SUCCESS; i++) {
+    while (code == MPI_SUCCESS && !*ret_done && !pl_deadline_passed(deadline_ns)) {
+        code = MPI_Testall(count, requests, ret_done, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < count && code == MPI_SUCCESS && *ret_done; i++) {
         code = MPI_Request_free(&requests[i]);
     }
     return code;
 }
 
+static enum pl_status connect_all(unsigned links, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_FREE MPI_Request *requests = NULL;
+    struct pl_knobs knobs;
+    int rank, size, code, done;
+    int64_t timeout_ns;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    PL_TRY(pl_knobs_resolve(environment, &knobs, reterr));
+    timeout_ns = pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S) > 0 ? pl_knob_ns(&knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S) : -1;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    requests = pl_memory_new((size_t)size * links, sizeof(MPI_Request), reterr);
+    if (!requests) {
+        return PL_MEMORY;
+    }
+    code = open_connections(rank, size, links, requests, pl_deadline_after_ns(timeout_ns), &done);
+    if (code != MPI_SUCCESS) {
+        return raise_mpi(NULL, code, "opening the connections", -1, reterr);
+    }
+    return done ? PL_OK
+                : pl_error_set(reterr, PL_TIMEOUT,
+                               "rank %d waited %.1f s for the %u connections with each other rank (btl_tcp_links): "
+                               "expected all ranks to start Paceline before they initialise MPI",
+                               rank, pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), links);
+}
+
 static enum pl_status initialize(struct pl_error *reterr)
 {
-    PL_AUTO_FREE MPI_Request *requests = NULL;
     unsigned links = 1;
-    int rank, size, level, code;
+    int level, code;
 
     PL_TRY(pl_tcp_links_request(&links, reterr));
     code = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
@@ -364,17 +396,24 @@ static enum pl_status initialize(struct pl_error *reterr)
         return raise_mpi(NULL, code, "MPI_Init_thread", -1, reterr);
     }
     owns_mpi = true;
-    if (links == 1) {
-        return PL_OK;
-    }
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
-    requests = pl_memory_new((size_t)size * links, sizeof(MPI_Request), reterr);
-    if (!requests) {
-        return PL_MEMORY;
-    }
-    code = open_connections(rank, size, links, requests);
-    return code == MPI_SUCCESS ? PL_OK : raise_mpi(NULL, code, "opening the connections", -1, reterr);
+    return links == 1 ? PL_OK : connect_all(links, reterr);
+}
+
+/* The program has initialised MPI itself: connections that initialize() has not opened could hang, and a rank that is
+ * there waits for this one. */
+static enum pl_status check_connections(struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *interface;
+    unsigned links;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    links = pl_tcp_links_count(environment, &interface);
+    return links == 1 ? PL_OK
+                      : pl_error_set(reterr, PL_INVALID,
+                                     "btl_tcp_links is %u, but the program initialised MPI before Paceline: several "
+                                     "connections need Paceline to do that; start it first, or leave btl_tcp_links out",
+                                     links);
 }
 
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
@@ -392,8 +431,8 @@ enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_boots
         return pl_error_set(reterr, PL_INVALID,
                             "MPI was finalised already and cannot be started again in this process");
     }
-    if (!initialized) {
-        PL_TRY(initialize(reterr));
+    if (!owns_mpi) {
+        PL_TRY(initialized ? check_connections(reterr) : initialize(reterr));
     }
     if (communicator_at) {
         memcpy(&parent, communicator_at, sizeof(parent));

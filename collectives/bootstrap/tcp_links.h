@@ -15,7 +15,9 @@
  *   the last, which has room for one: the others are forgotten, and what was queued for them never leaves. So one end
  *   opens all of a pair's, before anything else is sent.
  *
- * The last is why only a process whose MPI was initialised here has them.
+ * The last is why only a process whose MPI was initialised here has them; pl_bootstrap_new_mpi() refuses others. And
+ * mca_btl_tcp_proc_create() makes room for as many connections as the peer offers, one more: all ranks need the same
+ * number before MPI_Init(), or memory is overwritten.
  */
 #ifndef PL_COLLECTIVES_BOOTSTRAP_TCP_LINKS_H
 #define PL_COLLECTIVES_BOOTSTRAP_TCP_LINKS_H
@@ -28,14 +30,15 @@
  * Open MPI is left alone. Depends only on what mpirun gives to all ranks alike:
  *
  * - the ranks are on several hosts, one interface was named (btl_tcp_if_include) and messages are ob1's
- * - the job says how many, by btl_tcp_links; else there is one: more of them were slower for small messages where hosts
- *   have several ranks
+ * - the job says how many, by btl_tcp_links; else there is one: see docs/collectives.md
  */
 unsigned pl_tcp_links_count(const struct pl_environment *environment, const char **ret_interface);
 
 /**
  * Before MPI_Init(): by this process's environment, let Open MPI take the `*ret_links` connections for equal. Where
  * they are more than one, all pairs of ranks open theirs right after MPI_Init(), from one end each.
+ *
+ * Test  tests/unit/collectives/bootstrap/test_tcp_links.c, tests/integration/tcp_links.sh
  */
 enum pl_status pl_tcp_links_request(unsigned *ret_links, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
+#include "base/cpus.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "collectives/reduce/kernel.h"
@@ -9,7 +11,9 @@
 #include "device/affinity.h"
 #include "device/device.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *source_text(enum pl_knob_source source)
@@ -83,6 +87,49 @@ static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_devic
     return pl_world_new(bootstrap, NULL, ret_world, reterr);
 }
 
+/* Each rank knows its own CPUs alone. Collective; rank 0 prints, a line a host. */
+static enum pl_status print_placement(struct pl_world *world, struct pl_error *reterr)
+{
+    const size_t size = (size_t)pl_world_size(world);
+    PL_AUTO_FREE struct pl_cpus *all = pl_memory_new(size, sizeof(*all), reterr);
+    PL_AUTO_FREE struct pl_cpus_of *ranks = pl_memory_new(size, sizeof(*ranks), reterr);
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+    struct pl_cpus own;
+    struct pl_collective gather = {
+        .kind = PL_ALLGATHER, .dtype = PL_UINT8, .count = sizeof(own), .send = &own, .recv = all, .name = "cpus"};
+    enum pl_status status = PL_OK;
+
+    if (!all || !ranks) {
+        return PL_MEMORY;
+    }
+    memset(&own, 0, sizeof(own));
+    if (sched_getaffinity(0, sizeof(own), own.sets) != 0) {
+        return pl_error_errno(reterr, "sched_getaffinity");
+    }
+    PL_TRY(pl_collective_run(world, &gather, reterr));
+    for (int host = 0; host < pl_world_cross_size(world) && pl_world_rank(world) == 0 && status == PL_OK; host++) {
+        size_t count = 0;
+
+        for (int rank = 0; rank < (int)size && status == PL_OK; rank++) {
+            PL_AUTO_TEXT struct pl_text cpus = PL_TEXT_NONE;
+
+            if (pl_world_host_of(world, rank) == host) {
+                pl_cpus_print(&all[rank], &cpus);
+                ranks[count].rank = rank;
+                status = pl_text_take(&cpus, &ranks[count].cpus, reterr);
+                count += status == PL_OK;
+            }
+        }
+        pl_text_clear(&line);
+        pl_cpus_describe(ranks, count, &line);
+        printf("CPUs on host %d: %s\n", host, pl_text_string(&line));
+        while (count > 0) {
+            free(ranks[--count].cpus);
+        }
+    }
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -120,6 +167,12 @@ int main(int argc, char **argv)
         if (reason.status != PL_OK) {
             printf("no device is used: %s\n", pl_error_text(&reason, why, sizeof(why)));
         }
+    }
+    if (print_placement(world, &error) != PL_OK) {
+        pl_log_error(&error, "asking the ranks for their CPUs");
+        return 1;
+    }
+    if (pl_world_rank(world) == 0) {
         print_devices();
         print_knobs(pl_world_knobs(world));
         printed = fflush(stdout) == 0 && !ferror(stdout);

@@ -3,8 +3,10 @@
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
@@ -365,10 +367,14 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 /* A rank's number is sent first: when the shim is killed nothing else would report it. */
 static void send_hello(const struct pl_shim_options *options, struct pl_link *link)
 {
-    char rank[16];
+    PL_AUTO_TEXT struct pl_text cpus = PL_TEXT_NONE;
+    char rank[16], local_size[16];
 
     snprintf(rank, sizeof(rank), "%d", options->rank);
-    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank) != PL_OK) {
+    snprintf(local_size, sizeof(local_size), "%d", options->local_size);
+    pl_cpus_print_own(&cpus);
+    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank, local_size, pl_text_string(&cpus)) !=
+        PL_OK) {
         pl_link_close(link);
     }
 }

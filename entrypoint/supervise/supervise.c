@@ -76,6 +76,7 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     free(supervisor->connections);
     free(supervisor->holding.ranks);
     pl_watch_done(&supervisor->watch);
+    pl_placement_done(&supervisor->placement);
     supervisor->connections = NULL;
     supervisor->connections_count = 0;
     pl_rundir_close(&supervisor->rundir);
@@ -431,6 +432,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->source = PL_EXIT_SOURCE_RANK;
         connection->rank = (int)rank;
         supervisor->ranks_seen = true;
+        pl_placement_add(&supervisor->placement, frame);
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }

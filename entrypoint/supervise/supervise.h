@@ -17,6 +17,7 @@
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/hang.h"
 #include "entrypoint/supervise/holding.h"
+#include "entrypoint/supervise/placement.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
@@ -94,6 +95,7 @@ struct pl_supervisor {
     int64_t memory_kills; /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
+    struct pl_placement placement;
     struct pl_watch watch;
     struct pl_hang hang;
 

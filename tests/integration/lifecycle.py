@@ -41,6 +41,14 @@ def topology():
     assert run(0, "topology").stdout == "rank 0 size 1 local 0 of 1 host 0 of 1\n"
 
 
+def placement():
+    """`paceline info` says on which CPUs the ranks of a host run."""
+    cpu = min(os.sched_getaffinity(0))
+    command = ["taskset", "-c", str(cpu), "mpirun", "--oversubscribe", "--bind-to", "none", "-n", "3", str(BUILD / "libexec/paceline/paceline-info")]
+    done = subprocess.run(command, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    assert f"\nCPUs on host 0: ranks 0-2 bound to CPU {cpu}\n" in done.stdout, done.stdout
+
+
 def bad_start():
     """A10, P3: a start that fails says why and ends every rank."""
     done = run(2, "topology", code=1, PACELINE_TIMEOUT_S="soon")
@@ -137,6 +145,7 @@ def tracing(folder):
 def main():
     late_s = float(sys.argv[1]) if len(sys.argv) > 1 else 4.0
     topology()
+    placement()
     bad_start()
     again()
     waiting(late_s)

@@ -21,6 +21,9 @@ wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$
 case_begin "all ranks end well"
 start_both
 wait_both 60
+for ranks in "1 0-1" "2 2-3"; do # several CPUs, or the machine's only one
+  grep -Eq "^paceline: ranks ${ranks#* } (wander over CPUs|bound to CPU) [0-9,-]+\$" "$cluster/algo-${ranks% *}.log" || case_failed "algo-${ranks% *} does not say where ranks ${ranks#* } run"
+done
 for host in algo-1 algo-2; do
   expect_code $host 0
   expect_success $host
@@ -31,6 +34,16 @@ grep -q "JOB MAP" "$cluster/algo-1.log" || case_failed "the master does not prin
 ! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
 awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
 expect_nobody
+case_end algo-1 algo-2
+
+case_begin "a host with one CPU"
+cpu=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+for host in algo-1 algo-2; do job_config $host "algo-1 algo-2" 2; done
+host_start algo-1 "$paceline" -- "$probe"
+host_start algo-2 taskset -c "$cpu" "$paceline" -- "$probe"
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+grep -q "^paceline: ranks 2-3 bound to CPU $cpu\$" "$cluster/algo-2.log" || case_failed "algo-2 does not say that its ranks share a CPU"
 case_end algo-1 algo-2
 
 # Cut at the dot, both would be the same.
