@@ -11,7 +11,7 @@ import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
-from horovod_python import pip, ranks, run, skip  # noqa: E402
+from horovod_python import SHARDED, pip, ranks, run, skip  # noqa: E402
 from python_with import python_with  # noqa: E402
 
 PACELINE = f"{BUILD}/entrypoint/paceline"
@@ -260,7 +260,7 @@ def main():
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
         assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)
         for count in (1, 2, 3, 4):
-            for program in (OPTIMIZER, TRAINING):
+            for program in (OPTIMIZER, TRAINING, SHARDED):
                 text = ranks(python, count, program, folder, TF_CPP_MIN_LOG_LEVEL="3")
                 assert text.count("is right") == count, text
         # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
@@ -279,8 +279,9 @@ def main():
         assert "KERAS_BACKEND=tensorflow" in run(python, "-c", OTHER_BACKEND, expect=1, env=environment)
         if subprocess.run([python, "-c", "import tf_keras"], stderr=subprocess.DEVNULL, env=environment).returncode == 0:
             for count in (1, 2):
-                text = ranks(python, count, LEGACY, TF_CPP_MIN_LOG_LEVEL="3", TF_USE_LEGACY_KERAS="1")
-                assert text.count("is right") == count, text
+                for program in (LEGACY, SHARDED):
+                    text = ranks(python, count, program, TF_CPP_MIN_LOG_LEVEL="3", TF_USE_LEGACY_KERAS="1")
+                    assert text.count("is right") == count, text
         else:
             print("left out: Keras 2, there is no tf_keras")
     print("horovod.tensorflow.keras on Keras 3: as it should be")

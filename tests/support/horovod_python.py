@@ -7,6 +7,33 @@ import sys
 SKIP = 77
 SECONDS = 900  # far away: what hangs is found by it
 
+# Keras 2 or 3: ranks that step on batches of their shards come to what one process does with the whole dataset and batches as large as theirs together.
+SHARDED = r'''
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow.keras as hvd
+hvd.init()
+n, r = hvd.size(), hvd.rank()
+x = np.random.RandomState(7).randn(96, 4).astype("float32")  # the same on every rank
+dataset = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True)))
+
+def trained(dataset, optimizer, callbacks=()):
+    tf.keras.utils.set_random_seed(0)  # the same start: with Keras 2 rank 0's variables arrive after the first step
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4, activation="tanh"), tf.keras.layers.Dense(1)])
+    model.build((None, 4))
+    model.compile(optimizer=optimizer, loss="mse")
+    before = model.get_weights()
+    model.fit(dataset, epochs=3, verbose=0, callbacks=list(callbacks))
+    return before, model.get_weights()
+
+_, mine = trained(dataset.shard(n, r).batch(8), hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)),
+                  [hvd.callbacks.BroadcastGlobalVariablesCallback(0)])
+before, whole = trained(dataset.batch(8 * n), tf.keras.optimizers.SGD(0.1))
+assert np.abs(before[0] - whole[0]).max() > 0.01
+assert all(np.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(mine, whole)), (mine, whole)
+print("rank", r, "is right")
+'''
+
 
 def skip(why):
     print(f"SKIP: {why}")
