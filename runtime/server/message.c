@@ -74,6 +74,9 @@ enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct
     ssize_t got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     enum pl_status status;
 
+    if (got < 0 && errno == ECONNRESET) { /* it has closed without reading all; what it sent before comes after this */
+        got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
+    }
     *ret_closed = got == 0 || (got < 0 && errno == ECONNRESET);
     if (*ret_closed) {
         return PL_OK;

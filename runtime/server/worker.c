@@ -420,6 +420,22 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
     return PL_OK;
 }
 
+/* A server that is gone may have said why. */
+static enum pl_status send_message(struct pl_server *server, const struct pl_server_message *message,
+                                   struct pl_error *reterr)
+{
+    enum pl_status status = pl_server_message_send(server->fd, message, NULL, 0, reterr);
+    struct pl_server_message last;
+    int fds[3] = {-1, -1, -1};
+    bool closed;
+
+    if (status == PL_PEER) {
+        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
+        return read_failure(&last, closed, reterr);
+    }
+    return status;
+}
+
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
     return pl_plan_wait(server->plan, reterr); /* starts what was not, and there is nothing else to wait for */
@@ -489,7 +505,7 @@ enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t co
         if (count > 0) {
             memcpy(message.values, values + at, message.count * sizeof(*values));
         }
-        PL_TRY(pl_server_message_send(server->fd, &message, NULL, 0, reterr));
+        PL_TRY(send_message(server, &message, reterr));
         PL_TRY(receive(server, PL_SERVER_TOTAL, &message, fds, pl_world_deadline_ns(server->world), reterr));
         if (count > 0) {
             memcpy(values + at, message.values, message.count * sizeof(*values));
@@ -508,7 +524,7 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
 
     PL_TRY(pl_plan_check_sealed(server->plan, reterr));
     PL_TRY(wait_for(server, ALL_APPLIED, reterr));
-    status = pl_server_message_send(server->fd, &leave, NULL, 0, reterr);
+    status = send_message(server, &leave, reterr);
     pl_file_close_at(&server->fd);
     return status;
 }
