@@ -33,7 +33,7 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
                              const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
                              struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The learning rate of the step whose backward pass comes next, since servers apply a gradient as soon as it is there. */
+/** Of the step whose backward pass comes next: servers apply a gradient as soon as it is there. */
 void nn_peers_set_rate(struct nn_peers *peers, double rate);
 
 /** After the backward pass: take the step. Collective, unless the servers are asynchronous. */
