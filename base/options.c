@@ -31,10 +31,12 @@ static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl
 enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
                                struct pl_error *reterr)
 {
+    bool ends_at_word = *letters == '+'; /* which getopt_long() knows as the first letter only */
     char own_letters[64];
     int option;
 
-    PL_BUG_IF(snprintf(own_letters, sizeof(own_letters), ":%s", letters) >= (int)sizeof(own_letters));
+    PL_BUG_IF(snprintf(own_letters, sizeof(own_letters), "%s:%s", ends_at_word ? "+" : "", letters + ends_at_word) >=
+              (int)sizeof(own_letters));
     opterr = 0;
     option = getopt_long(argc, argv, own_letters, table, NULL);
     if (option == ':' || option == '?') {

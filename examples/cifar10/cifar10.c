@@ -6,6 +6,7 @@
 #include "examples/nn/nn.h"
 #include "examples/nn/options.h"
 #include "examples/nn/plan.h"
+#include "runtime/server.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,6 +262,9 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     double accuracy = 0.0;
 
     PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
+    if (pl_server_is_there(pl_runtime_environment(t->runtime))) {
+        return pl_error_set(reterr, PL_UNSUPPORTED, "this program trains with ranks only, not with parameter servers");
+    }
     t->world = pl_runtime_world(t->runtime);
     PL_TRY(open_data(t, reterr));
     PL_TRY(make_model(t, reterr));

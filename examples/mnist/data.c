@@ -3,19 +3,40 @@
 #include "examples/mnist/data.h"
 
 #include "base/text.h"
+#include "runtime/server.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { LOAD_TIMEOUT_S = 600 };
+
+/* A world of the `size` ranks of this host. */
+static enum pl_status join_host(struct pl_world *world, int size, struct pl_world **ret_host, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int *ranks = pl_memory_new((size_t)size, sizeof(*ranks), reterr);
+    int count = 0;
+
+    if (!ranks) {
+        return PL_MEMORY;
+    }
+    for (int r = 0; r < pl_world_size(world); r++) {
+        if (pl_world_host_of(world, r) == pl_world_cross_rank(world)) {
+            ranks[count++] = r;
+        }
+    }
+    return pl_world_new_sub(world, ranks, count, ret_host, reterr);
+}
 
 enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
                                struct mnist_data *ret_data, struct pl_error *reterr)
 {
+    const struct pl_environment *environment = pl_runtime_environment(runtime);
     struct pl_world *world = pl_runtime_world(runtime);
     struct pl_shard all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
     struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world),
                              .size = (uint32_t)pl_world_local_size(world)};
     struct mnist_data data = {.host = NULL};
+    enum pl_status status = PL_OK;
 
     if (*directory) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -24,26 +45,19 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
         PL_TRY(pl_text_check(&path, reterr));
         PL_TRY(pl_channel_setup_directory(name, pl_text_string(&path), &data.channel, reterr));
     } else {
-        PL_TRY(pl_channel_setup_find(pl_runtime_environment(runtime), name, &data.channel, reterr));
+        PL_TRY(pl_channel_setup_find(environment, name, &data.channel, reterr));
     }
     data.deal = pl_channel_shard(&data.channel.info, all, local);
-    if (data.channel.info.mode == PL_CHANNEL_PIPE && local.size > 1) {
-        PL_AUTO_FREE int *ranks = pl_memory_new(local.size, sizeof(*ranks), reterr);
-        int count = 0;
-        enum pl_status status = ranks ? PL_OK : PL_MEMORY;
-
-        for (int r = 0; status == PL_OK && r < (int)all.size; r++) {
-            if (pl_world_host_of(world, r) == pl_world_cross_rank(world)) {
-                ranks[count++] = r;
-            }
-        }
-        if (status == PL_OK) {
-            status = pl_world_new_sub(world, ranks, count, &data.host, reterr);
-        }
-        if (status != PL_OK) {
-            pl_channel_setup_done(&data.channel);
-            return status;
-        }
+    if (data.channel.info.mode == PL_CHANNEL_PIPE && pl_server_is_there(environment) &&
+        strcmp(pl_environment_get_or(environment, PL_SERVER_WORKER_VARIABLE, "0"), "0") != 0) {
+        status = pl_error_set(reterr, PL_UNSUPPORTED,
+                              "channel '%s': in Pipe Mode a host can have one worker of parameter servers only", name);
+    } else if (data.channel.info.mode == PL_CHANNEL_PIPE && local.size > 1) {
+        status = join_host(world, (int)local.size, &data.host, reterr);
+    }
+    if (status != PL_OK) {
+        pl_channel_setup_done(&data.channel);
+        return status;
     }
     *ret_data = data;
     return PL_OK;

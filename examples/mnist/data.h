@@ -14,7 +14,11 @@ struct mnist_data {
     struct pl_world *host; /* the ranks of this host; only for Pipe Mode */
 };
 
-/** Open the channel `name`, or the directory `directory`/`name` unless that is empty. PL_NOT_FOUND: no such channel. */
+/**
+ * Open the channel `name`, or the directory `directory`/`name` unless that is empty.
+ *
+ * Errors  PL_NOT_FOUND: no such channel. PL_UNSUPPORTED: Pipe Mode, and another worker of parameter servers reads it.
+ */
 enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
                                struct mnist_data *ret_data, struct pl_error *reterr) PL_MUST_CHECK;
 

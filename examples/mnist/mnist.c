@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digit classifier of many tutorials, trained on any number of ranks: two convolutions, pooling, two dense layers.
- * */
+/* The digit classifier of many tutorials, trained on any number of ranks or of workers of parameter servers: two
+ * convolutions, pooling, two dense layers. */
 #include "examples/mnist/data.h"
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
 #include "examples/nn/options.h"
+#include "examples/nn/peers.h"
 #include "examples/nn/plan.h"
 #include "runtime/paceline.h"
 
@@ -72,10 +73,9 @@ struct trainer {
     bool has_testing;
     struct nn_device device;
     struct nn_model *model;
-    struct pl_plan *plan;
-    struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
-    pl_named_handle *handles; /* of the gradients in flight, by parameter */
-    struct pl_optimizer *optimizer;
+    struct nn_peers peers;
+    struct pl_named *named;             /* NULL: the plan itself exchanges gradients */
+    pl_named_handle *handles;           /* of the gradients in flight, by parameter */
     char *job_checkpoints;              /* the job's directory for them; NULL where --checkpoint-dir names one */
     struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
     struct pl_schedule schedule;
@@ -120,6 +120,9 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     struct pl_plan_options plan_options = {.local = t->options.named != 0};
     struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
+    if (t->options.named && pl_server_is_there(pl_runtime_environment(t->runtime))) {
+        return pl_error_set(reterr, PL_INVALID, "--named is 1, expected 0 beside a parameter server: it is for ranks");
+    }
     if (t->options.named) {
         t->handles = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->handles), reterr);
         if (!t->handles) {
@@ -127,8 +130,10 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
         }
         PL_TRY(pl_named_new(t->world, &named_options, &t->named, reterr));
     }
-    PL_TRY(nn_plan_new(t->world, &plan_options, t->model, t->options.seed, &t->plan, reterr));
-    return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
+    PL_TRY(nn_peers_open(t->runtime, &plan_options, &options, t->model, t->options.seed, &t->peers, reterr));
+    t->training.deal = pl_channel_shard(&t->training.channel.info, t->peers.all, t->peers.local);
+    t->testing.deal = pl_channel_shard(&t->testing.channel.info, t->peers.all, t->peers.local);
+    return PL_OK;
 }
 
 static enum pl_status load_data(struct trainer *t, struct pl_error *reterr)
@@ -176,14 +181,10 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
  * fewest. */
 static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sampler, struct pl_error *reterr)
 {
-    int64_t samples = (int64_t)pl_sampler_length(sampler);
-
-    PL_TRY(pl_allreduce(t->world, &samples, &samples, 1, PL_INT64, PL_MIN, reterr));
-    if (samples == 0) {
-        return pl_error_set(reterr, PL_INVALID, "there are fewer training images than ranks");
-    }
-    t->epoch_samples = (uint64_t)samples;
-    return PL_OK;
+    t->epoch_samples = pl_sampler_length(sampler);
+    PL_TRY(nn_peers_least(&t->peers, &t->epoch_samples, reterr));
+    return t->epoch_samples > 0 ? PL_OK
+                                : pl_error_set(reterr, PL_INVALID, "there are fewer training images than ranks");
 }
 
 static void make_schedule(struct trainer *t)
@@ -192,7 +193,7 @@ static void make_schedule(struct trainer *t)
 
     t->schedule = (struct pl_schedule){
         .base_rate = t->options.learning_rate,
-        .scale = t->options.scale_learning_rate ? (double)pl_world_size(t->world) : 1.0,
+        .scale = t->options.scale_learning_rate && t->peers.averages ? (double)t->peers.all.size : 1.0,
         .warmup_steps = (uint64_t)(t->options.warmup_epochs * (double)steps_per_epoch),
     };
 }
@@ -201,13 +202,13 @@ static void make_schedule(struct trainer *t)
 static enum pl_status submit_gradient(void *context, size_t index, struct pl_error *reterr)
 {
     struct trainer *t = context;
-    const struct pl_plan_tensor *tensor = pl_plan_tensor(t->plan, index);
+    const struct pl_plan_tensor *tensor = pl_plan_tensor(t->peers.plan, index);
     struct pl_named_op op = {.name = tensor->name,
                              .kind = PL_ALLREDUCE,
                              .dtype = PL_FLOAT32,
                              .op = PL_AVERAGE,
                              .dims = tensor->dims,
-                             .memory = pl_plan_device(t->plan) ? PL_MEMORY_DEVICE : PL_MEMORY_HOST,
+                             .memory = pl_plan_device(t->peers.plan) ? PL_MEMORY_DEVICE : PL_MEMORY_HOST,
                              .send = tensor->gradient,
                              .recv = tensor->gradient};
 
@@ -217,43 +218,34 @@ static enum pl_status submit_gradient(void *context, size_t index, struct pl_err
 
 static enum pl_status wait_for_gradients(struct trainer *t, struct pl_error *reterr)
 {
-    for (size_t i = pl_plan_tensor_count(t->plan); i-- > 0;) {
+    for (size_t i = pl_plan_tensor_count(t->peers.plan); i-- > 0;) {
         PL_TRY(pl_named_wait(t->named, t->handles[i], NULL, reterr));
-        PL_TRY(pl_plan_ready(t->plan, i, reterr));
+        PL_TRY(pl_plan_ready(t->peers.plan, i, reterr));
     }
     return PL_OK;
 }
 
 static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t samples, struct pl_error *reterr)
 {
-    uint64_t size = (uint64_t)pl_world_size(t->world);
+    uint64_t size = t->peers.all.size;
     struct nn_pass pass = {
         .training = true,
         .seed = t->options.seed,
         .step = t->step,
-        .first_sample = taken * size + (uint64_t)pl_world_rank(t->world),
+        .first_sample = taken * size + t->peers.all.rank,
         .sample_stride = size,
     };
 
+    nn_peers_set_rate(&t->peers, pl_schedule_rate(&t->schedule, t->step));
     PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
     if (t->named) {
         PL_TRY(nn_model_backward(t->model, t->labels, &pass, submit_gradient, t, reterr));
         PL_TRY(wait_for_gradients(t, reterr));
     } else {
-        PL_TRY(nn_model_backward(t->model, t->labels, &pass, nn_plan_ready, t->plan, reterr));
+        PL_TRY(nn_model_backward(t->model, t->labels, &pass, nn_plan_ready, t->peers.plan, reterr));
     }
-    PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
+    PL_TRY(nn_peers_step(&t->peers, reterr));
     t->step++;
-    return PL_OK;
-}
-
-/* Add up over all ranks. */
-static enum pl_status sum_score(struct trainer *t, struct nn_score *score, struct pl_error *reterr)
-{
-    double sums[3] = {score->loss_sum, (double)score->correct, (double)score->samples};
-
-    PL_TRY(pl_allreduce(t->world, sums, sums, 3, PL_FLOAT64, PL_SUM, reterr));
-    *score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
     return PL_OK;
 }
 
@@ -265,14 +257,15 @@ static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct p
     struct nn_score score;
     size_t samples;
 
+    PL_TRY(nn_peers_meet(&t->peers, reterr));
     PL_TRY(pl_sampler_init(&sampler, t->testing.pairs.count, 0, false, PL_SAMPLER_JOIN, t->testing.deal, reterr));
     PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     while ((samples = fill_batch(t, &t->testing, &sampler, EVALUATE_SAMPLES)) > 0) {
         PL_TRY(nn_model_forward(t->model, t->inputs, samples, &pass, reterr));
         PL_TRY(nn_model_loss(t->model, t->labels, reterr));
     }
-    PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
-    PL_TRY(sum_score(t, &score, reterr));
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
+    PL_TRY(nn_peers_sum_score(&t->peers, &score, reterr));
     *ret_accuracy = score.samples > 0 ? (double)score.correct / (double)score.samples : 0.0;
     return PL_OK;
 }
@@ -285,7 +278,7 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     enum pl_status status = PL_OK;
 
-    if (pl_world_rank(t->world) != 0) {
+    if (t->peers.all.rank != 0) {
         return PL_OK;
     }
     if (directory) {
@@ -326,7 +319,14 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
         }
         options.directory = t->job_checkpoints;
     }
-    PL_TRY(pl_checkpoints_open(t->plan, t->optimizer, &options, &t->checkpoints, reterr));
+    if (t->peers.server) {
+        if (t->peers.all.rank == 0) {
+            pl_log(PL_LOG_WARNING, "'%s' gets no checkpoints: parameter servers do not have them yet",
+                   options.directory);
+        }
+        return PL_OK;
+    }
+    PL_TRY(pl_checkpoints_open(t->peers.plan, t->peers.optimizer, &options, &t->checkpoints, reterr));
     PL_TRY(pl_checkpoints_load(t->checkpoints, &found, &state, reterr));
     if (!found) {
         return PL_OK;
@@ -354,7 +354,7 @@ static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler
     if (!t->checkpoints) {
         return PL_OK;
     }
-    PL_TRY(sum_score(t, &sum, reterr));
+    PL_TRY(nn_peers_sum_score(&t->peers, &sum, reterr));
     memcpy(state.extra, &sum, sizeof(sum));
     return pl_checkpoints_save(t->checkpoints, &state, reterr);
 }
@@ -374,7 +374,7 @@ static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler
     PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
     if (taken < t->epoch_samples &&
         (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
-        PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
+        PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
         PL_TRY(save_checkpoint(t, &state, &score, reterr));
     }
     return PL_OK;
@@ -401,16 +401,16 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
         PL_TRY(train_step(t, taken, samples, reterr));
         taken += samples;
         PL_TRY(checkpoint_step(t, sampler, taken, reterr));
-        if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
+        if (t->peers.all.rank == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
-            PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr));
+            PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
             pl_metrics_show_progress("epoch %llu: %llu %% of %llu images, loss %.4f", (unsigned long long)epoch,
                                      (unsigned long long)(100 * taken / t->epoch_samples),
                                      (unsigned long long)t->training.pairs.count,
                                      score.loss_sum / (double)score.samples);
         }
     }
-    PL_TRY(nn_plan_score(t->plan, t->model, &score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr)); /* waits for a GPU, too */
     elapsed_ns = pl_clock_now_ns() - began_ns;
     if (taken < t->epoch_samples) {
         next = pl_sampler_save(sampler);
@@ -419,7 +419,7 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     if (t->stopped && taken < t->epoch_samples) {
         return PL_OK; /* the checkpoint is written; a half epoch has no metric line */
     }
-    PL_TRY(sum_score(t, &score, reterr));
+    PL_TRY(nn_peers_sum_score(&t->peers, &score, reterr));
     if (t->has_testing) {
         PL_TRY(evaluate(t, ret_accuracy, reterr));
     }
@@ -515,9 +515,9 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     if (t->first_epoch >= t->options.epochs && t->has_testing) {
         PL_TRY(evaluate(t, &accuracy, reterr)); /* nothing was left to train */
     }
-    if (t->stopped && pl_world_rank(t->world) == 0) {
+    if (t->stopped && t->peers.all.rank == 0) {
         pl_metrics_clear_progress();
-        if (t->checkpoints) {
+        if (t->checkpoints || t->peers.server) {
             pl_log(PL_LOG_INFO, "stopped after step %llu, as asked", (unsigned long long)t->step);
         } else {
             pl_log(PL_LOG_INFO,
@@ -531,7 +531,7 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     if (t->named) {
         PL_TRY(pl_named_shutdown(t->named, reterr));
     }
-    return nn_plan_save(t->runtime, t->plan, t->options.model_dir, accuracy, reterr);
+    return nn_peers_finish(&t->peers, t->runtime, t->options.model_dir, accuracy, reterr);
 }
 
 static void done(struct trainer *t)
@@ -541,8 +541,7 @@ static void done(struct trainer *t)
     pl_named_free(t->named);
     free(t->handles);
     free(t->job_checkpoints);
-    pl_optimizer_free(t->optimizer);
-    pl_plan_free(t->plan);
+    nn_peers_close(&t->peers);
     nn_model_free(t->model);
     free(t->inputs);
     free(t->labels);

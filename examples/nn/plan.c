@@ -4,13 +4,34 @@
 
 #include "base/text.h"
 
-/* After the registration: seal the plan with the other ranks, then bind the model to the plan's memory. */
-static enum pl_status bind(struct pl_plan *plan, struct nn_model *model, uint64_t seed, struct pl_error *reterr)
+enum pl_status nn_plan_add(struct pl_plan *plan, const struct nn_model *model, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_seal(plan, reterr));
+    for (size_t i = 0; i < nn_model_parameter_count(model); i++) {
+        const struct nn_parameter *parameter = nn_model_parameter(model, i);
+        uint64_t shape[NN_PARAMETER_MAX_DIMS];
+        size_t index;
+
+        for (unsigned d = 0; d < parameter->dims; d++) {
+            shape[d] = parameter->shape[d];
+        }
+        PL_TRY(pl_plan_add(plan, parameter->name, parameter->dims, shape, &index, reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status nn_plan_bind(const struct pl_plan *plan, struct nn_model *model, struct pl_error *reterr)
+{
     for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
         PL_TRY(nn_model_bind(model, i, pl_plan_tensor(plan, i)->value, pl_plan_tensor(plan, i)->gradient, reterr));
     }
+    return PL_OK;
+}
+
+static enum pl_status start(struct pl_plan *plan, struct nn_model *model, uint64_t seed, struct pl_error *reterr)
+{
+    PL_TRY(nn_plan_add(plan, model, reterr));
+    PL_TRY(pl_plan_seal(plan, reterr));
+    PL_TRY(nn_plan_bind(plan, model, reterr));
     if (pl_world_rank(pl_plan_world(plan)) == 0) {
         PL_TRY(nn_model_initialize(model, seed, reterr));
     }
@@ -27,18 +48,8 @@ enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options 
     own.stream = nn_model_stream(model);
     own.memory = own.stream ? PL_MEMORY_DEVICE : PL_MEMORY_HOST;
     status = pl_plan_new(world, &own, &plan, reterr);
-    for (size_t i = 0; status == PL_OK && i < nn_model_parameter_count(model); i++) {
-        const struct nn_parameter *parameter = nn_model_parameter(model, i);
-        uint64_t shape[NN_PARAMETER_MAX_DIMS];
-        size_t index;
-
-        for (unsigned d = 0; d < parameter->dims; d++) {
-            shape[d] = parameter->shape[d];
-        }
-        status = pl_plan_add(plan, parameter->name, parameter->dims, shape, &index, reterr);
-    }
     if (status == PL_OK) {
-        status = bind(plan, model, seed, reterr);
+        status = start(plan, model, seed, reterr);
     }
     if (status != PL_OK) {
         pl_plan_free(plan);
@@ -62,7 +73,7 @@ enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struc
     return nn_model_score(model, ret_score, reterr);
 }
 
-enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
+enum pl_status nn_plan_save(const struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
                             double accuracy, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;

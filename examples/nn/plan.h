@@ -20,6 +20,12 @@
 enum pl_status nn_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct nn_model *model,
                            uint64_t seed, struct pl_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Its two parts, for a plan that something else makes and seals between them: register the model's parameters ... */
+enum pl_status nn_plan_add(struct pl_plan *plan, const struct nn_model *model, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** ... and let their values and gradients live in the plan. */
+enum pl_status nn_plan_bind(const struct pl_plan *plan, struct nn_model *model, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** pl_plan_ready() in the form that nn_model_backward() calls; `plan` is the struct pl_plan. */
 enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -34,7 +40,7 @@ enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struc
  * Rank 0 writes DIRECTORY/model.safetensors, with the accuracy and the layouts next to the values. `directory` ""
  * stands for SM_MODEL_DIR; where that is not set either, a warning says that nothing was saved.
  */
-enum pl_status nn_plan_save(struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
+enum pl_status nn_plan_save(const struct pl_runtime *runtime, const struct pl_plan *plan, const char *directory,
                             double accuracy, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -6,6 +6,7 @@
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
     mnist.py pipe          from FIFOs that carry gzip objects one after the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
+    mnist.py server        with parameter servers: without staleness the bits of ranks on 1, 2 and 4 workers, asynchronously it learns, and SIGTERM ends it with a model
     mnist.py errors        wrong arguments and missing data end with a message and a status other than 0
 """
 import array
@@ -131,6 +132,53 @@ def named(folder):
         assert (folder / ("resumed" + first) / "model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes()
 
 
+def by_servers(hosts, workers, *words):
+    """The command of `hosts` parameter servers with `workers` workers each."""
+    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "-n", str(hosts)] if hosts > 1 else []
+    return [str(word) for word in (*mpirun, BUILD / "libexec/paceline/paceline-server", "--workers", workers, MNIST, *words)]
+
+
+def run_by_servers(hosts, workers, *words, staleness, environment=None):
+    done = subprocess.run(by_servers(hosts, workers, *words), env=dict(ENVIRONMENT, PACELINE_PS_STALENESS=staleness, **(environment or {})), text=True,
+                          timeout=240, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    print("$", hosts, "x", workers, "workers, staleness", staleness, *words, done.stdout, done.stderr)
+    assert done.returncode == 0, f"exit status {done.returncode}"
+    return done
+
+
+def stop_by_servers(folder, words):
+    """SIGTERM to the servers, which their workers get, too: the training has no end of its own."""
+    model = folder / "stopped/model.safetensors"
+    job = subprocess.Popen(by_servers(1, 2, *words, "--epochs", "1000000", "--model-dir", model.parent), env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = job.stdout.readline()  # an epoch has ended
+    for child in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGTERM)
+    out, said = job.communicate(timeout=60)
+    assert LINE.match(first) and job.returncode == 0 and said.count("as asked") == 1, (job.returncode, first, out, said)
+    assert read_model(model)[1]
+
+
+def server(folder):
+    data = synthetic_data(folder / "digits", 240, 60)
+    words = ["--data", data, "--batch-size", "4", "--epochs", "100", "--max-steps", "40", "--warmup-epochs", "0", "--learning-rate", "0.005"]
+    for hosts, workers in ((1, 1), (1, 2), (2, 2)):
+        count = hosts * workers
+        same = [*words, "--dropout", "0", "--model-dir"]
+        ranks = run(count, *same, folder / f"ranks{count}", environment={"PACELINE_REPRODUCIBLE": "1"})
+        served = run_by_servers(hosts, workers, *same, folder / f"servers{count}", staleness="0", environment={"PACELINE_REPRODUCIBLE": "1"})
+        assert lines(served) == lines(ranks), f"{count} workers: other values than ranks"
+        models = [(folder / f"{way}{count}/model.safetensors").read_bytes() for way in ("ranks", "servers")]
+        assert models[0] == models[1], f"{count} workers: other bits than ranks"
+    (folder / "checkpoints").mkdir()
+    done = run_by_servers(1, 2, *words, "--max-steps", "150", "--checkpoint-dir", folder / "checkpoints", "--model-dir", folder / "model", staleness="none")
+    assert lines(done)[-1][3] > 0.5, lines(done)
+    assert [line[0] for line in lines(done)] == [1, 2, 3, 4, 5], "not one line an epoch"
+    assert float(read_model(folder / "model/model.safetensors")[0]["test_accuracy"]) == lines(done)[-1][3]
+    assert done.stderr.count("gets no checkpoints") == 1 and not any((folder / "checkpoints").iterdir()), done.stderr
+    stop_by_servers(folder, ["--data", data, "--batch-size", "20"])
+
+
 def feed(path, objects):
     with open(path, "wb") as fifo:
         for file in objects:
@@ -234,10 +282,11 @@ def errors(folder):
     expect("there is no channel 'training'", environment={"SM_CHANNELS": "[]"})
     expect(str(folder), "--data", folder)
     data = synthetic_data(folder / "files", 40, 10)
+    expect("expected 0 beside a parameter server", "--data", data, "--named", "1", environment={"PACELINE_PS_SOCKET": str(folder / "none")})
     labels = data / "training/train-labels-idx1-ubyte"
     labels.write_bytes(labels.read_bytes()[:-5])
     expect("train-labels-idx1-ubyte", "--data", data)
 
 
 with tempfile.TemporaryDirectory(prefix="paceline-mnist-") as scratch:
-    {"accuracy": accuracy, "equivalence": equivalence, "named": named, "pipe": pipe, "errors": errors}[sys.argv[1]](pathlib.Path(scratch))
+    {"accuracy": accuracy, "equivalence": equivalence, "named": named, "pipe": pipe, "server": server, "errors": errors}[sys.argv[1]](pathlib.Path(scratch))

@@ -53,6 +53,20 @@ START_TEST(options_come_in_order_and_other_words_stay)
 }
 END_TEST
 
+START_TEST(a_plus_ends_the_options_at_the_first_other_word)
+{
+    char *words[] = {"program", "--quiet", "OTHER", "--epochs", "3", NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    int option;
+
+    optind = 0;
+    ck_assert_ok(pl_options_next(5, words, "+v", table, &option, &error), &error);
+    ck_assert_int_eq(option, QUIET);
+    ck_assert_int_eq(pl_options_next(5, words, "+v", table, &option, &error), PL_END);
+    ck_assert_int_eq(optind, 2);
+}
+END_TEST
+
 START_TEST(a_wrong_option_is_named)
 {
     ck_assert_str_eq(COMPLAINT("--quiet", "--epochs", "2", "--quie"), "");
@@ -95,5 +109,5 @@ START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
 }
 END_TEST
 
-UNIT_MAIN("base/options", options_come_in_order_and_other_words_stay, a_wrong_option_is_named,
-          a_number_out_of_place_is_named_with_what_was_expected)
+UNIT_MAIN("base/options", options_come_in_order_and_other_words_stay, a_plus_ends_the_options_at_the_first_other_word,
+          a_wrong_option_is_named, a_number_out_of_place_is_named_with_what_was_expected)

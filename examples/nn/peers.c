@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Trains with the ranks of a world or with the workers of parameter servers. */
+#include "examples/nn/peers.h"
+
+#include "base/knob.h"
+#include "base/memory.h"
+#include "examples/nn/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum pl_status open_ranks(struct nn_peers *peers, struct pl_world *world, const struct pl_plan_options *options,
+                                 const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
+                                 struct pl_error *reterr)
+{
+    peers->all = (struct pl_shard){.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
+    peers->local =
+        (struct pl_shard){.rank = (uint32_t)pl_world_local_rank(world), .size = (uint32_t)pl_world_local_size(world)};
+    peers->averages = true;
+    PL_TRY(nn_plan_new(world, options, model, seed, &peers->plan, reterr));
+    return pl_optimizer_new(peers->plan, optimizer, &peers->optimizer, reterr);
+}
+
+/* A host has a first worker, and as many workers as any other one. */
+static enum pl_status number_workers(struct nn_peers *peers, const struct pl_runtime *runtime, struct pl_error *reterr)
+{
+    const char *number = pl_environment_get_or(pl_runtime_environment(runtime), PL_SERVER_WORKER_VARIABLE, "0");
+    double hosts;
+
+    peers->local.rank = (uint32_t)strtoul(number, NULL, 10); /* joining has checked it */
+    hosts = peers->local.rank == 0 ? 1.0 : 0.0;
+    PL_TRY(pl_server_sum(peers->server, &hosts, 1, reterr));
+    peers->all = (struct pl_shard){.rank = (uint32_t)pl_server_worker(peers->server),
+                                   .size = (uint32_t)pl_server_workers(peers->server)};
+    peers->local.size = peers->all.size / (hosts >= 1.0 ? (uint32_t)hosts : 1);
+    return PL_OK;
+}
+
+static enum pl_status open_workers(struct nn_peers *peers, const struct pl_runtime *runtime,
+                                   const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
+                                   struct pl_error *reterr)
+{
+    struct pl_world *world = pl_runtime_world(runtime);
+    const char *staleness = pl_knob_text(pl_world_knobs(world), PL_KNOB_PS_STALENESS);
+    struct pl_server_options options = {.optimizer = *optimizer};
+
+    if (nn_model_stream(model)) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "parameter servers have values and gradients in host memory: use --device cpu");
+    }
+    PL_TRY(pl_server_new(world, &options, &peers->server, reterr));
+    peers->plan = pl_server_plan(peers->server);
+    peers->averages = strcmp(staleness, "none") != 0 && strtoul(staleness, NULL, 10) == 0;
+    PL_TRY(nn_plan_add(peers->plan, model, reterr));
+    PL_TRY(pl_server_join(peers->server, reterr));
+    PL_TRY(nn_plan_bind(peers->plan, model, reterr));
+    if (pl_server_worker(peers->server) == 0) {
+        PL_TRY(nn_model_initialize(model, seed, reterr));
+    }
+    PL_TRY(pl_server_start(peers->server, reterr));
+    return number_workers(peers, runtime, reterr);
+}
+
+enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_plan_options *options,
+                             const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
+                             struct nn_peers *ret_peers, struct pl_error *reterr)
+{
+    struct nn_peers peers = {.plan = NULL};
+    enum pl_status status =
+        pl_server_is_there(pl_runtime_environment(runtime))
+            ? open_workers(&peers, runtime, optimizer, model, seed, reterr)
+            : open_ranks(&peers, pl_runtime_world(runtime), options, optimizer, model, seed, reterr);
+
+    if (status != PL_OK) {
+        nn_peers_close(&peers);
+        return status;
+    }
+    *ret_peers = peers;
+    return PL_OK;
+}
+
+void nn_peers_set_rate(struct nn_peers *peers, double rate)
+{
+    peers->rate = rate;
+    if (peers->server) {
+        pl_server_set_rate(peers->server, rate);
+    }
+}
+
+enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr)
+{
+    return peers->server ? pl_server_step(peers->server, reterr)
+                         : pl_optimizer_step(peers->optimizer, peers->rate, reterr);
+}
+
+enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score, struct pl_error *reterr)
+{
+    double sums[3] = {score->loss_sum, (double)score->correct, (double)score->samples};
+
+    PL_TRY(peers->server ? pl_server_sum(peers->server, sums, 3, reterr)
+                         : pl_allreduce(pl_plan_world(peers->plan), sums, sums, 3, PL_FLOAT64, PL_SUM, reterr));
+    *score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
+    return PL_OK;
+}
+
+/* Servers only add: each worker has a place of its own in a list, which stays 0 of one that has left. */
+static enum pl_status least_of_workers(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr)
+{
+    PL_AUTO_FREE double *values = pl_memory_new(peers->all.size, sizeof(*values), reterr);
+
+    if (!values) {
+        return PL_MEMORY;
+    }
+    values[peers->all.rank] = (double)*value + 1.0;
+    PL_TRY(pl_server_sum(peers->server, values, peers->all.size, reterr));
+    for (uint32_t w = 0; w < peers->all.size; w++) {
+        if (values[w] > 0.0 && (uint64_t)values[w] - 1 < *value) {
+            *value = (uint64_t)values[w] - 1;
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status nn_peers_least(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr)
+{
+    return peers->server ? least_of_workers(peers, value, reterr)
+                         : pl_allreduce(pl_plan_world(peers->plan), value, value, 1, PL_INT64, PL_MIN, reterr);
+}
+
+enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr)
+{
+    if (!peers->server) {
+        return PL_OK;
+    }
+    PL_TRY(pl_server_sum(peers->server, NULL, 0, reterr));
+    return pl_server_pull(peers->server, reterr);
+}
+
+enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
+                               double accuracy, struct pl_error *reterr)
+{
+    if (peers->server && peers->all.rank == 0) {
+        PL_TRY(pl_server_pull(peers->server, reterr));
+    }
+    if (peers->all.rank == 0) {
+        PL_TRY(nn_plan_save(runtime, peers->plan, directory, accuracy, reterr));
+    }
+    return peers->server ? pl_server_leave(peers->server, reterr) : PL_OK;
+}
+
+void nn_peers_close(struct nn_peers *peers)
+{
+    pl_optimizer_free(peers->optimizer);
+    if (peers->server) {
+        pl_server_free(peers->server);
+    } else {
+        pl_plan_free(peers->plan);
+    }
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * With whom a program trains: the other ranks of its world, or the other workers of the parameter servers beside one of
+ * which it was started. What the two ways have in common, so that a program's flow is the same with both.
+ *
+ * Test  tests/integration/mnist.py
+ */
+#ifndef EXAMPLES_NN_PEERS_H
+#define EXAMPLES_NN_PEERS_H
+
+#include "examples/nn/nn.h"
+#include "runtime/paceline.h"
+#include "runtime/server.h"
+
+struct nn_peers {
+    struct pl_plan *plan;
+    struct pl_optimizer *optimizer; /* NULL: the servers have it */
+    struct pl_server *server;       /* NULL: ranks */
+    struct pl_shard all;            /* this process among all of the job */
+    struct pl_shard local;          /* and among those of its host */
+    double rate;                    /* of the optimizer's next step */
+    bool averages;                  /* a step is one update, by the average of all gradients */
+};
+
+/**
+ * Start on every rank or worker from the initial values that number 0 draws with `seed`. `options` may be NULL, and is
+ * ranks' alone; its `memory` and `stream` are the model's.
+ *
+ * Collective  yes.
+ * Errors      PL_UNSUPPORTED: a model on a GPU, with servers; those of nn_plan_new() or of runtime/server.h.
+ */
+enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_plan_options *options,
+                             const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
+                             struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Of the step whose backward pass comes next: servers apply a gradient as soon as it is there. */
+void nn_peers_set_rate(struct nn_peers *peers, double rate);
+
+/** After the backward pass: take the step. Collective, unless the servers are asynchronous. */
+enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Add up over all ranks, or over all workers that have not left. Collective. */
+enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The least `value` of them, below 2^53. Collective. */
+enum pl_status nn_peers_least(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Give all of them the same values, as ranks always have: those after every step that was taken. Collective. */
+enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Number 0 saves the newest values, as nn_plan_save(); then this one is done. Others need not come. */
+enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
+                               double accuracy, struct pl_error *reterr) PL_MUST_CHECK;
+
+void nn_peers_close(struct nn_peers *peers);
+
+#endif
