@@ -88,7 +88,10 @@ int pl_server_workers(const struct pl_server *server);
  */
 enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The learning rate of steps from the next on; 0 before the first call. With staleness 0 that of all workers. */
+/**
+ * The learning rate of steps from the next on, before the first pl_plan_ready() of it: pieces may leave then. 0 before
+ * the first call. With staleness 0 all workers have the same.
+ */
 void pl_server_set_rate(struct pl_server *server, double rate);
 
 /**
