@@ -190,10 +190,12 @@ static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sa
 static void make_schedule(struct trainer *t)
 {
     uint64_t steps_per_epoch = (t->epoch_samples + t->options.batch_size - 1) / t->options.batch_size;
+    double size = t->peers.all.size;
 
     t->schedule = (struct pl_schedule){
-        .base_rate = t->options.learning_rate,
-        .scale = t->options.scale_learning_rate && t->peers.averages ? (double)t->peers.all.size : 1.0,
+        /* Updates of their own, as late as there are workers, diverge with momentum at a larger rate. */
+        .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : size),
+        .scale = t->options.scale_learning_rate && t->peers.averages ? size : 1.0,
         .warmup_steps = (uint64_t)(t->options.warmup_epochs * (double)steps_per_epoch),
     };
 }

@@ -171,7 +171,7 @@ def server(folder):
         models = [(folder / f"{way}{count}/model.safetensors").read_bytes() for way in ("ranks", "servers")]
         assert models[0] == models[1], f"{count} workers: other bits than ranks"
     (folder / "checkpoints").mkdir()
-    done = run_by_servers(1, 2, *words, "--max-steps", "150", "--checkpoint-dir", folder / "checkpoints", "--model-dir", folder / "model", staleness="none")
+    done = run_by_servers(1, 2, *words, "--learning-rate", "0.01", "--max-steps", "150", "--checkpoint-dir", folder / "checkpoints", "--model-dir", folder / "model", staleness="none")
     assert lines(done)[-1][3] > 0.5, lines(done)
     assert [line[0] for line in lines(done)] == [1, 2, 3, 4, 5], "not one line an epoch"
     assert float(read_model(folder / "model/model.safetensors")[0]["test_accuracy"]) == lines(done)[-1][3]
