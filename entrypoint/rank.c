@@ -76,7 +76,8 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     static const char *const workers[] = {"PACELINE_PS_WORKERS_PER_HOST", NULL};
-    int local_size = local_size_of(environment, 1) * number_of(environment, workers, 1);
+    const bool has_workers = strcmp(pl_environment_get_or(environment, "PACELINE_PS", ""), "native") == 0;
+    int local_size = local_size_of(environment, 1) * (has_workers ? number_of(environment, workers, 1) : 1);
     char text[16];
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));

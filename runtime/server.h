@@ -17,14 +17,15 @@
  *         none   a push is an update of its own, at once: nobody waits for anybody
  *         N      the same, but no worker is more than N steps ahead of the slowest that has not left
  *         0      a step is one update by the average of all workers' gradients, in the order of their numbers: the same
- *                bits as a plan's allreduce with the setting reproducible and pl_optimizer_step()
+ *                bits as a plan's allreduce with the setting reproducible and pl_optimizer_step(). Workers that have
+ *                not joined yet are waited for
  * Pieces  the plan's buckets (setting bucket_bytes); number p belongs to the server of host p modulo hosts. A pull
  *         never has half an update of a piece, but pieces may be of different moments.
  * Threads one thread a worker's server handle and its plan.
  * Source  Dean et al., "Large scale distributed deep networks", NIPS 2012; Ho et al., "More effective distributed ML
  *         via a stale synchronous parallel parameter server", NIPS 2013; Li et al., "Scaling distributed machine
  *         learning with the parameter server", OSDI 2014.
- * Test    tests/unit/runtime/server/test_server.c, tests/integration/native_server.py
+ * Test    tests/unit/runtime/server/test_server.c, tests/integration/native_server.sh
  */
 #ifndef PL_RUNTIME_SERVER_H
 #define PL_RUNTIME_SERVER_H
@@ -113,17 +114,21 @@ enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Get the newest values of all pieces from their owners, for a worker that evaluates and does not push. Errors as
- * pl_server_wait().
+ * Get the newest values of all pieces from their owners, for a worker that evaluates. Only what the servers have newer
+ * is copied: values that the program has changed itself stay. A worker that only pulls counts with a bounded staleness as
+ * one that takes no step. Errors as pl_server_wait().
  */
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make this worker's values those of the servers, such as a checkpoint's. Errors as pl_server_wait(). */
+/**
+ * Make this worker's values those of the servers, such as a checkpoint's, between two steps. The optimizer's state stays
+ * as it is. Errors as pl_server_wait().
+ */
 enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The sum of each of `values` [count] over all workers that have not left, in the order of their numbers, for all of
- * them. They all call it, with the same count; 0 is a barrier.
+ * them. They all call it, with the same count; 0 is a barrier. Workers that have not joined yet are waited for.
  *
  * Errors  PL_MISMATCH: counts differ; else as pl_server_wait().
  */

@@ -180,6 +180,9 @@ enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const 
         return pl_error_set(reterr, PL_MISMATCH, "%s registered more tensors than %s", at_a < end_a ? whose_a : whose_b,
                             at_a < end_a ? whose_b : whose_a);
     }
-    return pl_error_set(reterr, PL_MISMATCH, "%s and %s have the same tensors, cut into other pieces (bucket_bytes)",
-                        whose_a, whose_b);
+    return pl_error_set(
+        reterr, PL_MISMATCH,
+        "%s and %s have the same tensors, but cut into other pieces (bucket_bytes) or with an option that "
+        "differs in its last digits",
+        whose_a, whose_b);
 }

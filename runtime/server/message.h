@@ -25,7 +25,7 @@ enum pl_server_message_kind {
     PL_SERVER_JOIN = 1, /* number: the worker's on its host; count: bytes of the layout */
     PL_SERVER_WELCOME,  /* number: the worker's of the job; count: workers of the job */
     PL_SERVER_REFUSED,  /* number: enum pl_status; text */
-    PL_SERVER_SUM,      /* count: values */
+    PL_SERVER_SUM,      /* count: values, of the `number` that are left of the sum */
     PL_SERVER_TOTAL,    /* likewise */
     PL_SERVER_LEAVE,
 };
@@ -34,6 +34,7 @@ enum {
     PL_SERVER_MOST_VALUES = 64,
     PL_SERVER_TEXT_BYTES = 512,
     PL_SERVER_MOST_WORKERS = 4096, /* of a job */
+    PL_SERVER_MOST_SUMMED = 1 << 24,
 };
 
 struct pl_server_message {

@@ -206,6 +206,9 @@ static enum pl_status end_round(struct server *server, uint64_t piece, struct pl
     bool has_sent[PL_SERVER_MOST_WORKERS] = {false};
     uint32_t count = 0;
 
+    if (round->count == 0 || round->count < server->total - server->left) {
+        return PL_OK; /* not all can have given theirs */
+    }
     for (int w = 0; w < server->total; w++) {
         if (round->given[w]) {
             sources[count++] = round->given[w];
@@ -275,18 +278,15 @@ enum pl_status server_pieces_recheck(struct server *server, struct pl_error *ret
 void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data)
 {
     overwrite(server, packet->piece, data);
+    if (packet->is_fetched) {
+        server_workers_fetched(server);
+        return;
+    }
     for (int w = 0; w < server->options->workers; w++) {
         struct server_local *local = &server->locals[w];
-        bool is_meant = packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w;
 
-        if (is_meant && packet->is_fetched && local->fetching > 0) {
-            local->fetching--;
-            if (local->fetching == 0) {
-                atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetched, local->fetches,
-                                      memory_order_release);
-                server_notify(server, w);
-            }
-        } else if (is_meant && !packet->is_fetched && local->is_pushing[packet->piece]) {
+        if ((packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w) &&
+            local->is_pushing[packet->piece]) {
             local->is_pushing[packet->piece] = false;
             server_workers_applied(server, w, 1);
         }

@@ -70,7 +70,7 @@ enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct
         status = s == remote->rank ? PL_OK : post_head(remote, s, reterr);
     }
     if (status != PL_OK) {
-        pl_server_remote_free(remote);
+        (void)pl_server_remote_free(remote);
         return status;
     }
     *ret_remote = remote;
@@ -82,25 +82,33 @@ static bool cancel(struct pl_server_remote *remote, struct pl_transfer *transfer
     return !transfer->active || remote->transport->cancel(remote->transport->context, transfer);
 }
 
-void pl_server_remote_free(struct pl_server_remote *remote)
+bool pl_server_remote_free(struct pl_server_remote *remote)
 {
-    bool idle = true;
+    bool received = true, sent = true;
 
     if (!remote) {
-        return;
+        return true;
     }
     for (int s = 0; s < remote->size; s++) {
-        idle = cancel(remote, &remote->incoming[s].head) && cancel(remote, &remote->incoming[s].body) && idle;
+        struct incoming *in = &remote->incoming[s];
+
+        received = cancel(remote, &in->head) && cancel(remote, &in->body) && received;
+        if (received && in->data && in->packet.kind == PL_SERVER_PACKET_LAYOUT) {
+            free(in->data); /* nobody has taken it */
+        }
     }
     for (struct outgoing *out = remote->first, *next; out; out = next) {
         next = out->next;
         if (cancel(remote, &out->head) && cancel(remote, &out->body)) {
             free(out->owned ? out->data : NULL);
             free(out);
+        } else {
+            sent = false;
         }
     }
-    free(idle ? remote->incoming : NULL); /* else the transport may still write there */
+    free(received ? remote->incoming : NULL); /* else the transport may still write there */
     free(remote);
+    return sent;
 }
 
 enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server, const struct pl_server_packet *packet,
@@ -208,7 +216,7 @@ static enum pl_status poll_receive(struct pl_server_remote *remote, int server, 
         remote->ended++;
         return PL_OK;
     }
-    PL_TRY(receiver->handle(receiver->context, server, &in->packet, in->data, reterr));
+    PL_TRY(receiver->handle(receiver->context, server, &in->packet, PL_TAKE(in->data), reterr));
     return post_head(remote, server, reterr);
 }
 

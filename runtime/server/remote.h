@@ -62,8 +62,8 @@ struct pl_server_receiver {
 enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
                                     struct pl_server_remote **ret_remote, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Cancel what is under way. NULL is fine. */
-void pl_server_remote_free(struct pl_server_remote *remote);
+/** Cancel what is under way. False: the transport may still read what was to be sent. NULL is fine. */
+bool pl_server_remote_free(struct pl_server_remote *remote);
 
 /**
  * Send to server `server`. `data` [packet->data_bytes] stays as it is until it is sent; with `owned` it is freed then

@@ -34,11 +34,15 @@ static enum pl_status check_packet(const struct server *server, int host, const 
                         packet->kind != PL_SERVER_PACKET_TOTAL && packet->kind != PL_SERVER_PACKET_FAILED;
     bool has_data = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_VALUES;
     const struct pl_server_layout_head *head = server->layout.head;
+    /* a worker may leave that has never joined, and a server fail before it has heard of any */
+    bool needs_layout = packet->kind != PL_SERVER_PACKET_FAILED && packet->kind != PL_SERVER_PACKET_LEFT;
+    bool is_senders = packet->worker / server->options->workers == host;
 
     if (packet->kind > PL_SERVER_PACKET_FAILED || packet->count > PL_SERVER_MOST_VALUES ||
-        (names_worker && (packet->worker < 0 || packet->worker >= server->total)) ||
+        packet->push > PL_SERVER_PUSH_VALUES ||
+        (names_worker && (packet->worker < 0 || packet->worker >= server->total || !is_senders)) ||
         (packet->kind == PL_SERVER_PACKET_LAYOUT ? packet->data_bytes == 0 || packet->data_bytes > UINT32_MAX
-                                                 : !head && packet->kind != PL_SERVER_PACKET_FAILED) ||
+                                                 : !head && needs_layout) ||
         (names_piece && packet->piece >= head->pieces) ||
         (has_data && packet->data_bytes != server->layout.pieces[packet->piece].count_elems * sizeof(float)) ||
         (!has_data && packet->kind != PL_SERVER_PACKET_LAYOUT && packet->data_bytes != 0) ||
@@ -100,7 +104,7 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
         server_pieces_put(server, packet, data);
         break;
     case PL_SERVER_PACKET_SUM:
-        return server_workers_add_sum(server, packet->worker, packet->count, packet->values, reterr);
+        return server_workers_add_sum(server, packet->worker, packet, reterr);
     case PL_SERVER_PACKET_TOTAL:
         server_workers_give_total(server, packet);
         break;
@@ -127,8 +131,11 @@ static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
     }
     strcpy(address.sun_path, path);
     server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (server->listen_fd < 0 || bind(server->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
-        listen(server->listen_fd, SERVER_MOST_PENDING) != 0) {
+    if (server->listen_fd < 0 || bind(server->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+        return pl_error_errno(reterr, "make the parameter server's socket '%s'", path);
+    }
+    server->is_bound = true;
+    if (listen(server->listen_fd, SERVER_MOST_PENDING) != 0) {
         return pl_error_errno(reterr, "listen at the parameter server's socket '%s'", path);
     }
     server->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -189,20 +196,17 @@ static enum pl_status check_over(struct server *server, bool *ret_over, struct p
     return PL_OK;
 }
 
-/* A worker's process has ended: one that never joined has left the job by that, any other one by its socket's end. */
+/* The process of a worker has ended. */
 static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
 {
-    int number, worker;
+    int number;
     ssize_t got = read(server->ended_fd, &number, sizeof(number));
 
     if (got != sizeof(number)) {
         server->ended_fd = -1; /* the writer is gone, and this process with it */
         return PL_OK;
     }
-    worker = server_first_worker(server) + number;
-    return server->workers[worker].has_joined || server->workers[worker].has_left
-               ? PL_OK
-               : server_workers_left(server, worker, server->layout.data != NULL, reterr);
+    return server_workers_ended(server, number, reterr);
 }
 
 /* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
@@ -212,10 +216,14 @@ static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t 
     const int first_worker = 3, first_pending = 3 + server->options->workers;
     const int count = first_pending + SERVER_MOST_PENDING;
     uint64_t events;
+    bool has_place = false;
 
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        has_place = has_place || server->pending[i] < 0;
+    }
     for (int i = 0; i < count; i++) {
         polls[i] = (struct pollfd){.events = POLLIN};
-        polls[i].fd = i == 0              ? server->listen_fd
+        polls[i].fd = i == 0              ? (has_place ? server->listen_fd : -1) /* who comes waits in the queue */
                       : i == 1            ? server->event_fd
                       : i == 2            ? server->ended_fd
                       : i < first_pending ? server->locals[i - first_worker].fd
@@ -322,7 +330,8 @@ static enum pl_status open_server(struct server *server, struct pl_error *reterr
 
 static void close_server(struct server *server)
 {
-    pl_server_remote_free(server->remote); /* before what it sends from */
+    bool is_idle = pl_server_remote_free(server->remote); /* before what it sends from */
+
     for (int w = 0; server->locals && w < server->options->workers; w++) {
         pl_file_close_at(&server->locals[w].fd);
         pl_file_close_at(&server->locals[w].event_fd);
@@ -333,17 +342,21 @@ static void close_server(struct server *server)
     if (server->layout.data) {
         server_pieces_close(server);
     }
-    pl_server_view_close(&server->view);
+    if (is_idle) { /* else MPI may still read there; the process ends soon */
+        pl_server_view_close(&server->view);
+    }
     pl_file_close_at(&server->memory_fd);
     pl_file_close_at(&server->event_fd);
-    if (server->listen_fd >= 0) {
+    if (server->is_bound) {
         (void)unlink(server->options->socket_path);
-        pl_file_close_at(&server->listen_fd);
     }
+    pl_file_close_at(&server->listen_fd);
     for (int w = 0; server->workers && w < server->total; w++) {
         free(server->workers[w].sum);
     }
-    pl_server_layout_done(&server->layout);
+    if (is_idle) {
+        pl_server_layout_done(&server->layout);
+    }
     free(server->locals);
     free(server->workers);
 }

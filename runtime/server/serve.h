@@ -5,7 +5,7 @@
  * to runtime/.
  *
  * Threads  one, which is the bootstrap's too.
- * Test     tests/unit/runtime/server/test_server.c, tests/integration/native_server.py
+ * Test     tests/unit/runtime/server/test_server.c, tests/integration/native_server.sh
  */
 #ifndef PL_RUNTIME_SERVER_SERVE_H
 #define PL_RUNTIME_SERVER_SERVE_H

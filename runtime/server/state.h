@@ -19,7 +19,8 @@ struct server_worker {
     bool has_summed;
     uint64_t steps; /* finished, since the job began */
     uint32_t sum_count;
-    double *sum; /* [PL_SERVER_MOST_VALUES], server 0 */
+    uint64_t sum_left; /* values of the whole sum that were not summed before */
+    double *sum;       /* [PL_SERVER_MOST_VALUES], server 0 */
 };
 
 /** A worker of this host. */
@@ -28,10 +29,9 @@ struct server_local {
     int event_fd;
     bool is_notified; /* in this round of the loop */
     bool waits_for_sum;
-    uint64_t taken;    /* of what it has pushed */
-    uint64_t fetches;  /* of its requests for all pieces, those that were passed on */
-    uint64_t fetching; /* pieces that are still to come for the last of them */
-    bool *is_pushing;  /* [pieces]: passed on to their owner, whose answer is still to come */
+    uint64_t taken;   /* of what it has pushed */
+    uint64_t fetches; /* of its requests for all pieces, those that are answered next */
+    bool *is_pushing; /* [pieces]: passed on to their owner, whose answer is still to come */
 };
 
 /** A step that waits for all workers, of one piece of this server's (staleness 0). */
@@ -47,8 +47,10 @@ struct server {
     int hosts;
     int total;                     /* workers of the job */
     struct server_worker *workers; /* [total] */
+    int left;                      /* of them */
     struct server_local *locals;   /* [options->workers] */
     int listen_fd;
+    bool is_bound;
     int pending[SERVER_MOST_PENDING]; /* accepted, before their JOIN; -1: free */
     int ended_fd;                     /* see serve.h; -1: none */
     int event_fd;                     /* this host's workers write to it */
@@ -58,6 +60,7 @@ struct server {
     bool is_told;                   /* another server has failed, and all know */
     int memory_fd;
     struct pl_server_view view;
+    uint64_t fetching;                    /* pieces that this host has asked other owners for */
     bool *is_known;                       /* [pieces]: its values are there */
     uint64_t *updates;                    /* [pieces] of this server's: by gradients */
     float *slot[PL_OPTIMIZER_MOST_SLOTS]; /* [elems], of which those of its pieces are used */
@@ -118,10 +121,14 @@ enum pl_status server_workers_left(struct server *server, int worker, bool is_lo
 /** What all workers that have not left have finished; tells this host's. */
 void server_workers_publish_slowest(struct server *server);
 /** Server 0: worker `worker` has given its part of a sum. */
-enum pl_status server_workers_add_sum(struct server *server, int worker, uint32_t count, const double *values,
+enum pl_status server_workers_add_sum(struct server *server, int worker, const struct pl_server_packet *part,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 /** The sum is there. */
 void server_workers_give_total(struct server *server, const struct pl_server_packet *total);
+/** A piece that this host has asked for is here. */
+void server_workers_fetched(struct server *server);
+/** The process of worker `number` of this host has ended: it has left, or is lost. */
+enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr) PL_MUST_CHECK;
 /** Tell all workers of this host that it is over. */
 void server_workers_refuse(struct server *server, const struct pl_error *error);
 

@@ -32,10 +32,15 @@
 
 struct children {
     int count;
-    pid_t *pids;     /* [count] */
-    int ended_fd;    /* the server hears there who has ended */
-    bool is_stopped; /* one was ended by a stop */
+    _Atomic pid_t *pids; /* [count], 0: ended */
+    int ended_fd;        /* the server hears there who has ended */
+    bool is_stopped;     /* one was ended by a stop */
 };
+
+/* What the workers do with SIGTERM is over for them before this process has run its handler, at times. */
+#define STOP_LAG_NS (200 * PL_NS_PER_MS)
+/* A failure is known to the workers, which end by it and say so. */
+#define FAILED_LAG_NS PL_NS_PER_S
 
 /* For the signal handler alone. */
 static atomic_bool is_stopping;
@@ -44,6 +49,40 @@ static void on_stop(int number)
 {
     (void)number;
     atomic_store(&is_stopping, true);
+}
+
+/* Some are the program's own: they reach the whole group, and this process lives on. */
+static void on_other(int number)
+{
+    (void)number;
+}
+
+/* Handlers are gone in the workers, which run another program; ignored signals would stay so. */
+static enum pl_status handle_signals(struct pl_error *reterr)
+{
+    static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, others[] = {SIGUSR1, SIGUSR2};
+    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    const struct sigaction other = {.sa_handler = on_other, .sa_flags = SA_RESTART};
+    int code = signal(SIGCHLD, SIG_DFL) == SIG_ERR ? -1 : 0;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(stops) && code == 0; i++) {
+        code = sigaction(stops[i], &stop, NULL);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(others) && code == 0; i++) {
+        code = sigaction(others[i], &other, NULL);
+    }
+    return code == 0 ? PL_OK : pl_error_errno(reterr, "handle signals");
+}
+
+/* Two descriptors for each worker; the workers themselves have what they were given. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
 }
 
 static const char usage[] = "usage: paceline-server [--workers N] PROGRAM [ARGUMENTS...]\n\n"
@@ -105,11 +144,12 @@ static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_err
     return PL_OK;
 }
 
-static void run_worker(char **argv, const struct pl_environment *environment)
+static void run_worker(char **argv, const struct pl_environment *environment, pid_t parent)
 {
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
     prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+    if (getppid() != parent) {
+        _exit(1); /* it has ended before that */
+    }
     (void)execvpe(argv[0], argv, pl_environment_strings(environment));
     pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
@@ -118,6 +158,8 @@ static void run_worker(char **argv, const struct pl_environment *environment)
 static enum pl_status start_workers(struct children *children, char **argv, const char *socket_path,
                                     struct pl_environment *environment, struct pl_error *reterr)
 {
+    const pid_t parent = getpid();
+
     PL_TRY(hide_mpi(environment, reterr));
     PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
     for (int w = 0; w < children->count; w++) {
@@ -130,7 +172,7 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
             return pl_error_errno(reterr, "start worker %d of %d", w, children->count);
         }
         if (children->pids[w] == 0) {
-            run_worker(argv, environment);
+            run_worker(argv, environment, parent);
         }
     }
     return PL_OK;
@@ -151,13 +193,33 @@ static _Noreturn void end_like(int status)
     const struct rlimit no_core = {0, 0};
 
     if (WIFSIGNALED(status)) {
+        sigset_t only;
+
         (void)setrlimit(RLIMIT_CORE, &no_core);
         (void)prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
         (void)signal(WTERMSIG(status), SIG_DFL);
-        (void)kill(getpid(), WTERMSIG(status));
+        sigemptyset(&only);
+        sigaddset(&only, WTERMSIG(status));
+        (void)pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+        (void)pthread_kill(pthread_self(), WTERMSIG(status));
         _exit(128 + WTERMSIG(status));
     }
     _exit(WEXITSTATUS(status));
+}
+
+/* A stop reaches the workers too, and one may end before this process has heard of it. */
+static bool is_ended_by_stop(int status)
+{
+    int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+    int64_t deadline_ns = pl_deadline_after_ns(STOP_LAG_NS);
+
+    if (number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGQUIT) {
+        return false;
+    }
+    while (!atomic_load(&is_stopping) && !pl_deadline_passed(deadline_ns)) {
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    return atomic_load(&is_stopping);
 }
 
 static void check_end(struct children *children, int worker, int status)
@@ -165,8 +227,7 @@ static void check_end(struct children *children, int worker, int status)
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         return;
     }
-    if (atomic_load(&is_stopping) && WIFSIGNALED(status) &&
-        (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT)) {
+    if (is_ended_by_stop(status)) {
         children->is_stopped = true;
         return;
     }
@@ -228,7 +289,6 @@ static enum pl_status serve(struct children *children, const char *socket_path, 
 
 int main(int argc, char **argv)
 {
-    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_FREE char *socket_path = NULL;
     struct children children = {.count = 1};
@@ -249,15 +309,17 @@ int main(int argc, char **argv)
     children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
     if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||
         name_socket(environment, &socket_path, &error) != PL_OK || pipe2(ended, O_CLOEXEC) != 0 ||
-        sigaction(SIGTERM, &stop, NULL) != 0 || sigaction(SIGINT, &stop, NULL) != 0 ||
+        handle_signals(&error) != PL_OK ||
         start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
         pl_log_error(&error, "starting the workers");
         signal_workers(&children, SIGKILL);
         return EXIT_FAILURE;
     }
     children.ended_fd = ended[1];
+    raise_descriptors();
     if (serve(&children, socket_path, ended[0], &error) != PL_OK) {
         pl_log_error(&error, "serving");
+        pl_clock_nap(FAILED_LAG_NS, PL_DEADLINE_NEVER);
         signal_workers(&children, SIGTERM);
         _exit(EXIT_FAILURE); /* MPI may be in the middle of something */
     }

@@ -14,6 +14,7 @@
 #include "runtime/server/shared.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
@@ -42,6 +43,9 @@ struct pl_server {
     struct pl_server_slot *slot;
     uint64_t *sequence; /* [pieces]: which update of each the plan's values have */
     double rate;
+    bool has_started;
+    bool has_left;
+    bool is_pushed; /* a step is under way: pl_server_wait() comes next */
     struct pl_server_counts counts;
 };
 
@@ -136,17 +140,22 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     return PL_OK;
 }
 
+static void disconnect(struct pl_server *server)
+{
+    pl_server_view_close(&server->view);
+    pl_file_close_at(&server->fd);
+    pl_file_close_at(&server->server_event_fd);
+    pl_file_close_at(&server->event_fd);
+    free(PL_TAKE(server->sequence));
+}
+
 void pl_server_free(struct pl_server *server)
 {
     if (!server) {
         return;
     }
     pl_plan_free(server->plan);
-    pl_server_view_close(&server->view);
-    pl_file_close_at(&server->fd);
-    pl_file_close_at(&server->server_event_fd);
-    pl_file_close_at(&server->event_fd);
-    free(server->sequence);
+    disconnect(server);
     free(server);
 }
 
@@ -178,12 +187,12 @@ void pl_server_set_rate(struct pl_server *server, double rate)
 /* The server may not listen yet. */
 static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, struct pl_error *reterr)
 {
-    server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->fd < 0) {
         return pl_error_errno(reterr, "make a socket to the parameter server");
     }
     while (connect(server->fd, (const struct sockaddr *)&server->address, sizeof(server->address)) != 0) {
-        if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR) {
+        if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) {
             return pl_error_errno(reterr, "connect to the parameter server at '%s'", server->address.sun_path);
         }
         if (pl_deadline_passed(deadline_ns)) {
@@ -193,7 +202,10 @@ static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, 
         }
         pl_clock_nap(CONNECT_NAP_NS, deadline_ns);
     }
-    return PL_OK;
+    if (!pl_fd_peer_is_same_user(server->fd)) {
+        return pl_error_set(reterr, PL_INVALID, "what listens at '%s' is another user's", server->address.sun_path);
+    }
+    return fcntl(server->fd, F_SETFL, 0) == 0 ? PL_OK : pl_error_errno(reterr, "use a socket to the parameter server");
 }
 
 /* The failure that a message or the end of the connection is. */
@@ -207,6 +219,22 @@ static enum pl_status read_failure(const struct pl_server_message *message, bool
     }
     return pl_error_set(reterr, PL_CORRUPT, "the parameter server sent a message of kind %u, which was not expected",
                         message->kind);
+}
+
+/* A server that is gone may have said why. */
+static enum pl_status send_message(struct pl_server *server, const struct pl_server_message *message,
+                                   const int *sent_fds, size_t fd_count, struct pl_error *reterr)
+{
+    enum pl_status status = pl_server_message_send(server->fd, message, sent_fds, fd_count, reterr);
+    struct pl_server_message last;
+    int fds[3] = {-1, -1, -1};
+    bool closed;
+
+    if (status == PL_PEER) {
+        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
+        return read_failure(&last, closed, reterr);
+    }
+    return status;
 }
 
 /* Wait for a message of `kind`. */
@@ -235,7 +263,7 @@ static enum pl_status send_join(struct pl_server *server, const struct pl_server
     if (fd < 0 || pwrite(fd, layout->data, layout->bytes, 0) != (ssize_t)layout->bytes) {
         return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
     }
-    return pl_server_message_send(server->fd, &join, &fd, 1, reterr);
+    return send_message(server, &join, &fd, 1, reterr);
 }
 
 static enum pl_status join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
@@ -283,15 +311,31 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
     PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, &layout, reterr));
     status = join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);
-    if (status == PL_OK) {
-        *ret_gradients = pl_server_view_gradients(&server->view, (uint64_t)server->number);
+    if (status != PL_OK) {
+        disconnect(server);
+        return status;
     }
-    return status;
+    *ret_gradients = pl_server_view_gradients(&server->view, (uint64_t)server->number);
+    return PL_OK;
 }
 
 enum pl_status pl_server_join(struct pl_server *server, struct pl_error *reterr)
 {
     return pl_plan_seal(server->plan, reterr);
+}
+
+static enum pl_status check_there(const struct pl_server *server, struct pl_error *reterr)
+{
+    if (!server->view.base) {
+        return pl_error_set(reterr, PL_INVALID, "pl_server_join() comes first");
+    }
+    return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
+}
+
+static enum pl_status check_started(const struct pl_server *server, struct pl_error *reterr)
+{
+    PL_TRY(check_there(server, reterr));
+    return server->has_started ? PL_OK : pl_error_set(reterr, PL_INVALID, "pl_server_start() comes first");
 }
 
 static enum pl_status wake_server(struct pl_server *server, struct pl_error *reterr)
@@ -316,7 +360,13 @@ static enum pl_status push_piece(struct pl_server *server, size_t piece, enum pl
 
 static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error *reterr)
 {
-    return push_piece(context, bucket, PL_SERVER_PUSH_GRADIENT, reterr);
+    struct pl_server *server = context;
+
+    PL_TRY(check_started(server, reterr));
+    if (server->is_pushed) {
+        return pl_error_set(reterr, PL_INVALID, "pl_plan_ready() of the next step: pl_server_wait() comes first");
+    }
+    return push_piece(server, bucket, PL_SERVER_PUSH_GRADIENT, reterr);
 }
 
 /* What a worker waits for. */
@@ -420,32 +470,24 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
     return PL_OK;
 }
 
-/* A server that is gone may have said why. */
-static enum pl_status send_message(struct pl_server *server, const struct pl_server_message *message,
-                                   struct pl_error *reterr)
-{
-    enum pl_status status = pl_server_message_send(server->fd, message, NULL, 0, reterr);
-    struct pl_server_message last;
-    int fds[3] = {-1, -1, -1};
-    bool closed;
-
-    if (status == PL_PEER) {
-        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
-        return read_failure(&last, closed, reterr);
-    }
-    return status;
-}
-
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
-    return pl_plan_wait(server->plan, reterr); /* starts what was not, and there is nothing else to wait for */
+    PL_TRY(check_started(server, reterr));
+    PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts what was not, and there is nothing else to wait for */
+    server->is_pushed = true;
+    return PL_OK;
 }
 
 enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns();
 
+    PL_TRY(check_started(server, reterr));
+    if (!server->is_pushed) {
+        return pl_error_set(reterr, PL_INVALID, "pl_server_push() comes first");
+    }
     PL_TRY(wait_for(server, ALL_APPLIED, reterr));
+    server->is_pushed = false;
     server->counts.steps++;
     if (server->staleness > 0) {
         PL_TRY(wait_for(server, NOT_AHEAD, reterr));
@@ -465,7 +507,11 @@ enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reter
 {
     size_t pieces = pl_plan_bucket_count(server->plan);
 
-    PL_TRY(pl_plan_check_sealed(server->plan, reterr));
+    PL_TRY(check_there(server, reterr));
+    if (server->is_pushed || atomic_load_explicit(&server->slot->pushed, memory_order_relaxed) % pieces != 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "pl_server_assign() in the middle of a step: pl_server_step() comes first");
+    }
     memcpy(pl_plan_gradients(server->plan), pl_plan_values(server->plan), pl_plan_elems(server->plan) * sizeof(float));
     for (size_t p = 0; p < pieces; p++) {
         PL_TRY(push_piece(server, p, PL_SERVER_PUSH_VALUES, reterr));
@@ -477,7 +523,7 @@ enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reter
 
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_check_sealed(server->plan, reterr));
+    PL_TRY(check_started(server, reterr));
     atomic_fetch_add_explicit(&server->slot->fetches, 1, memory_order_release);
     PL_TRY(wake_server(server, reterr));
     PL_TRY(wait_for(server, ALL_FETCHED, reterr));
@@ -486,26 +532,31 @@ enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 
 enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_check_sealed(server->plan, reterr));
+    PL_TRY(check_there(server, reterr));
     if (server->worker == 0 && !is_fulfilled(server, ALL_KNOWN)) {
         PL_TRY(pl_server_assign(server, reterr));
     }
     PL_TRY(wait_for(server, ALL_KNOWN, reterr));
+    server->has_started = true;
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
 {
-    PL_TRY(pl_plan_check_sealed(server->plan, reterr));
+    PL_TRY(check_there(server, reterr));
+    if (count > PL_SERVER_MOST_SUMMED) {
+        return pl_error_set(reterr, PL_LIMIT, "a sum of %zu values: at most %d are possible", count,
+                            PL_SERVER_MOST_SUMMED);
+    }
     for (size_t at = 0; at < count || at == 0; at += PL_SERVER_MOST_VALUES) {
-        struct pl_server_message message = {.kind = PL_SERVER_SUM};
+        struct pl_server_message message = {.kind = PL_SERVER_SUM, .number = (int32_t)(count - at)};
         int fds[3] = {-1, -1, -1};
 
         message.count = count - at < PL_SERVER_MOST_VALUES ? count - at : PL_SERVER_MOST_VALUES;
         if (count > 0) {
             memcpy(message.values, values + at, message.count * sizeof(*values));
         }
-        PL_TRY(send_message(server, &message, reterr));
+        PL_TRY(send_message(server, &message, NULL, 0, reterr));
         PL_TRY(receive(server, PL_SERVER_TOTAL, &message, fds, pl_world_deadline_ns(server->world), reterr));
         if (count > 0) {
             memcpy(values + at, message.values, message.count * sizeof(*values));
@@ -522,9 +573,10 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
     const struct pl_server_message leave = {.kind = PL_SERVER_LEAVE};
     enum pl_status status;
 
-    PL_TRY(pl_plan_check_sealed(server->plan, reterr));
+    PL_TRY(check_there(server, reterr));
     PL_TRY(wait_for(server, ALL_APPLIED, reterr));
-    status = send_message(server, &leave, reterr);
+    server->has_left = true;
+    status = send_message(server, &leave, NULL, 0, reterr);
     pl_file_close_at(&server->fd);
     return status;
 }

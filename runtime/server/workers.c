@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +101,8 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
 
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
             free(data);
-            return pl_error_errno(reterr, "read a worker's layout");
+            return got < 0 ? pl_error_errno(reterr, "read a worker's layout")
+                           : pl_error_set(reterr, PL_CORRUPT, "a worker's layout ends early");
         }
         at += got > 0 ? (uint64_t)got : 0;
     }
@@ -119,8 +121,9 @@ static enum pl_status check_join(struct server *server, const struct pl_server_m
         return pl_error_set(reterr, PL_INVALID, "worker %d of host %d: there are %d on a host, counted from 0",
                             join->number, server->host, server->options->workers);
     }
-    if (server->workers[worker].has_joined) {
-        return pl_error_set(reterr, PL_INVALID, "worker %d of host %d has joined before", join->number, server->host);
+    if (server->workers[worker].has_joined || server->workers[worker].has_left) {
+        return pl_error_set(reterr, PL_INVALID, "worker %d of host %d has joined before, or its process has ended",
+                            join->number, server->host);
     }
     PL_TRY(read_layout(layout_fd, join->count, ret_layout, reterr));
     if (!server->layout.data) {
@@ -179,7 +182,12 @@ enum pl_status server_workers_join(struct server *server, int pending, struct pl
         error.status = open_layout(server, &error);
     }
     if (!closed && error.status == PL_OK) {
-        return welcome(server, message.number, fd, reterr);
+        is_fatal = true;
+        error.status = welcome(server, message.number, fd, &error);
+        if (error.status == PL_OK) {
+            return PL_OK;
+        }
+        server->locals[message.number].fd = -1;
     }
     if (!closed) {
         refuse(fd, &error);
@@ -252,6 +260,9 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
                                     .push = slot->kind,
                                     .rate = slot->rate};
 
+    if (push.push > PL_SERVER_PUSH_VALUES) {
+        return pl_error_set(reterr, PL_CORRUPT, "worker %d pushes something of kind %u", worker, push.push);
+    }
     local->taken++;
     if (owner == server->host) {
         PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
@@ -262,27 +273,43 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }
 
-/* Ask the owners of all other pieces for them. */
-static enum pl_status fetch(struct server *server, int number, uint64_t fetches, struct pl_error *reterr)
+/* What was asked for is here. */
+static void answer_fetch(struct server *server)
 {
-    struct server_local *local = &server->locals[number];
+    for (int w = 0; w < server->options->workers; w++) {
+        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetched, server->locals[w].fetches,
+                              memory_order_release);
+        server_notify(server, w);
+    }
+}
 
-    local->fetches = fetches;
+/* Ask the owners of all other pieces for them, for all workers that want them now; who asks later has to wait. */
+static enum pl_status fetch(struct server *server, struct pl_error *reterr)
+{
+    for (int w = 0; w < server->options->workers; w++) {
+        server->locals[w].fetches =
+            atomic_load_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetches, memory_order_acquire);
+    }
     for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
         struct pl_server_packet packet = {
-            .kind = PL_SERVER_PACKET_FETCH, .worker = server_first_worker(server) + number, .piece = p};
+            .kind = PL_SERVER_PACKET_FETCH, .worker = server_first_worker(server), .piece = p};
 
         if (server_owner(server, p) != server->host) {
-            local->fetching++;
+            server->fetching++;
             PL_TRY(pl_server_remote_send(server->remote, server_owner(server, p), &packet, NULL, false, reterr));
         }
     }
-    if (local->fetching == 0) {
-        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)number)->fetched, fetches,
-                              memory_order_release);
-        server_notify(server, number);
+    if (server->fetching == 0) {
+        answer_fetch(server);
     }
     return PL_OK;
+}
+
+void server_workers_fetched(struct server *server)
+{
+    if (server->fetching > 0 && --server->fetching == 0) {
+        answer_fetch(server);
+    }
 }
 
 enum pl_status server_workers_take(struct server *server, bool *ret_moved, struct pl_error *reterr)
@@ -304,9 +331,9 @@ enum pl_status server_workers_take(struct server *server, bool *ret_moved, struc
             *ret_moved = true;
             PL_TRY(take_piece(server, w, reterr));
         }
-        if (asked != local->fetches && local->fetching == 0) {
+        if (asked != local->fetches && server->fetching == 0) {
             *ret_moved = true;
-            PL_TRY(fetch(server, w, asked, reterr));
+            PL_TRY(fetch(server, reterr));
         }
     }
     return PL_OK;
@@ -330,8 +357,10 @@ static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
             continue;
         }
         worker->has_summed = false;
-        total.is_lost = total.is_lost || (!is_first && total.count != worker->sum_count);
+        total.is_lost =
+            total.is_lost || (!is_first && (total.count != worker->sum_count || total.steps != worker->sum_left));
         total.count = worker->sum_count;
+        total.steps = worker->sum_left;
         is_first = false;
         for (uint32_t i = 0; i < total.count; i++) {
             total.values[i] += worker->sum[i];
@@ -344,7 +373,7 @@ static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
     return send_all(server, &total, NULL, reterr);
 }
 
-enum pl_status server_workers_add_sum(struct server *server, int worker, uint32_t count, const double *values,
+enum pl_status server_workers_add_sum(struct server *server, int worker, const struct pl_server_packet *part,
                                       struct pl_error *reterr)
 {
     struct server_worker *of = &server->workers[worker];
@@ -359,8 +388,9 @@ enum pl_status server_workers_add_sum(struct server *server, int worker, uint32_
         }
     }
     of->has_summed = true;
-    of->sum_count = count;
-    memcpy(of->sum, values, count * sizeof(*values));
+    of->sum_count = part->count;
+    of->sum_left = part->steps;
+    memcpy(of->sum, part->values, part->count * sizeof(*part->values));
     return end_sum(server, reterr);
 }
 
@@ -392,6 +422,7 @@ enum pl_status server_workers_left(struct server *server, int worker, bool is_lo
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = is_lost};
 
+    server->left += !server->workers[worker].has_left;
     server->workers[worker].has_left = true;
     if (worker / server->options->workers == server->host) {
         if (is_lost) {
@@ -442,10 +473,28 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
         return close_worker(server, number, closed, reterr);
     }
     local->waits_for_sum = true;
-    if (server->host == 0) {
-        return server_workers_add_sum(server, worker, (uint32_t)message.count, message.values, reterr);
-    }
     sum.count = (uint32_t)message.count;
+    sum.steps = (uint64_t)message.number;
     memcpy(sum.values, message.values, sizeof(sum.values));
+    if (server->host == 0) {
+        return server_workers_add_sum(server, worker, &sum, reterr);
+    }
     return pl_server_remote_send(server->remote, 0, &sum, NULL, false, reterr);
+}
+
+enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr)
+{
+    struct server_local *local = &server->locals[number];
+    int worker = server_first_worker(server) + number;
+    struct pollfd ready = {.fd = local->fd, .events = POLLIN};
+
+    /* what it said last, and then its end, though a child of its may have the socket too */
+    while (local->fd >= 0 && poll(&ready, 1, 0) > 0) {
+        PL_TRY(server_workers_hear(server, number, reterr));
+    }
+    if (local->fd >= 0) {
+        return close_worker(server, number, true, reterr);
+    }
+    return server->workers[worker].has_left ? PL_OK
+                                            : server_workers_left(server, worker, server->layout.data != NULL, reterr);
 }

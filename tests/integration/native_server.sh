@@ -57,6 +57,7 @@ short() {
   for host in $both; do expect_failure "$host" 'algo-1 exited with code 3' 'worker 1 of this host exited with code 3'; done
   start "$both" 1 none 20 term
   for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
+  host_signal algo-2 USR1 # the program's own affair, which ends no server
   host_signal algo-2 TERM
   finish "$both" 0
   expect_values 2 20 60.0
@@ -65,6 +66,8 @@ short() {
 long() {
   start "$both" 2 none 20 kill && finish "$both" bad
   for host in $both; do expect_failure "$host" 'algo-1 was killed by signal 9' 'worker 1 of this host was killed by signal 9'; done
+  start "$both" 2 none 20 segv && finish "$both" bad
+  for host in $both; do expect_failure "$host" 'algo-1 was killed by signal 11' 'worker 1 of this host was killed by signal 11'; done
   start "$both" 2 0 20 leave && finish "$both" 0
   grep -q 'worker 1 (host 0) is gone without leaving' "$cluster/algo-1.log" || case_failed "nobody says that worker 1 is gone"
   timeout_s=4 start "$both" 2 2 2000 stop && finish "$both" bad

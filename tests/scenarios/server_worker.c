@@ -3,8 +3,8 @@
  * A worker of parameter servers: server_worker STEPS [FAULT]
  *
  * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
- * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, stop
- * (SIGSTOP), leave (it ends with 0, without a word); or term: every worker waits for SIGTERM, and then ends well.
+ * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, segv,
+ * stop (SIGSTOP), leave (it ends with 0, without a word); or term: every worker waits for SIGTERM, and then ends well.
  */
 #include "runtime/paceline.h"
 #include "runtime/server.h"
@@ -33,6 +33,8 @@ static void fail_as(const char *fault)
         exit(3);
     } else if (strcmp(fault, "leave") == 0) {
         exit(0);
+    } else if (strcmp(fault, "segv") == 0) {
+        raise(SIGSEGV);
     } else if (strcmp(fault, "kill") == 0) {
         raise(SIGKILL);
     } else if (strcmp(fault, "stop") == 0) {
@@ -81,6 +83,7 @@ static enum pl_status run(struct pl_world *world, int steps, const char *fault, 
         struct sigaction action = {.sa_handler = on_stop};
 
         sigaction(SIGTERM, &action, NULL);
+        signal(SIGUSR1, SIG_IGN);
         printf("ready\n");
         fflush(stdout);
         while (!is_stopped) {

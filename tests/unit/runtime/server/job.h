@@ -21,10 +21,12 @@ struct job {
     enum pl_status server_status; /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
+    int absent; /* a worker's number + 1, whose process ends without joining; 0: none */
     /* The job's own: */
     struct scratch scratch;
     struct pl_bootstrap *bootstraps[JOB_MOST_HOSTS];
     char socket_paths[JOB_MOST_HOSTS][PATH_MAX];
+    int ended[JOB_MOST_HOSTS][2];           /* pipes to the servers, which hear there of processes that have ended */
     struct pl_error errors[JOB_MOST_HOSTS]; /* what each server ended with */
 };
 
@@ -40,7 +42,8 @@ static inline void *job_serve(void *argument)
     struct job *job = seat->job;
     struct pl_server_serve_options options = {.socket_path = job->socket_paths[seat->number],
                                               .workers = job->workers,
-                                              .bootstrap = job->bootstraps[seat->number]};
+                                              .bootstrap = job->bootstraps[seat->number],
+                                              .ended_fd = job->ended[seat->number][0]};
     enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
 
     ck_assert_msg(status == job->server_status, "server %d ended with %s: %s", seat->number, pl_status_name(status),
@@ -71,6 +74,13 @@ static inline void *job_work(void *argument)
     struct pl_bootstrap *self = NULL;
     struct pl_world *world;
 
+    if (seat->number + 1 == seat->job->absent) {
+        int local = seat->number % seat->job->workers;
+
+        ck_assert(write(seat->job->ended[seat->number / seat->job->workers][1], &local, sizeof(local)) ==
+                  sizeof(local));
+        return NULL;
+    }
     ck_assert_int_eq(pl_bootstrap_new_self(&self, NULL), PL_OK);
     world = job_new_world(seat->job, self);
     seat->job->body(seat->job, seat->number, world);
@@ -91,6 +101,7 @@ static inline void job_run(struct job *job)
     for (int h = 0; h < job->hosts; h++) {
         snprintf(name, sizeof(name), "s%d", h);
         (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
+        ck_assert_int_eq(pipe(job->ended[h]), 0);
         servers[h] = (struct job_seat){.job = job, .number = h};
         ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
     }
@@ -104,6 +115,7 @@ static inline void job_run(struct job *job)
     for (int h = 0; h < job->hosts; h++) {
         ck_assert_int_eq(pthread_join(servers[h].thread, NULL), 0);
         pl_bootstrap_free(job->bootstraps[h]);
+        ck_assert(close(job->ended[h][0]) == 0 && close(job->ended[h][1]) == 0);
     }
     scratch_done(&job->scratch);
 }

@@ -529,6 +529,108 @@ START_TEST(a_step_that_waits_for_a_worker_has_a_deadline)
 }
 END_TEST
 
+/* ---- a worker's process that ends without joining ---- */
+
+static void train_without_one(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+    double sum = 1.0;
+
+    join_and_start(server, worker);
+    for (int step = 0; step < 3; step++) {
+        backward(pl_server_plan(server), worker, step);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+    }
+    ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
+    ck_assert_double_eq(sum, job->hosts * job->workers - 1);
+    job_leave(server);
+}
+
+START_TEST(a_process_that_ends_without_joining_is_not_waited_for)
+{
+    for (int hosts = 1; hosts <= 3; hosts++) {
+        struct job job = {.hosts = hosts, .workers = 2, .staleness = "0", .body = train_without_one};
+
+        job.absent = hosts * 2; /* the last one */
+        job_run(&job);
+        job.workers = 1 + (hosts == 1);
+        job.absent = hosts == 1 ? 2 : hosts; /* all of the last host */
+        job_run(&job);
+    }
+}
+END_TEST
+
+/* ---- sums ---- */
+
+static void sum_long(struct job *job, int worker, struct pl_world *world)
+{
+    enum { LONG = 150 };
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
+    struct pl_error error = PL_ERROR_NONE;
+    double values[LONG];
+
+    join_and_start(server, worker);
+    for (int i = 0; i < LONG; i++) {
+        values[i] = i + 1000.0 * worker;
+    }
+    ck_assert_ok(pl_server_sum(server, values, LONG, &error), &error);
+    for (int i = 0; i < LONG; i++) {
+        ck_assert_msg(values[i] == 4.0 * i + 6000.0, "value %d is %g, not %g", i, values[i], 4.0 * i + 6000.0);
+    }
+    ck_assert_int_eq(pl_server_sum(server, values, worker == 2 ? LONG - 1 : LONG, &error), PL_MISMATCH);
+    pl_server_free(server);
+}
+
+START_TEST(sums_of_any_length_are_right_and_of_others_refused)
+{
+    struct job job = {.hosts = 2, .workers = 2, .staleness = "none", .body = sum_long};
+
+    job_run(&job);
+}
+END_TEST
+
+/* ---- the order of calls ---- */
+
+static void call_in_wrong_order(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+    double value = 0.0;
+
+    ck_assert_int_eq(pl_server_push(server, &error), PL_INVALID);
+    ck_assert_int_eq(pl_server_wait(server, &error), PL_INVALID);
+    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
+    ck_assert_int_eq(pl_server_sum(server, &value, 1, &error), PL_INVALID);
+    ck_assert_int_eq(pl_server_leave(server, &error), PL_INVALID);
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "pl_server_start() comes first"));
+    set_first_values(pl_server_plan(server));
+    ck_assert_ok(pl_server_start(server, &error), &error);
+    ck_assert_int_eq(pl_server_wait(server, &error), PL_INVALID);
+    backward(pl_server_plan(server), worker, 0);
+    ck_assert_ok(pl_server_push(server, &error), &error);
+    ck_assert_int_eq(pl_plan_ready(pl_server_plan(server), 1, &error), PL_INVALID);
+    ck_assert_int_eq(pl_server_assign(server, &error), PL_INVALID);
+    ck_assert_ok(pl_server_wait(server, &error), &error);
+    ck_assert_ok(pl_server_leave(server, &error), &error);
+    ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "has left"));
+    pl_server_free(server);
+}
+
+START_TEST(calls_in_another_order_are_refused)
+{
+    struct job job = {.hosts = 1, .workers = 1, .staleness = "none", .body = call_in_wrong_order};
+
+    job_run(&job);
+}
+END_TEST
+
 /* ---- mixtures against exact sums ---- */
 
 struct mixture {
@@ -600,4 +702,6 @@ UNIT_MAIN("runtime/server", staleness_0_is_an_allreduce_bit_for_bit, every_push_
           nobody_is_farther_ahead_than_the_bound, a_step_goes_on_without_who_has_left_or_is_lost,
           a_late_worker_goes_on_from_the_values_that_are_there, a_pull_never_has_half_an_update_of_a_piece,
           other_tensors_or_options_end_the_job_by_name, what_cannot_be_is_refused,
-          a_step_that_waits_for_a_worker_has_a_deadline, mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
+          a_step_that_waits_for_a_worker_has_a_deadline, a_process_that_ends_without_joining_is_not_waited_for,
+          sums_of_any_length_are_right_and_of_others_refused, calls_in_another_order_are_refused,
+          mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
