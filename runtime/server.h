@@ -115,14 +115,14 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
 
 /**
  * Get the newest values of all pieces from their owners, for a worker that evaluates. Only what the servers have newer
- * is copied: values that the program has changed itself stay. A worker that only pulls counts with a bounded staleness as
- * one that takes no step. Errors as pl_server_wait().
+ * is copied: values that the program has changed itself stay. With a bounded staleness a worker that only pulls counts
+ * as one that takes no step. Errors as pl_server_wait().
  */
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Make this worker's values those of the servers, such as a checkpoint's, between two steps. The optimizer's state stays
- * as it is. Errors as pl_server_wait().
+ * Make this worker's values those of the servers, such as a checkpoint's, between two steps. The optimizer's state
+ * stays as it is. Errors as pl_server_wait().
  */
 enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -34,7 +34,7 @@ static enum pl_status check_packet(const struct server *server, int host, const 
                         packet->kind != PL_SERVER_PACKET_TOTAL && packet->kind != PL_SERVER_PACKET_FAILED;
     bool has_data = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_VALUES;
     const struct pl_server_layout_head *head = server->layout.head;
-    /* a worker may leave that has never joined, and a server fail before it has heard of any */
+    /* a worker may leave that has never joined, and a server fail before it knows any */
     bool needs_layout = packet->kind != PL_SERVER_PACKET_FAILED && packet->kind != PL_SERVER_PACKET_LEFT;
     bool is_senders = packet->worker / server->options->workers == host;
 

@@ -207,7 +207,7 @@ static _Noreturn void end_like(int status)
     _exit(WEXITSTATUS(status));
 }
 
-/* A stop reaches the workers too, and one may end before this process has heard of it. */
+/* A stop reaches the workers too, and one may end before this process knows of it. */
 static bool is_ended_by_stop(int status)
 {
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
