@@ -70,7 +70,7 @@ long() {
   for host in $both; do expect_failure "$host" 'algo-1 was killed by signal 11' 'worker 1 of this host was killed by signal 11'; done
   start "$both" 2 0 20 leave && finish "$both" 0
   grep -q 'worker 1 (host 0) is gone without leaving' "$cluster/algo-1.log" || case_failed "nobody says that worker 1 is gone"
-  timeout_s=4 start "$both" 2 2 2000 stop && finish "$both" bad
+  timeout_s=30 start "$both" 2 2 2000 stop && finish "$both" bad
   expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
   for killed in algo-1 algo-2; do
     start "$both" 2 none 20 term

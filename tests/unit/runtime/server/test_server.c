@@ -523,7 +523,7 @@ START_TEST(a_step_that_waits_for_a_worker_has_a_deadline)
 {
     static _Atomic int is_late;
     struct job job = {
-        .hosts = 1, .workers = 2, .staleness = "0", .timeout_s = "1", .body = wait_in_vain, .context = &is_late};
+        .hosts = 1, .workers = 2, .staleness = "0", .timeout_s = "2", .body = wait_in_vain, .context = &is_late};
 
     job_run(&job);
 }
