@@ -17,7 +17,7 @@ struct job {
     int workers; /* on each host */
     const char *staleness;
     const char *timeout_s;        /* of worker 0; NULL: 50, as of the others */
-    const char *bucket_bytes;     /* NULL: 128, by host number parity where the test says so */
+    const char *bucket_bytes;     /* NULL: 128 */
     enum pl_status server_status; /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
