@@ -37,6 +37,7 @@ static const char usage[] =
     "  paceline stacks        where the programs of this host stand (built with libdw)\n"
     "  paceline shell HOST    a shell on another host of the job that runs here; shell HOST CMD... one command\n"
     "  paceline bench         measure the collectives\n"
+    "  paceline server        a parameter server of this host, with its workers\n"
     "  paceline trace         traces that ranks left, for chrome://tracing\n"
     "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
     "  paceline s3            copy to and from S3\n"

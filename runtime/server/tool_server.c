@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-server [--workers N] PROGRAM [ARGUMENTS...]
+ * paceline server [--workers N] PROGRAM [ARGUMENTS...]
  *
  * The parameter server of one host, which mpirun starts once a host: it starts the host's workers, processes of PROGRAM
  * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does; a worker
@@ -85,7 +85,7 @@ static void raise_descriptors(void)
     }
 }
 
-static const char usage[] = "usage: paceline-server [--workers N] PROGRAM [ARGUMENTS...]\n\n"
+static const char usage[] = "usage: paceline server [--workers N] PROGRAM [ARGUMENTS...]\n\n"
                             "Starts N workers (1) of PROGRAM on this host and serves them as their parameter server. "
                             "`paceline train` has mpirun\n"
                             "start it on each host with PACELINE_PS=native.\n";
@@ -106,9 +106,6 @@ static enum pl_status read_options(int argc, char **argv, int *ret_workers, bool
         }
         PL_TRY(pl_options_whole("workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers, reterr));
         *ret_workers = (int)workers;
-    }
-    if (status == PL_END && optind == argc) {
-        return pl_error_set(reterr, PL_INVALID, "no program is named");
     }
     return status == PL_END ? PL_OK : status;
 }
@@ -299,12 +296,11 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline server");
     if (read_options(argc, argv, &children.count, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
-        fputs(usage, stderr);
         return PL_EXIT_USAGE;
     }
-    if (help) {
-        fputs(usage, stdout);
-        return EXIT_SUCCESS;
+    if (help || optind == argc) {
+        fputs(usage, help ? stdout : stderr);
+        return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
     if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||

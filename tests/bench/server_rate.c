@@ -2,14 +2,14 @@
 /*
  * What a parameter server carries: a worker of paceline-server.
  *
- *   build/libexec/paceline/paceline-server --workers 2 build/tests/bench/server_rate [ELEMS [SECONDS [COMPUTE_MS [SLOW]]]]
+ *   paceline server --workers 2 build/tests/bench/server_rate [ELEMS [SECONDS [COMPUTE_MS [SLOW]]]]
  *   mpirun -n 2 ... for two hosts; PACELINE_PS_STALENESS=0 for steps in lockstep
  *
- * Each worker pushes gradients of ELEMS elements (2^22) for SECONDS (3) with SGD and pulls, after COMPUTE_MS (0) of sleep
- * that stand for its own work; worker 0 sleeps SLOW (1) times as long. Worker 0 says for each worker its steps a second,
- * the median and the 99th percentile of a step in ms without the sleep, and for all of them pushes and bytes a second:
- * 12 for each element (gradient read, value read and written), beside what one core does alone with the same loop and
- * arrays of the same size.
+ * Each worker pushes gradients of ELEMS elements (2^22) for SECONDS (3) with SGD and pulls, after COMPUTE_MS (0) of
+ * sleep that stand for its own work; worker 0 sleeps SLOW (1) times as long. Worker 0 says for each worker its steps a
+ * second, the median and the 99th percentile of a step in ms without the sleep, and for all of them pushes and bytes a
+ * second: 12 for each element (gradient read, value read and written), beside what one core does alone with the same
+ * loop and arrays of the same size.
  */
 #include "runtime/paceline.h"
 

@@ -150,8 +150,8 @@ def main():
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))
-    for verb in ("s3", "feed", "sync", "bench", "info", "trace", "shell"):
-        for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb == "info" else ("FILE",)), "--help")):
+    for verb in ("s3", "feed", "sync", "bench", "info", "server", "trace", "shell"):
+        for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb in ("info", "server") else ("FILE",)), "--help")):
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
@@ -160,7 +160,7 @@ def main():
             done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
             if done.returncode != 0 or f"  paceline {verb}" not in done.stdout or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
-    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("trace",), ("trace", "--"), ("shell",)):
+    for words in (("s3",), ("feed",), ("sync",), ("bench",), ("server",), ("trace",), ("trace", "--"), ("shell",)):
         done = run(*words)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
