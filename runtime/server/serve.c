@@ -237,10 +237,10 @@ static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t 
 
         PL_BUG_IF(got < 0 && errno != EAGAIN);
     }
-    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK);
     for (int i = first_worker; i < first_pending; i++) {
         PL_TRY(polls[i].revents ? server_workers_hear(server, i - first_worker, reterr) : PL_OK);
     }
+    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after what it said itself */
     for (int i = first_pending; i < count; i++) {
         PL_TRY(polls[i].revents ? server_workers_join(server, i - first_pending, reterr) : PL_OK);
     }

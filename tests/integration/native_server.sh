@@ -39,6 +39,7 @@ one=algo-1 both="algo-1 algo-2"
 # expect_values WORKERS STEPS VALUE
 expect_values() {
   local number
+  ! grep -E 'was refused|is gone without' "$cluster"/*.log || case_failed "a worker that has left is not known to have left"
   for ((number = 0; number < $1; number++)); do
     grep -q "worker $number of $1: steps $2 value $3 uniform" "$cluster"/*.log || case_failed "worker $number has other values than $3"
   done
