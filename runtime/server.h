@@ -77,9 +77,11 @@ struct pl_plan *pl_server_plan(const struct pl_server *server);
  */
 enum pl_status pl_server_join(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** After joining: this worker's number in the job, and how many there are. */
+/** After joining: this worker's number in the job, and how many there are; and the same on its host. */
 int pl_server_worker(const struct pl_server *server);
 int pl_server_workers(const struct pl_server *server);
+int pl_server_local_worker(const struct pl_server *server);
+int pl_server_local_workers(const struct pl_server *server);
 
 /**
  * Worker 0's values become the servers', unless these have some already; every worker then has the servers'. A worker

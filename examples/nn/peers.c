@@ -21,26 +21,10 @@ static enum pl_status open_ranks(struct nn_peers *peers, struct pl_world *world,
     return pl_optimizer_new(peers->plan, optimizer, &peers->optimizer, reterr);
 }
 
-/* A host has a first worker, and as many workers as any other one. */
-static enum pl_status number_workers(struct nn_peers *peers, const struct pl_runtime *runtime, struct pl_error *reterr)
-{
-    const char *number = pl_environment_get_or(pl_runtime_environment(runtime), PL_SERVER_WORKER_VARIABLE, "0");
-    double hosts;
-
-    peers->local.rank = (uint32_t)strtoul(number, NULL, 10); /* joining has checked it */
-    hosts = peers->local.rank == 0 ? 1.0 : 0.0;
-    PL_TRY(pl_server_sum(peers->server, &hosts, 1, reterr));
-    peers->all = (struct pl_shard){.rank = (uint32_t)pl_server_worker(peers->server),
-                                   .size = (uint32_t)pl_server_workers(peers->server)};
-    peers->local.size = peers->all.size / (hosts >= 1.0 ? (uint32_t)hosts : 1);
-    return PL_OK;
-}
-
-static enum pl_status open_workers(struct nn_peers *peers, const struct pl_runtime *runtime,
+static enum pl_status open_workers(struct nn_peers *peers, struct pl_world *world,
                                    const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
                                    struct pl_error *reterr)
 {
-    struct pl_world *world = pl_runtime_world(runtime);
     const char *staleness = pl_knob_text(pl_world_knobs(world), PL_KNOB_PS_STALENESS);
     struct pl_server_options options = {.optimizer = *optimizer};
 
@@ -57,8 +41,11 @@ static enum pl_status open_workers(struct nn_peers *peers, const struct pl_runti
     if (pl_server_worker(peers->server) == 0) {
         PL_TRY(nn_model_initialize(model, seed, reterr));
     }
-    PL_TRY(pl_server_start(peers->server, reterr));
-    return number_workers(peers, runtime, reterr);
+    peers->all = (struct pl_shard){.rank = (uint32_t)pl_server_worker(peers->server),
+                                   .size = (uint32_t)pl_server_workers(peers->server)};
+    peers->local = (struct pl_shard){.rank = (uint32_t)pl_server_local_worker(peers->server),
+                                     .size = (uint32_t)pl_server_local_workers(peers->server)};
+    return pl_server_start(peers->server, reterr);
 }
 
 enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_plan_options *options,
@@ -68,7 +55,7 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
     struct nn_peers peers = {.plan = NULL};
     enum pl_status status =
         pl_server_is_there(pl_runtime_environment(runtime))
-            ? open_workers(&peers, runtime, optimizer, model, seed, reterr)
+            ? open_workers(&peers, pl_runtime_world(runtime), optimizer, model, seed, reterr)
             : open_ranks(&peers, pl_runtime_world(runtime), options, optimizer, model, seed, reterr);
 
     if (status != PL_OK) {

@@ -9,6 +9,8 @@
 #include "device/device.h"
 #include "runtime/plan.h"
 
+struct pl_text;
+
 /**
  * Who takes a plan's gradients in place of an allreduce, a parameter server for one. The world of such a plan has one
  * rank.
@@ -64,6 +66,9 @@ struct pl_plan {
     size_t ended;
     struct pl_plan_counts counts;
 };
+
+/** Append a tensor's name and shape, "'dense.w' [10, 128]". */
+void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *text);
 
 /** Before the plan is sealed. */
 void pl_plan_set_exchange(struct pl_plan *plan, const struct pl_plan_exchange *exchange);

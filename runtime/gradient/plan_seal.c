@@ -10,6 +10,15 @@
 
 enum { ALIGN_ELEMS = 16 }; /* tensors begin at multiples of 64 bytes */
 
+void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *text)
+{
+    pl_text_printf(text, "'%s' [", tensor->name);
+    for (unsigned d = 0; d < tensor->dims; d++) {
+        pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)tensor->shape[d]);
+    }
+    pl_text_append(text, "]");
+}
+
 /* Options and tensors as lines that pl_compare_lines() can compare and show; they lie in `text`. */
 static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
                                   struct pl_error *reterr)
@@ -29,14 +38,8 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
                    options->wire_flags, (int)options->local, (int)options->memory,
                    pl_dtype_text(options->gradient_dtype));
     for (size_t i = 0; i < plan->tensor_count; i++) {
-        const struct pl_plan_tensor *info = &plan->tensors[i].info;
-
         pl_text_append_char(text, '\0');
-        pl_text_printf(text, "'%s' [", info->name);
-        for (unsigned d = 0; d < info->dims; d++) {
-            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)info->shape[d]);
-        }
-        pl_text_append(text, "]");
+        pl_plan_print_tensor(&plan->tensors[i].info, text);
     }
     PL_TRY(pl_text_check(text, reterr));
     lines[0] = text->data;

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "runtime/gradient/optimizer_rule.h"
+#include "runtime/gradient/plan_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,13 +22,8 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
                    head->beta2, head->epsilon);
     pl_text_printf(text, "staleness=%lld pieces=%llu\n", (long long)head->staleness, (unsigned long long)head->pieces);
     for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
-        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, i);
-
-        pl_text_printf(text, "'%s' [", tensor->name);
-        for (unsigned d = 0; d < tensor->dims; d++) {
-            pl_text_printf(text, "%s%llu", d > 0 ? ", " : "", (unsigned long long)tensor->shape[d]);
-        }
-        pl_text_append(text, "]\n");
+        pl_plan_print_tensor(pl_plan_tensor(plan, i), text);
+        pl_text_append_char(text, '\n');
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static enum pl_status check_count(const struct pl_server_message *message, uint64_t least, uint64_t most,
                                   struct pl_error *reterr)
@@ -53,6 +54,20 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
     case PL_SERVER_LEAVE:
         break;
     }
+    return PL_OK;
+}
+
+enum pl_status pl_server_message_address(const char *path, struct sockaddr_un *ret_address, struct pl_error *reterr)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "the parameter server's socket '%s' has %zu characters, at most %zu are possible", path,
+                            strlen(path), sizeof(address.sun_path) - 1);
+    }
+    strcpy(address.sun_path, path);
+    *ret_address = address;
     return PL_OK;
 }
 

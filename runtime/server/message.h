@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 enum pl_server_message_kind {
     PL_SERVER_JOIN = 1, /* number: the worker's on its host; count: bytes of the layout */
@@ -53,6 +54,10 @@ struct pl_server_message {
  */
 enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The address of the server's socket at `path`. PL_INVALID: too long. */
+enum pl_status pl_server_message_address(const char *path, struct sockaddr_un *ret_address,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Its descriptors stay the caller's. PL_PEER: the other side has closed. */
 enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_message *message, const int *fds,

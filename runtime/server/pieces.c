@@ -152,14 +152,12 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
     pl_server_write_end(head);
 }
 
-enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, bool is_fetched,
-                                  struct pl_error *reterr)
+enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, struct pl_error *reterr)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_VALUES,
                                       .worker = worker,
                                       .piece = piece,
-                                      .is_fetched = is_fetched,
                                       .data_bytes = range->count_elems * sizeof(float)};
     float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr); /* they change meanwhile */
 
@@ -176,10 +174,10 @@ static enum pl_status answer(struct server *server, uint64_t piece, int worker, 
     int host = worker / server->options->workers;
 
     if (host == server->host) {
-        server_workers_applied(server, worker - server_first_worker(server), 1);
+        server_workers_applied(server, worker - server_first_worker(server));
         return PL_OK;
     }
-    return server_pieces_send(server, host, piece, worker, false, reterr);
+    return server_pieces_send(server, host, piece, worker, reterr);
 }
 
 /* The first values, or those of a checkpoint: all servers get them. */
@@ -189,7 +187,7 @@ static enum pl_status assign(struct server *server, uint64_t piece, int worker, 
     overwrite(server, piece, data);
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host && h != worker / server->options->workers) {
-            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, false, reterr));
+            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
         }
     }
     return answer(server, piece, worker, reterr);
@@ -216,19 +214,16 @@ static enum pl_status end_round(struct server *server, uint64_t piece, struct pl
             return PL_OK;
         }
     }
-    if (count == 0) {
-        return PL_OK;
-    }
     pl_kernel_reduce(pl_kernel_best(), &average, &sum, 1, sources, count, server->layout.pieces[piece].count_elems);
     update(server, piece, round->rate, server->sum);
     for (int w = 0; w < server->total; w++) {
         int host = w / server->options->workers;
 
         if (round->given[w] && host == server->host) {
-            server_workers_applied(server, w - server_first_worker(server), 1);
+            server_workers_applied(server, w - server_first_worker(server));
         } else if (round->given[w] && !has_sent[host]) {
             has_sent[host] = true;
-            PL_TRY(server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, false, reterr));
+            PL_TRY(server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, reterr));
         }
         round->given[w] = NULL;
     }
@@ -278,7 +273,7 @@ enum pl_status server_pieces_recheck(struct server *server, struct pl_error *ret
 void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data)
 {
     overwrite(server, packet->piece, data);
-    if (packet->is_fetched) {
+    if (packet->worker == PL_SERVER_ANSWERS_FETCH) {
         server_workers_fetched(server);
         return;
     }
@@ -288,7 +283,7 @@ void server_pieces_put(struct server *server, const struct pl_server_packet *pac
         if ((packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w) &&
             local->is_pushing[packet->piece]) {
             local->is_pushing[packet->piece] = false;
-            server_workers_applied(server, w, 1);
+            server_workers_applied(server, w);
         }
     }
 }

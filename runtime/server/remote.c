@@ -11,7 +11,6 @@ enum { TAG_PACKET = PL_TAG_P2P, TAG_DATA };
 
 struct outgoing {
     struct outgoing *next;
-    int server;
     bool owned;
     void *data;
     struct pl_transfer head;
@@ -123,7 +122,6 @@ enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server
         return PL_MEMORY;
     }
     out->packet = *packet;
-    out->server = server;
     out->owned = owned;
     out->data = data;
     status =

@@ -17,7 +17,7 @@ enum pl_server_packet_kind {
     PL_SERVER_PACKET_LEFT,   /* worker; `is_lost`: without a word */
     PL_SERVER_PACKET_STEPS,  /* worker has finished `steps` steps */
     PL_SERVER_PACKET_PUSH,   /* to the owner of `piece`: worker, push, rate; data: the piece */
-    PL_SERVER_PACKET_FETCH,  /* to the owner of `piece`, for worker */
+    PL_SERVER_PACKET_FETCH,  /* to the owner of `piece` */
     PL_SERVER_PACKET_VALUES, /* from the owner: data; whom of the receiver's workers it answers, see enum below */
     PL_SERVER_PACKET_SUM,    /* to server 0: worker, count, values */
     PL_SERVER_PACKET_TOTAL,  /* from server 0: count, values; `is_lost`: the workers gave different counts */
@@ -25,8 +25,8 @@ enum pl_server_packet_kind {
     PL_SERVER_PACKET_FAILED, /* the sender ends: count is an enum pl_status, text says why */
 };
 
-/* `worker` of VALUES that answers no single one. */
-enum { PL_SERVER_ANSWERS_ALL = -1, PL_SERVER_ANSWERS_NONE = -2 };
+/* `worker` of VALUES that answers no single one: all that have pushed the piece, nobody, or a FETCH. */
+enum { PL_SERVER_ANSWERS_ALL = -1, PL_SERVER_ANSWERS_NONE = -2, PL_SERVER_ANSWERS_FETCH = -3 };
 
 struct pl_server_packet {
     uint32_t kind;
@@ -35,8 +35,7 @@ struct pl_server_packet {
     uint64_t data_bytes;
     uint64_t steps;
     double rate;
-    uint32_t push;       /* enum pl_server_push */
-    uint32_t is_fetched; /* VALUES: the answer to a FETCH */
+    uint32_t push; /* enum pl_server_push */
     uint32_t is_lost;
     uint32_t count;
     union {

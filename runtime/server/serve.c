@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 /* Between two looks at the other servers, whose messages wake nobody. */
@@ -25,35 +24,63 @@
 
 #define FAILED_TELL_NS PL_NS_PER_S
 
+/* What a packet of each kind has; END is remote.c's own. */
+static const struct {
+    bool has_worker; /* of the sender's host */
+    bool has_piece;  /* of this server's, but of VALUES the sender's */
+    bool has_data;   /* the piece's */
+    bool is_early;   /* may come while no layout is known */
+} packets[] = {
+    [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* with data of any length */
+    [PL_SERVER_PACKET_JOINED] = {.has_worker = true},
+    [PL_SERVER_PACKET_LEFT] = {.has_worker = true, .is_early = true}, /* it may never have joined */
+    [PL_SERVER_PACKET_STEPS] = {.has_worker = true},
+    [PL_SERVER_PACKET_PUSH] = {.has_worker = true, .has_piece = true, .has_data = true},
+    [PL_SERVER_PACKET_FETCH] = {.has_piece = true},
+    [PL_SERVER_PACKET_VALUES] = {.has_piece = true, .has_data = true},
+    [PL_SERVER_PACKET_SUM] = {.has_worker = true},
+    [PL_SERVER_PACKET_TOTAL] = {.has_worker = false},
+    [PL_SERVER_PACKET_FAILED] = {.is_early = true},
+};
+
+static bool may_send(const struct server *server, int host, const struct pl_server_packet *packet)
+{
+    const struct pl_server_layout *layout = &server->layout;
+    int owner = packet->kind == PL_SERVER_PACKET_VALUES ? host : server->host;
+    uint64_t data_bytes = 0;
+
+    if (packet->kind >= PL_ARRAY_ITEMS(packets) || packet->kind == PL_SERVER_PACKET_END ||
+        packet->count > PL_SERVER_MOST_VALUES || packet->push > PL_SERVER_PUSH_VALUES) {
+        return false;
+    }
+    if (!layout->head && !packets[packet->kind].is_early) {
+        return false;
+    }
+    if (packets[packet->kind].has_worker && (packet->worker < 0 || packet->worker / server->options->workers != host)) {
+        return false;
+    }
+    if (packets[packet->kind].has_piece &&
+        (packet->piece >= layout->head->pieces || server_owner(server, packet->piece) != owner)) {
+        return false;
+    }
+    if (packet->kind == PL_SERVER_PACKET_LAYOUT) {
+        return packet->data_bytes > 0 && packet->data_bytes <= UINT32_MAX;
+    }
+    if (packets[packet->kind].has_data) {
+        data_bytes = layout->pieces[packet->piece].count_elems * sizeof(float);
+    }
+    return packet->data_bytes == data_bytes;
+}
+
 static enum pl_status check_packet(const struct server *server, int host, const struct pl_server_packet *packet,
                                    struct pl_error *reterr)
 {
-    bool names_piece = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_FETCH ||
-                       packet->kind == PL_SERVER_PACKET_VALUES;
-    bool names_worker = packet->kind != PL_SERVER_PACKET_LAYOUT && packet->kind != PL_SERVER_PACKET_VALUES &&
-                        packet->kind != PL_SERVER_PACKET_TOTAL && packet->kind != PL_SERVER_PACKET_FAILED;
-    bool has_data = packet->kind == PL_SERVER_PACKET_PUSH || packet->kind == PL_SERVER_PACKET_VALUES;
-    const struct pl_server_layout_head *head = server->layout.head;
-    /* a worker may leave that has never joined, and a server fail before it knows any */
-    bool needs_layout = packet->kind != PL_SERVER_PACKET_FAILED && packet->kind != PL_SERVER_PACKET_LEFT;
-    bool is_senders = packet->worker / server->options->workers == host;
-
-    if (packet->kind > PL_SERVER_PACKET_FAILED || packet->count > PL_SERVER_MOST_VALUES ||
-        packet->push > PL_SERVER_PUSH_VALUES ||
-        (names_worker && (packet->worker < 0 || packet->worker >= server->total || !is_senders)) ||
-        (packet->kind == PL_SERVER_PACKET_LAYOUT ? packet->data_bytes == 0 || packet->data_bytes > UINT32_MAX
-                                                 : !head && needs_layout) ||
-        (names_piece && packet->piece >= head->pieces) ||
-        (has_data && packet->data_bytes != server->layout.pieces[packet->piece].count_elems * sizeof(float)) ||
-        (!has_data && packet->kind != PL_SERVER_PACKET_LAYOUT && packet->data_bytes != 0) ||
-        (names_piece &&
-         server_owner(server, packet->piece) != (packet->kind == PL_SERVER_PACKET_VALUES ? host : server->host))) {
-        return pl_error_set(reterr, PL_CORRUPT,
-                            "the parameter server of host %d sent a packet of kind %u, worker %d, piece %" PRIu64
-                            ", %" PRIu64 " bytes, which is none that it may send",
-                            host, packet->kind, packet->worker, packet->piece, packet->data_bytes);
-    }
-    return PL_OK;
+    return may_send(server, host, packet)
+               ? PL_OK
+               : pl_error_set(reterr, PL_CORRUPT,
+                              "the parameter server of host %d sent a packet of kind %u, worker %d, piece %" PRIu64
+                              ", %" PRIu64 " bytes, which is none that it may send",
+                              host, packet->kind, packet->worker, packet->piece, packet->data_bytes);
 }
 
 static enum pl_status place(void *context, int host, const struct pl_server_packet *packet, void **ret_data,
@@ -66,8 +93,7 @@ static enum pl_status place(void *context, int host, const struct pl_server_pack
         *ret_data = pl_memory_new(packet->data_bytes, 1, reterr);
         return *ret_data ? PL_OK : PL_MEMORY;
     }
-    if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT &&
-        server->store[packet->worker]) {
+    if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT) {
         *ret_data = server->store[packet->worker] + server->layout.pieces[packet->piece].first_elem;
         return PL_OK;
     }
@@ -99,7 +125,7 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
     case PL_SERVER_PACKET_PUSH:
         return server_pieces_take(server, packet->worker, packet, data, reterr);
     case PL_SERVER_PACKET_FETCH:
-        return server_pieces_send(server, host, packet->piece, packet->worker, true, reterr);
+        return server_pieces_send(server, host, packet->piece, PL_SERVER_ANSWERS_FETCH, reterr);
     case PL_SERVER_PACKET_VALUES:
         server_pieces_put(server, packet, data);
         break;
@@ -121,15 +147,9 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
 static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
 {
     const char *path = server->options->socket_path;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct sockaddr_un address;
 
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "the parameter server's socket '%s' has %zu characters, at most %zu "
-                            "are possible",
-                            path, strlen(path), sizeof(address.sun_path) - 1);
-    }
-    strcpy(address.sun_path, path);
+    PL_TRY(pl_server_message_address(path, &address, reterr));
     server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->listen_fd < 0 || bind(server->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
         return pl_error_errno(reterr, "make the parameter server's socket '%s'", path);
@@ -184,10 +204,8 @@ static void notify(struct server *server)
 static enum pl_status check_over(struct server *server, bool *ret_over, struct pl_error *reterr)
 {
     *ret_over = false;
-    for (int w = 0; w < server->total; w++) {
-        if (!server->workers[w].has_left) {
-            return PL_OK;
-        }
+    if (server->left < server->total) {
+        return PL_OK;
     }
     if (server->remote) {
         PL_TRY(pl_server_remote_end(server->remote, reterr));

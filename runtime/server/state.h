@@ -89,7 +89,7 @@ static inline void server_notify(struct server *server, int local)
 }
 
 /* pieces.c */
-/** The first worker of this host has joined with a layout: make what depends on it. */
+/** The layout is known: make what depends on it. */
 enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr) PL_MUST_CHECK;
 void server_pieces_close(struct server *server);
 /** Worker `worker` pushes its `data` of a piece of this server's. */
@@ -100,7 +100,7 @@ enum pl_status server_pieces_recheck(struct server *server, struct pl_error *ret
 /** Values of a piece have come from its owner. */
 void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data);
 /** Send a piece of this server's to another server. */
-enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, bool is_fetched,
+enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /* workers.c */
@@ -113,8 +113,8 @@ enum pl_status server_workers_join(struct server *server, int pending, struct pl
 /** Another server's workers have this layout; `layout` is the server's then in any case. */
 enum pl_status server_workers_adopt(struct server *server, int host, struct pl_server_layout *layout,
                                     struct pl_error *reterr) PL_MUST_CHECK;
-/** `count` pieces that a worker of this host has pushed are in the values. */
-void server_workers_applied(struct server *server, int local, uint64_t count);
+/** One more piece that a worker of this host has pushed is in the values. */
+void server_workers_applied(struct server *server, int local);
 /** Worker `worker` of the job has left, here or elsewhere. */
 enum pl_status server_workers_left(struct server *server, int worker, bool is_lost,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
@@ -74,12 +73,7 @@ static enum pl_status find_server(struct pl_server *server, const struct pl_serv
                             "with PACELINE_PS=native",
                             PL_SERVER_SOCKET_VARIABLE);
     }
-    if (strlen(path) >= sizeof(server->address.sun_path)) {
-        return pl_error_set(reterr, PL_INVALID, "the parameter server's socket '%s' is longer than %zu characters",
-                            path, sizeof(server->address.sun_path) - 1);
-    }
-    server->address.sun_family = AF_UNIX;
-    strcpy(server->address.sun_path, path);
+    PL_TRY(pl_server_message_address(path, &server->address, reterr));
     server->number = options->socket ? options->worker : (int)strtol(number, &end, 10);
     if (server->number < 0 || server->number >= PL_SERVER_MOST_WORKERS || (end && (*end != '\0' || end == number))) {
         return pl_error_set(reterr, PL_INVALID, "a worker's number on its host is '%s', expected 0 to %d",
@@ -172,6 +166,16 @@ int pl_server_worker(const struct pl_server *server)
 int pl_server_workers(const struct pl_server *server)
 {
     return server->workers;
+}
+
+int pl_server_local_worker(const struct pl_server *server)
+{
+    return server->number;
+}
+
+int pl_server_local_workers(const struct pl_server *server)
+{
+    return (int)server->view.shape.workers;
 }
 
 struct pl_server_counts pl_server_counts(const struct pl_server *server)

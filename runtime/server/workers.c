@@ -201,10 +201,9 @@ enum pl_status server_workers_join(struct server *server, int pending, struct pl
     return error.status;
 }
 
-void server_workers_applied(struct server *server, int local, uint64_t count)
+void server_workers_applied(struct server *server, int local)
 {
-    atomic_fetch_add_explicit(&pl_server_view_slot(&server->view, (uint64_t)local)->applied, count,
-                              memory_order_release);
+    atomic_fetch_add_explicit(&pl_server_view_slot(&server->view, (uint64_t)local)->applied, 1, memory_order_release);
     server_notify(server, local);
 }
 
@@ -291,8 +290,7 @@ static enum pl_status fetch(struct server *server, struct pl_error *reterr)
             atomic_load_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetches, memory_order_acquire);
     }
     for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
-        struct pl_server_packet packet = {
-            .kind = PL_SERVER_PACKET_FETCH, .worker = server_first_worker(server), .piece = p};
+        struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FETCH, .piece = p};
 
         if (server_owner(server, p) != server->host) {
             server->fetching++;

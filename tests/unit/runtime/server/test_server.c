@@ -545,6 +545,8 @@ static void train_without_one(struct job *job, int worker, struct pl_world *worl
     }
     ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
     ck_assert_double_eq(sum, job->hosts * job->workers - 1);
+    ck_assert_int_eq(pl_server_local_worker(server), worker % job->workers);
+    ck_assert_int_eq(pl_server_local_workers(server), job->workers);
     job_leave(server);
 }
 
