@@ -298,14 +298,15 @@ static enum pl_status start(const char *path, bool mark_cycles, struct pl_error 
     timeline.synced.line_count = 0;
     add_head("start_time_since_epoch_in_micros", 0, "start_time_since_epoch_in_micros", NULL,
              (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    pl_named_observe(&observer, true); /* before the thread, whose first write may fail and end it */
     status = pl_thread_start(&timeline.thread, write_all, NULL, "the thread of the timeline", reterr);
     if (status != PL_OK) {
+        pl_named_observe(&observer, false);
         timeline.synced.fd = -1;
         pl_text_done(&timeline.synced.text);
         close(fd);
     }
     pthread_mutex_unlock(&timeline.lock);
-    pl_named_observe(&observer, status == PL_OK);
     return status;
 }
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs that import Horovod under `paceline train`, two ranks on one host and on two: they train, and when a rank is killed, stopped, raises or leaves,
 # the others get Horovod's exception or are ended, the failure file says which rank on which host, and nobody waits for ever.
-# `horovod_hosts.sh [long]`: horovod.torch. `horovod_hosts.sh VERSION`: horovod.tensorflow, its elastic.run, and horovod.tensorflow.keras, with that TensorFlow
-# from PyPI (1.3 GB), unless PACELINE_TEST_TENSORFLOW names a Python that has it and Horovod's package; a folder in /tmp must be the working directory's.
+# `horovod_hosts.sh [long]`: horovod.torch. `horovod_hosts.sh VERSION [tensorflow | keras | tensorflow:elastic]...`: horovod.tensorflow, horovod.tensorflow.keras
+# and elastic.run, or one of these, with that TensorFlow from PyPI (1.3 GB, once for a build folder).
 # Needs what horovod.py needs, and root for namespaces.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -12,21 +12,22 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 what=${1:-short}
 [ -e "$PACELINE_BUILD/libexec/paceline/libpaceline-horovod-torch.so" ] || cluster_skip "built without Python.h or MPI"
+python_of() { PYTHONPATH=$PACELINE_SOURCE/tests/support python3 "$@"; }
 case $what in
-short | long) modules='"torch", "venv"' packages=() options=--system-site-packages ;;
-2.15.1) modules='"venv"' packages=(tensorflow-cpu==2.15.1 'numpy<2') options= ;;
-*) modules='"venv"' packages=("tensorflow-cpu==$what") options= ;;
-esac
-base=$(PYTHONPATH=$PACELINE_SOURCE/tests/support python3 -c "from python_with import python_with; print(python_with($modules) or '')")
-[ -n "$base" ] || cluster_skip "no Python here has ${modules//\"/}"
-cluster_up 2
-python=${PACELINE_TEST_TENSORFLOW:-}
-if [ ${#packages[@]} = 0 ] || [ -z "$python" ]; then
+short | long)
+  base=$(python_of -c "from python_with import python_with; print(python_with('torch', 'venv') or '')")
+  [ -n "$base" ] || cluster_skip "no Python here has torch and venv"
+  cluster_up 2
   python=$cluster/venv/bin/python
-  "$base" -m venv $options "$cluster/venv"
-  HOROVOD_SKIP_COMPILE=1 "$python" -m pip install -q horovod==0.28.1 "${packages[@]}" >"$cluster/pip.log" 2>&1 ||
-    cluster_skip "pip cannot install horovod==0.28.1 ${packages[*]} here: $(tail -n 1 "$cluster/pip.log")"
-fi
+  "$base" -m venv --system-site-packages "$cluster/venv"
+  HOROVOD_SKIP_COMPILE=1 "$python" -m pip install -q horovod==0.28.1 >"$cluster/pip.log" 2>&1 ||
+    cluster_skip "pip cannot install horovod==0.28.1 here: $(tail -n 1 "$cluster/pip.log")"
+  ;;
+*)
+  python=$(python_of "$PACELINE_SOURCE/tests/support/tensorflow_python.py" "$what") || cluster_skip "$python"
+  cluster_up 2
+  ;;
+esac
 "$paceline" horovod --python "$python" >/dev/null
 
 cat >"$cluster/mistake.py" <<'END'
@@ -204,13 +205,15 @@ long)
   ;;
 *)
   deadline_s=20 case_s=240
-  for face in tensorflow: keras: tensorflow:elastic; do
-    [ $face = tensorflow:elastic ] || exception=UnknownError
-    [ $face != tensorflow:elastic ] || exception=HorovodInternalError
+  shift
+  for face in ${*:-tensorflow keras tensorflow:elastic}; do
+    [ "$face" = tensorflow:elastic ] || face=$face:
+    [ "$face" = tensorflow:elastic ] || exception=UnknownError
+    [ "$face" != tensorflow:elastic ] || exception=HorovodInternalError
     trained "$both"
     for how in killed raises leaves_badly stopped; do "$how" "$both"; done
     # elastic.run joins again while rank 1 leaves MPI: both fail, and Open MPI 4's mpirun now and then by SIGSEGV
-    [ $face = tensorflow:elastic ] || leaves_well "$both"
+    [ "$face" = tensorflow:elastic ] || leaves_well "$both"
   done
   ;;
 esac

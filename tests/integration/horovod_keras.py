@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs for Keras 3 that import horovod.tensorflow.keras, on 1 to 4 ranks: what `paceline horovod` maps to the package of our own.
 
-Needs PyPI for TensorFlow (270 MB) and Horovod's package, unless PACELINE_TEST_TENSORFLOW names a Python that has both; skips without. Of the long suite.
+Needs PyPI for TensorFlow (1.3 GB, once for a build folder) and Horovod's package; skips without.
 """
 import os
 import subprocess
@@ -11,8 +11,8 @@ import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
-from horovod_python import SHARDED, pip, ranks, run, skip  # noqa: E402
-from python_with import python_with  # noqa: E402
+from horovod_python import SHARDED, ranks, run, skip  # noqa: E402
+from tensorflow_python import tensorflow_python  # noqa: E402
 
 PACELINE = f"{BUILD}/entrypoint/paceline"
 HEAD = r'''
@@ -248,15 +248,10 @@ def main():
     if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-tensorflow.so"):
         skip("built without Python.h or without a C++ compiler")
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    python, why = tensorflow_python("2.21.0")
+    if not python:
+        skip(why)
     with tempfile.TemporaryDirectory() as folder:
-        python = os.environ.get("PACELINE_TEST_TENSORFLOW")
-        if not python:
-            base = python_with("venv")
-            if not base:
-                skip("no Python here has venv")
-            python = f"{folder}/venv/bin/python"
-            run(base, "-m", "venv", f"{folder}/venv")
-            pip(python, "tensorflow-cpu==2.21.0", "tf-keras==2.21.*", "horovod==0.28.1")
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
         assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)
         for count in (1, 2, 3, 4):

@@ -1,21 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's own Python on Paceline with TensorFlow: `horovod_tensorflow.py [VERSION]`, programs with 1 to 4 ranks.
+"""Horovod's own Python on Paceline with TensorFlow: `horovod_tensorflow.py VERSION [RANKS]...`, programs with 1 to 4 ranks or with these numbers of them.
 
-Needs mpirun, Python.h and a C++ compiler at build time, and PyPI for Horovod's package and tensorflow-cpu (1.3 GB on the disk, for the time of the
-test); skips without. Where Debian's torch is there, it runs in one process with TensorFlow.
+Needs mpirun, Python.h and a C++ compiler at build time, and PyPI for Horovod's package and tensorflow-cpu (1.3 GB, once for a build
+folder); skips without. Where Debian's torch is there, it runs in one process with TensorFlow.
 """
 import os
+import subprocess
 import sys
-import tempfile
 
 SOURCE, BUILD = os.environ["PACELINE_SOURCE"], os.environ["PACELINE_BUILD"]
 sys.path.insert(0, f"{SOURCE}/tests/support")
-from horovod_python import SHARDED, pip, ranks, run, skip  # noqa: E402
-from python_with import python_with  # noqa: E402
+from horovod_python import SHARDED, ranks, run, skip  # noqa: E402
+from tensorflow_python import tensorflow_python  # noqa: E402
 
 PACELINE = f"{BUILD}/entrypoint/paceline"
-PACKAGES = {"2.15.1": ["tensorflow-cpu==2.15.1", "numpy<2"], "2.21.0": ["tensorflow-cpu==2.21.0", "tf-keras==2.21.*"]}
 
 # What a program raises when ranks disagree, and what it gets before hvd.init().
 OPERATIONS = r'''
@@ -285,29 +284,24 @@ except tf.errors.UnknownError as error:
 
 
 def main():
-    version = sys.argv[1] if len(sys.argv) > 1 else "2.15.1"
-    base = python_with("torch", "venv") or python_with("venv")
-    if not base:
-        skip("no Python here has venv")
+    version, counts = sys.argv[1], [int(word) for word in sys.argv[2:]] or [1, 2, 3, 4]
     if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-tensorflow.so"):
         skip("built without Python.h or a C++ compiler")
-    has_torch = base == python_with("torch", "venv") and version == "2.15.1"  # Debian's torch and its numpy
-    with tempfile.TemporaryDirectory() as folder:
-        python = f"{folder}/venv/bin/python"
-        run(base, "-m", "venv", *(["--system-site-packages"] if has_torch else []), f"{folder}/venv")
-        pip(python, "setuptools", "wheel")
-        pip(python, "horovod==0.28.1", *PACKAGES[version])
-        variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **({"TF_USE_LEGACY_KERAS": "1"} if "tf-keras" in str(PACKAGES[version]) else {})}
+    python, why = tensorflow_python(version)
+    if not python:
+        skip(why)
+    has_torch = version == "2.15.1" and subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode == 0
+    variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **({} if version == "2.15.1" else {"TF_USE_LEGACY_KERAS": "1"})}
 
-        assert f"TensorFlow {version}" in run(PACELINE, "horovod", "--python", python)
-        assert "horovod.tensorflow works" in run(PACELINE, "horovod", "--check", "--python", python)
-        for count in (1, 2, 3, 4):
-            for program in (OPERATIONS, IN_PLACE, TRAINING) + ((BOTH,) if has_torch else ()) + ((SHARDED,) if count == 3 else ()):
-                text = ranks(python, count, program, **variables)
-                assert text.count("is right") == count, text
-                assert program != IN_PLACE or version != "2.15.1" or text.count("in place") == count, text
-        text = ranks(python, 3, RAISING, expect=None, **variables)
-        assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and "rank 0 has given up" in text, text
+    assert f"TensorFlow {version}" in run(PACELINE, "horovod", "--python", python)
+    assert "horovod.tensorflow works" in run(PACELINE, "horovod", "--check", "--python", python)
+    for count in counts:
+        for program in (OPERATIONS, IN_PLACE, TRAINING) + ((BOTH,) if has_torch else ()) + ((SHARDED,) if count == 3 else ()):
+            text = ranks(python, count, program, **variables)
+            assert text.count("is right") == count, text
+            assert program != IN_PLACE or version != "2.15.1" or text.count("in place") == count, text
+    text = ranks(python, counts[-1], RAISING, expect=None, **variables)
+    assert "rank 0 raises" in text and "got UnknownError" in text and "HorovodAllreduce" in text and "rank 0 has given up" in text, text
     print(f"horovod.tensorflow {version}: as it should be" + ("" if has_torch else "; not tried with torch in one process"))
 
 

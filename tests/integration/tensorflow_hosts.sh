@@ -2,23 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # TensorFlow's own programs under `paceline train` on two hosts: a session-style program and a ClusterCoordinator with parameter servers, and a
 # MultiWorkerMirroredStrategy. They train; a killed worker or server, SIGTERM and a mistake end the job on every host, with the cause in the failure file.
-# Needs root for namespaces, and a Python with TensorFlow or PyPI for tensorflow-cpu (1.3 GB on the disk, for the time of the test).
+# Needs root for namespaces, and PyPI for tensorflow-cpu (1.3 GB, once for a build folder).
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
-python_with() { PYTHONPATH=$PACELINE_SOURCE/tests/support python3 -c 'import sys; from python_with import python_with; print(python_with(*sys.argv[1:]) or "")' "$@"; }
+python=$(python3 "$PACELINE_SOURCE/tests/support/tensorflow_python.py" 2.21.0) || cluster_skip "$python"
 cluster_up 2
-python=$(python_with tensorflow)
-if [ -z "$python" ]; then
-  base=$(python_with venv)
-  [ -n "$base" ] || cluster_skip "no Python here has tensorflow or venv"
-  python=$cluster/venv/bin/python
-  "$base" -m venv "$cluster/venv"
-  "$python" -m pip install -q --disable-pip-version-check tensorflow-cpu==2.21.0 >"$cluster/pip.log" 2>&1 ||
-    cluster_skip "pip cannot install tensorflow-cpu==2.21.0 here: $(tail -n 1 "$cluster/pip.log")"
-fi
 both="algo-1 algo-2"
 seconds=300 # far away: what hangs is found by it
 
@@ -49,14 +40,14 @@ ends() {
   case_end $both
 }
 
-# kill_task HOST TASK: SIGKILL for the process that is TASK (ps, worker, master, chief) by its TF_CONFIG: the only Python that is.
-kill_task() {
+# signal_task SIGNAL HOST TASK: for the process that is TASK (ps, worker, master, chief) by its TF_CONFIG: the only Python that is.
+signal_task() {
   local pid found=''
-  for pid in $(host_pids "$1"); do
-    if [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$python")" ] && tr '\0' '\n' <"/proc/$pid/environ" | grep -q "^TF_CONFIG=.*\"type\": \"$2\"}}$"; then found="$found $pid"; fi
+  for pid in $(host_pids "$2"); do
+    if [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$python")" ] && tr '\0' '\n' <"/proc/$pid/environ" | grep -q "^TF_CONFIG=.*\"type\": \"$3\"}}$"; then found="$found $pid"; fi
   done
-  [ "$(echo $found | wc -w)" = 1 ] || case_failed "the processes of task $2 on $1 are:$found"
-  kill -KILL $found
+  [ "$(echo $found | wc -w)" = 1 ] || case_failed "the processes of task $3 on $2 are:$found"
+  kill "-$1" $found
 }
 
 trains() { # PROGRAM TEXT...: in algo-1's or algo-2's output
@@ -75,9 +66,21 @@ killed() {
   start "$1" LAST_STEP=100000000
   await_log "${5:-algo-1}" "at step" $seconds
   case_mark
-  kill_task "$2" "$3"
+  signal_task KILL "$2" "$3"
   ends bad
   for host in $both; do expect_failure "$host" "^$4 on host $2 was killed by signal 9"; done
+}
+
+# The workers wait for a server that does not answer, and print nothing more.
+hangs() { # PROGRAM HOST TASK
+  local host
+  case_begin "$1: $3 on $2 is stopped"
+  start "$1" LAST_STEP=100000000 PACELINE_HANG_S=40 PACELINE_HANG_ACTION=end
+  await_log algo-1 "at step" $seconds
+  case_mark
+  signal_task STOP "$2" "$3"
+  ends bad
+  for host in $both; do expect_failure "$host" "^the job hangs"; done
 }
 
 stopped() { # PROGRAM HOW CODE [NAME=VALUE]
@@ -105,6 +108,7 @@ for case_wanted in ${*:-session coordinator mirrored}; do
     trains session "master 0 is right" "worker 0 is right"
     killed session algo-2 worker "the program" algo-2 # which TensorFlow lets look for the initialized model every 30 s
     killed session algo-2 ps "the parameter server"
+    hangs session algo-2 ps
     stopped session save 0
     grep -q "master 0 saves" "$cluster/algo-1.log" || case_failed "the master did not save"
     stopped session die 143
@@ -116,6 +120,7 @@ for case_wanted in ${*:-session coordinator mirrored}; do
     ! grep -q "the script runs as worker" "$cluster"/*.log || case_failed "a worker runs the script"
     killed coordinator algo-2 worker "the worker's server"
     killed coordinator algo-1 ps "the parameter server"
+    killed coordinator algo-1 chief "the program"
     stopped coordinator save 0
     grep -q "chief saves" "$cluster/algo-1.log" || case_failed "the chief did not save"
     stopped coordinator die 143
