@@ -142,6 +142,55 @@ static inline struct pl_server *job_new_server(const struct job *job, int worker
     return server;
 }
 
+/** A number between -0.5 and 0.5 that depends on all of them. */
+static inline float job_gradient_of(int worker, int step, uint64_t i)
+{
+    uint64_t x = ((uint64_t)worker * 7919 + (uint64_t)step) * 104729 + i * 31 + 17;
+
+    x ^= x >> 13;
+    x *= UINT64_C(0x9E3779B97F4A7C15);
+    return (float)((double)(x >> 40) / 16777216.0 - 0.5);
+}
+
+/** Gradients of this step, and ready. */
+static inline void job_backward(struct pl_plan *plan, int worker, int step)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->gradient[i] = job_gradient_of(worker, step, i + 1000 * t);
+        }
+        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+    }
+}
+
+/** Of worker 0. */
+static inline void job_set_first_values(struct pl_plan *plan)
+{
+    for (size_t t = 0; t < pl_plan_tensor_count(plan); t++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->value[i] = job_gradient_of(99, 0, i + 1000 * t);
+        }
+    }
+}
+
+static inline void job_join_and_start(struct pl_server *server, int worker)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_int_eq(pl_server_worker(server), worker);
+    if (worker == 0) {
+        job_set_first_values(pl_server_plan(server));
+    }
+    ck_assert_ok(pl_server_start(server, &error), &error);
+}
+
 /** Leave and release. */
 static inline void job_leave(struct pl_server *server)
 {
