@@ -242,14 +242,14 @@ static enum pl_status check_over(struct server *server, bool *ret_over, struct p
 /* The process of a worker has ended. */
 static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
 {
-    int number;
-    ssize_t got = read(server->ended_fd, &number, sizeof(number));
+    struct pl_server_ended ended;
+    ssize_t got = read(server->ended_fd, &ended, sizeof(ended));
 
-    if (got != sizeof(number)) {
+    if (got != sizeof(ended)) {
         server->ended_fd = -1; /* the writer is gone, and this process with it */
         return PL_OK;
     }
-    return server_workers_ended(server, number, reterr);
+    return server_workers_ended(server, &ended, reterr);
 }
 
 /* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
@@ -300,7 +300,7 @@ static enum pl_status run(struct server *server, struct pl_error *reterr)
         return PL_MEMORY;
     }
     for (;;) {
-        bool has_taken = false, has_moved = false, has_transferred = false, is_over = false;
+        bool has_taken = false, has_moved = false, has_transferred = false, is_over = false, is_few = false;
         int64_t nap_ns = -1;
 
         PL_TRY(server_workers_take(server, &has_taken, reterr));
@@ -309,14 +309,15 @@ static enum pl_status run(struct server *server, struct pl_error *reterr)
             PL_TRY(pl_server_remote_poll(server->remote, &has_moved, reterr));
         }
         notify(server);
-        PL_TRY(check_over(server, &is_over, reterr));
+        PL_TRY(server_lost_check(server, &is_few, reterr));
+        PL_TRY(is_few ? PL_OK : check_over(server, &is_over, reterr));
         if (is_over) {
             return PL_OK;
         }
         if (has_taken || has_moved || has_transferred) {
             idle_since_ns = pl_clock_now_ns();
             nap_ns = 0;
-        } else if (server->remote) {
+        } else if (server->remote || is_few) {
             nap_ns = pl_clock_backoff_ns(pl_clock_now_ns() - idle_since_ns, NAP_LEAST_NS, NAP_MOST_NS);
         }
         PL_TRY(hear(server, polls, nap_ns, reterr));
@@ -357,6 +358,11 @@ static enum pl_status open_server(struct server *server, struct pl_error *reterr
                             options->workers, server->hosts, PL_SERVER_MOST_WORKERS);
     }
     server->total = options->workers * server->hosts;
+    if (options->min_workers < 0 || options->min_workers > server->total) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "ps_min_workers is %d, and the job has %d workers: expected at most that",
+                            options->min_workers, server->total);
+    }
     server->workers = pl_memory_new((size_t)server->total, sizeof(*server->workers), reterr);
     server->locals = pl_memory_new((size_t)options->workers, sizeof(*server->locals), reterr);
     if (!server->workers || !server->locals) {

@@ -17,7 +17,8 @@ struct server_worker {
     bool has_joined;
     bool has_left;
     bool has_summed;
-    bool stays;     /* it has left, and still reads */
+    bool stays; /* it has left, and still reads */
+    bool is_lost;
     uint64_t steps; /* finished, since the job began */
     uint32_t sum_count;
     uint64_t sum_left; /* values of the whole sum that were not summed before */
@@ -61,7 +62,10 @@ struct server {
     struct server_worker *workers; /* [total] */
     int left;                      /* of them */
     int staying;                   /* of those that have left */
-    struct server_local *locals;   /* [options->workers] */
+    int lost;
+    int last_lost;
+    int64_t few_deadline_ns;     /* too few are left: until when to wait for the reason; 0: there are enough */
+    struct server_local *locals; /* [options->workers] */
     int listen_fd;
     bool is_bound;
     int pending[SERVER_MOST_PENDING]; /* accepted, before their JOIN; -1: free */
@@ -153,10 +157,20 @@ enum pl_status server_workers_add_sum(struct server *server, int worker, const s
 void server_workers_give_total(struct server *server, const struct pl_server_packet *total);
 /** A piece that this host has asked for is here. */
 void server_workers_fetched(struct server *server);
-/** The process of worker `number` of this host has ended: it has left, or is lost. */
-enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr) PL_MUST_CHECK;
+/** The process of a worker of this host has ended: it has left, or is lost. */
+enum pl_status server_workers_ended(struct server *server, const struct pl_server_ended *ended,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 /** Tell all workers of this host that it is over. */
 void server_workers_refuse(struct server *server, const struct pl_error *error);
+
+/* lost.c */
+/** Count worker `worker` of the job as lost, once. */
+void server_lost_note(struct server *server, int worker);
+/** The process of worker `worker` of the job, which is this host's, has ended so: says it, and whether it is enough. */
+enum pl_status server_lost_process(struct server *server, int worker, int wait_status,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** PL_PEER: too few are left. `*ret_waits`: so it is, and the reason may come soon. */
+enum pl_status server_lost_check(const struct server *server, bool *ret_waits, struct pl_error *reterr) PL_MUST_CHECK;
 
 /* transfer.c */
 /** Worker `local` says STATE, with its file, which is the server's then in any case. PL_CORRUPT: it cannot be so. */

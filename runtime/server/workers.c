@@ -437,6 +437,9 @@ static enum pl_status left(struct server *server, int worker, bool is_lost, stru
 
     server->left += !server->workers[worker].has_left;
     server->workers[worker].has_left = true;
+    if (is_lost) {
+        server_lost_note(server, worker);
+    }
     if (worker / server->options->workers == server->host) {
         if (is_lost) {
             pl_log(PL_LOG_WARNING, "worker %d (host %d) is gone without %s, after %" PRIu64 " steps", worker,
@@ -544,8 +547,9 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
     return pl_server_remote_send(server->remote, 0, &sum, NULL, false, reterr);
 }
 
-enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr)
+enum pl_status server_workers_ended(struct server *server, const struct pl_server_ended *ended, struct pl_error *reterr)
 {
+    const int number = ended->worker;
     struct server_local *local = &server->locals[number];
     int worker = server_first_worker(server) + number;
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
@@ -555,8 +559,9 @@ enum pl_status server_workers_ended(struct server *server, int number, struct pl
         PL_TRY(server_workers_hear(server, number, reterr));
     }
     if (local->fd >= 0) {
-        return close_worker(server, number, true, reterr);
+        PL_TRY(close_worker(server, number, true, reterr));
+    } else if (!server->workers[worker].has_left) {
+        PL_TRY(server_workers_left(server, worker, server->layout.data != NULL, reterr));
     }
-    return server->workers[worker].has_left ? PL_OK
-                                            : server_workers_left(server, worker, server->layout.data != NULL, reterr);
+    return server_lost_process(server, worker, ended->status, reterr);
 }

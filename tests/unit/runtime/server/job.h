@@ -21,6 +21,7 @@ struct job {
     enum pl_status server_status; /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
+    int min_workers;
     int absent; /* a worker's number + 1, whose process ends without joining; 0: none */
     /* The job's own: */
     struct scratch scratch;
@@ -43,7 +44,8 @@ static inline void *job_serve(void *argument)
     struct pl_server_serve_options options = {.socket_path = job->socket_paths[seat->number],
                                               .workers = job->workers,
                                               .bootstrap = job->bootstraps[seat->number],
-                                              .ended_fd = job->ended[seat->number][0]};
+                                              .ended_fd = job->ended[seat->number][0],
+                                              .min_workers = job->min_workers};
     enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
 
     ck_assert_msg(status == job->server_status, "server %d ended with %s: %s", seat->number, pl_status_name(status),
@@ -69,6 +71,14 @@ static inline struct pl_world *job_new_world(const struct job *job, int worker, 
     return world;
 }
 
+/** The server learns that worker `number`'s process has ended with `status`. */
+static inline void job_end_process(const struct job *job, int number, int status)
+{
+    const struct pl_server_ended ended = {.worker = number % job->workers, .status = status};
+
+    ck_assert(write(job->ended[number / job->workers][1], &ended, sizeof(ended)) == sizeof(ended));
+}
+
 static inline void *job_work(void *argument)
 {
     struct job_seat *seat = argument;
@@ -76,10 +86,7 @@ static inline void *job_work(void *argument)
     struct pl_world *world;
 
     if (seat->number + 1 == seat->job->absent) {
-        int local = seat->number % seat->job->workers;
-
-        ck_assert(write(seat->job->ended[seat->number / seat->job->workers][1], &local, sizeof(local)) ==
-                  sizeof(local));
+        job_end_process(seat->job, seat->number, 0);
         return NULL;
     }
     ck_assert_int_eq(pl_bootstrap_new_self(&self, NULL), PL_OK);
