@@ -43,6 +43,8 @@ struct pl_checkpoints_options {
     const char *directory;
     /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
     unsigned keep;
+    /* how many train together, where the plan's world is not all of them: workers of parameter servers. 0: its size */
+    unsigned world_size;
     /* Called on rank 0 for every checkpoint that was passed over, with the reason. NULL: a warning is logged. */
     void (*note)(void *context, const char *text);
     void *context;

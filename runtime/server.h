@@ -8,6 +8,7 @@
  *   pl_server_new()     pl_plan_add() of pl_server_plan()     pl_server_join()
  *   first values, by worker 0 at least                        pl_server_start()
  *   each step: gradients, pl_plan_ready()                     pl_server_step()
+ *   a checkpoint of values and optimizer, by worker 0         pl_server_pull_state()
  *   at the end                                                pl_server_leave()
  *
  *   worker 0 ──gradients──► server of host 0 ◄── pieces by MPI ──► server of host 1 ◄──gradients── worker 2
@@ -127,6 +128,47 @@ enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
  * stays as it is. Errors as pl_server_wait().
  */
 enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * This worker's copy of the servers' optimizer, for pl_checkpoints_open(): it belongs to the handle and takes the
+ * memory of its arrays. pl_server_pull_state() and pl_server_assign_state() move it; it takes no steps.
+ *
+ * Errors  PL_INVALID before pl_server_join(); PL_MEMORY.
+ */
+enum pl_status pl_server_optimizer(struct pl_server *server, struct pl_optimizer **ret_optimizer,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Between two of this worker's steps: its values and its copy of the optimizer become what the servers have, so that
+ * pl_checkpoints_save() has all of it. The others go on meanwhile. Each piece is of one moment; the count of steps is
+ * the least of the pieces'. With staleness 0 all are of the moment after this worker's last step.
+ *
+ * Cost    memory for values and optimizer once more, while it lasts.
+ * Errors  as pl_server_wait().
+ */
+enum pl_status pl_server_pull_state(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * The other way, for one worker: the servers' values, optimizer state and counts of steps become this worker's. Called
+ * before pl_server_start(), after pl_checkpoints_load(), the job goes on from there; with staleness 0 and the same
+ * number of workers bit for bit, whatever the number of servers. Errors as pl_server_wait().
+ */
+enum pl_status pl_server_assign_state(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Ask all workers to stop, with this worker's next step. pl_server_is_stopping() tells it from the end of a step on: of
+ * the same step for all workers with staleness 0, else soon.
+ */
+void pl_server_ask_stop(struct pl_server *server);
+bool pl_server_is_stopping(const struct pl_server *server);
+
+/**
+ * Take part no more, as if this worker had left, and wait until all others have left. Then nothing changes any more,
+ * and pl_server_pull_state() and pl_server_pull() get the last of it; pl_server_leave() comes after.
+ *
+ * Errors  PL_TIMEOUT: some have not left within the setting timeout_s; else as pl_server_wait().
+ */
+enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * The sum of each of `values` [count] over all workers that have not left, in the order of their numbers, for all of

@@ -37,6 +37,7 @@ static const struct setting {
     {.name = "TF_CHIEF", .type = BOOL},
     {.name = "PS", .type = WORD, .unit = "native tensorflow"},
     {"PS_WORKERS_PER_HOST", WHOLE, "workers", 1, 1024, 1},
+    {.name = "PS_MIN_WORKERS", .type = WORD, .unit = "all N"},
     {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
     {.name = "SSE"},
     {.name = "SSE_KMS_KEY_ID"},

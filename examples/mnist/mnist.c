@@ -74,10 +74,9 @@ struct trainer {
     struct nn_device device;
     struct nn_model *model;
     struct nn_peers peers;
-    struct pl_named *named;             /* NULL: the plan itself exchanges gradients */
-    pl_named_handle *handles;           /* of the gradients in flight, by parameter */
-    char *job_checkpoints;              /* the job's directory for them; NULL where --checkpoint-dir names one */
-    struct pl_checkpoints *checkpoints; /* NULL: none are wanted */
+    struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
+    pl_named_handle *handles; /* of the gradients in flight, by parameter */
+    char *job_checkpoints;    /* the job's directory for them; NULL where --checkpoint-dir names one */
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
@@ -312,31 +311,21 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_checkpoints_options options = {.directory = t->options.checkpoint_dir, .note = note_checkpoint};
     struct pl_checkpoint_state state;
-    bool found;
+    bool found, wanted = true;
 
     if (!*options.directory) {
         PL_TRY(pl_checkpoints_directory(&t->job_checkpoints, reterr));
-        if (access(t->job_checkpoints, F_OK) != 0) {
-            return PL_OK;
-        }
+        wanted = access(t->job_checkpoints, F_OK) == 0;
         options.directory = t->job_checkpoints;
     }
-    if (t->peers.server) {
-        if (t->peers.all.rank == 0) {
-            pl_log(PL_LOG_WARNING, "'%s' gets no checkpoints: parameter servers do not have them yet",
-                   options.directory);
-        }
-        return PL_OK;
-    }
-    PL_TRY(pl_checkpoints_open(t->peers.plan, t->peers.optimizer, &options, &t->checkpoints, reterr));
-    PL_TRY(pl_checkpoints_load(t->checkpoints, &found, &state, reterr));
+    PL_TRY(nn_peers_load(&t->peers, wanted ? &options : NULL, &found, &state, reterr));
     if (!found) {
         return PL_OK;
     }
     t->step = state.step;
     t->first_epoch = state.sampler.epoch;
     t->resumed = state.sampler;
-    if (pl_world_rank(t->world) == 0) {
+    if (t->peers.all.rank == 0) {
         if (state.extra_bytes == sizeof(t->resumed_score)) {
             memcpy(&t->resumed_score, state.extra, sizeof(t->resumed_score));
         }
@@ -346,19 +335,21 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Called by all ranks after the same step. */
+/* Called by all ranks after the same step; asynchronous workers come to it, each at its own time. */
 static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler,
                                       const struct nn_score *score, struct pl_error *reterr)
 {
     struct pl_checkpoint_state state = {.step = t->step, .sampler = *sampler, .extra_bytes = sizeof(*score)};
     struct nn_score sum = *score;
 
-    if (!t->checkpoints) {
+    if (!t->peers.saves) {
         return PL_OK;
     }
-    PL_TRY(nn_peers_sum_score(&t->peers, &sum, reterr));
+    if (t->peers.averages) {
+        PL_TRY(nn_peers_sum_score(&t->peers, &sum, reterr));
+    }
     memcpy(state.extra, &sum, sizeof(sum));
-    return pl_checkpoints_save(t->checkpoints, &state, reterr);
+    return nn_peers_save(&t->peers, &state, t->stopped, reterr);
 }
 
 static bool steps_used_up(const struct trainer *t)
@@ -373,7 +364,7 @@ static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler
     struct pl_sampler_state state = pl_sampler_save(sampler);
     struct nn_score score;
 
-    PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
+    PL_TRY(nn_peers_stop_agreed(&t->peers, t->stop, &t->stopped, reterr));
     if (taken < t->epoch_samples &&
         (t->stopped || (t->options.checkpoint_steps > 0 && t->step % t->options.checkpoint_steps == 0))) {
         PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr));
@@ -441,8 +432,9 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
         return status;
     }
     for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer belongs to the last step's stop check */
-        PL_TRY(pl_stop_agreed(t->stop, &t->stopped, reterr));
+        PL_TRY(nn_peers_stop_agreed(&t->peers, t->stop, &t->stopped, reterr));
     }
+    t->stopped = t->stopped || (t->peers.server && status == PL_CANCELLED); /* they take no step together here */
     return t->stopped ? PL_OK : status;
 }
 
@@ -454,10 +446,10 @@ static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_er
 static struct pl_sampler_state own_position(const struct trainer *t, const struct pl_sampler *sampler)
 {
     struct pl_sampler_state place = t->resumed;
-    uint64_t sharing = 0; /* ranks on the host of rank 0 */
+    uint64_t sharing = t->peers.server ? t->peers.local.size : 0; /* ranks on the host of rank 0 */
 
     if (t->training.channel.info.distribution == PL_CHANNEL_SHARDED_BY_KEY) {
-        for (int r = 0; r < pl_world_size(t->world); r++) {
+        for (int r = 0; r < pl_world_size(t->world) && !t->peers.server; r++) {
             sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
         }
         place.count = sampler->count;
@@ -519,16 +511,13 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     }
     if (t->stopped && t->peers.all.rank == 0) {
         pl_metrics_clear_progress();
-        if (t->checkpoints || t->peers.server) {
+        if (t->peers.saves) {
             pl_log(PL_LOG_INFO, "stopped after step %llu, as asked", (unsigned long long)t->step);
         } else {
             pl_log(PL_LOG_INFO,
                    "stopped after step %llu, as asked; without a checkpoint, as there is no %s and no --checkpoint-dir",
                    (unsigned long long)t->step, t->job_checkpoints);
         }
-    }
-    if (t->checkpoints) {
-        PL_TRY(pl_checkpoints_flush(t->checkpoints, reterr));
     }
     if (t->named) {
         PL_TRY(pl_named_shutdown(t->named, reterr));
@@ -539,7 +528,6 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
 static void done(struct trainer *t)
 {
     pl_stop_free(t->stop);
-    pl_checkpoints_close(t->checkpoints);
     pl_named_free(t->named);
     free(t->handles);
     free(t->job_checkpoints);

@@ -66,6 +66,91 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
     return PL_OK;
 }
 
+/* What number 0 has found, as numbers that servers can add up: nobody else gives any but zeroes. */
+static enum pl_status share_bytes(struct nn_peers *peers, void *data, size_t bytes, struct pl_error *reterr)
+{
+    PL_AUTO_FREE double *values = pl_memory_new(bytes, sizeof(*values), reterr);
+    unsigned char *at = data;
+
+    if (!values) {
+        return PL_MEMORY;
+    }
+    for (size_t i = 0; i < bytes && peers->all.rank == 0; i++) {
+        values[i] = at[i];
+    }
+    PL_TRY(pl_server_sum(peers->server, values, bytes, reterr));
+    for (size_t i = 0; i < bytes; i++) {
+        at[i] = (unsigned char)values[i];
+    }
+    return PL_OK;
+}
+
+static enum pl_status load_for_workers(struct nn_peers *peers, const struct pl_checkpoints_options *options,
+                                       bool *ret_found, struct pl_checkpoint_state *ret_state, struct pl_error *reterr)
+{
+    struct {
+        bool saves, found;
+        struct pl_checkpoint_state state;
+    } shared = {.saves = options != NULL};
+
+    if (peers->all.rank == 0 && options) {
+        struct pl_checkpoints_options of_all = *options;
+        struct pl_optimizer *copy;
+
+        of_all.world_size = peers->all.size;
+        PL_TRY(pl_server_optimizer(peers->server, &copy, reterr));
+        PL_TRY(pl_checkpoints_open(peers->plan, copy, &of_all, &peers->checkpoints, reterr));
+        PL_TRY(pl_checkpoints_load(peers->checkpoints, &shared.found, &shared.state, reterr));
+        PL_TRY(shared.found ? pl_server_assign_state(peers->server, reterr) : PL_OK);
+    }
+    PL_TRY(share_bytes(peers, &shared, sizeof(shared), reterr));
+    peers->saves = shared.saves;
+    *ret_found = shared.found;
+    *ret_state = shared.state;
+    return pl_server_pull(peers->server, reterr);
+}
+
+enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
+                             struct pl_checkpoint_state *ret_state, struct pl_error *reterr)
+{
+    *ret_found = false;
+    if (peers->server) {
+        return load_for_workers(peers, options, ret_found, ret_state, reterr);
+    }
+    if (!options) {
+        return PL_OK;
+    }
+    peers->saves = true;
+    PL_TRY(pl_checkpoints_open(peers->plan, peers->optimizer, options, &peers->checkpoints, reterr));
+    return pl_checkpoints_load(peers->checkpoints, ret_found, ret_state, reterr);
+}
+
+enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_state *state, bool is_last,
+                             struct pl_error *reterr)
+{
+    if (!peers->checkpoints) {
+        return PL_OK;
+    }
+    if (peers->server && is_last && !peers->averages) {
+        PL_TRY(pl_server_outlast(peers->server, reterr));
+    }
+    PL_TRY(peers->server ? pl_server_pull_state(peers->server, reterr) : PL_OK);
+    return pl_checkpoints_save(peers->checkpoints, state, reterr);
+}
+
+enum pl_status nn_peers_stop_agreed(struct nn_peers *peers, struct pl_stop *stop, bool *ret_stop,
+                                    struct pl_error *reterr)
+{
+    if (!peers->server) {
+        return pl_stop_agreed(stop, ret_stop, reterr);
+    }
+    if (pl_stop_requested()) {
+        pl_server_ask_stop(peers->server);
+    }
+    *ret_stop = pl_server_is_stopping(peers->server);
+    return PL_OK;
+}
+
 void nn_peers_set_rate(struct nn_peers *peers, double rate)
 {
     peers->rate = rate;
@@ -126,6 +211,7 @@ enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr)
 enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
                                double accuracy, struct pl_error *reterr)
 {
+    PL_TRY(peers->checkpoints ? pl_checkpoints_flush(peers->checkpoints, reterr) : PL_OK);
     if (peers->server && peers->all.rank == 0) {
         PL_TRY(pl_server_pull(peers->server, reterr));
     }
@@ -137,6 +223,7 @@ enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *
 
 void nn_peers_close(struct nn_peers *peers)
 {
+    pl_checkpoints_close(peers->checkpoints);
     pl_optimizer_free(peers->optimizer);
     if (peers->server) {
         pl_server_free(peers->server);

@@ -14,12 +14,14 @@
 
 struct nn_peers {
     struct pl_plan *plan;
-    struct pl_optimizer *optimizer; /* NULL: the servers have it */
-    struct pl_server *server;       /* NULL: ranks */
-    struct pl_shard all;            /* this process among all of the job */
-    struct pl_shard local;          /* and among those of its host */
-    double rate;                    /* of the optimizer's next step */
-    bool averages;                  /* a step is one update, by the average of all gradients */
+    struct pl_optimizer *optimizer;     /* NULL: the servers have it */
+    struct pl_server *server;           /* NULL: ranks */
+    struct pl_shard all;                /* this process among all of the job */
+    struct pl_shard local;              /* and among those of its host */
+    double rate;                        /* of the optimizer's next step */
+    bool averages;                      /* a step is one update, by the average of all gradients */
+    bool saves;                         /* checkpoints are wanted */
+    struct pl_checkpoints *checkpoints; /* NULL: another one has them, or none are wanted */
 };
 
 /**
@@ -32,6 +34,29 @@ struct nn_peers {
 enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_plan_options *options,
                              const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
                              struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Checkpoints are wanted, as `options` say; NULL: none are, which number 0 decides for all workers. The newest one that
+ * is there becomes everybody's, with its state. Before the first step. Collective. Errors of runtime/checkpoint.h, and
+ * of runtime/server.h.
+ */
+enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
+                             struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Save one. Ranks do it after the same step; of workers number 0 gets what the servers have, while the others may go
+ * on. `is_last`: this one takes no more steps; with asynchronous servers the checkpoint is of the moment when all
+ * others have ended.
+ */
+enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_state *state, bool is_last,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * After a step: whether all are to stop, because one was asked to. The same answer after the same step for all, unless
+ * the servers are asynchronous. `stop` is ranks' alone.
+ */
+enum pl_status nn_peers_stop_agreed(struct nn_peers *peers, struct pl_stop *stop, bool *ret_stop,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Of the step whose backward pass comes next: servers apply a gradient as soon as it is there. */
 void nn_peers_set_rate(struct nn_peers *peers, double rate);
@@ -49,7 +74,10 @@ enum pl_status nn_peers_least(struct nn_peers *peers, uint64_t *value, struct pl
 /** Give all of them the same values, as ranks always have: those after every step that was taken. Collective. */
 enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Number 0 saves the newest values, as nn_plan_save(); then this one is done. Others need not come. */
+/**
+ * The last checkpoint is on disk, and number 0 saves the newest values, as nn_plan_save(); then this one is done.
+ * Others need not come.
+ */
 enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
                                double accuracy, struct pl_error *reterr) PL_MUST_CHECK;
 

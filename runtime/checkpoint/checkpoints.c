@@ -268,6 +268,8 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     c->optimizer = optimizer;
     c->device = pl_plan_device(plan);
     c->options = options ? *options : (struct pl_checkpoints_options){0};
+    c->options.world_size =
+        c->options.world_size ? c->options.world_size : (unsigned)pl_world_size(pl_plan_world(plan));
     status = open_checkpoints(c, reterr);
     if (status != PL_OK) {
         pl_checkpoints_close(c);
@@ -401,7 +403,7 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     PL_TRY(pl_checkpoints_flush(c, reterr));
     PL_TRY(take_copy(c, reterr));
     c->record = (struct pl_checkpoint_record){.state = *state};
-    c->record.state.world_size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+    c->record.state.world_size = c->options.world_size;
     c->record.optimizer = c->optimizer ? pl_optimizer_state(c->optimizer) : (struct pl_optimizer_state){0};
     c->write_error = PL_ERROR_NONE;
     PL_TRY(pl_thread_start(&c->writer, writer_main, c, "a thread that writes a checkpoint", reterr));
@@ -517,7 +519,7 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
     for (size_t i = 0; i < count && !*ret_found; i++) {
         struct pl_error error = PL_ERROR_NONE;
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
-        uint64_t size = (uint64_t)pl_world_size(pl_plan_world(c->plan));
+        uint64_t size = c->options.world_size;
 
         PL_TRY(pl_world_failure(pl_plan_world(c->plan), reterr)); /* not a failure of the checkpoint */
         *ret_found = status == PL_OK;

@@ -30,9 +30,11 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
                             sizeof(*message));
     }
     is_known = from_worker ? message->kind == PL_SERVER_JOIN || message->kind == PL_SERVER_SUM ||
-                                 message->kind == PL_SERVER_LEAVE
+                                 message->kind == PL_SERVER_LEAVE || message->kind == PL_SERVER_STATE ||
+                                 message->kind == PL_SERVER_OUTLAST
                            : message->kind == PL_SERVER_WELCOME || message->kind == PL_SERVER_REFUSED ||
-                                 message->kind == PL_SERVER_TOTAL;
+                                 message->kind == PL_SERVER_TOTAL || message->kind == PL_SERVER_STATE ||
+                                 message->kind == PL_SERVER_ALONE;
     if (!is_known || message->number < 0) {
         return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message of kind %u, number %d, is none %s sends",
                             message->kind, message->number, from_worker ? "that a worker" : "that a server");
@@ -51,7 +53,14 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
             return PL_OK;
         }
         return pl_error_set(reterr, PL_CORRUPT, "a parameter server's REFUSED has no status or no end of its text");
+    case PL_SERVER_STATE:
+        return message->number <= PL_SERVER_STATE_ASSIGN
+                   ? check_count(message, 1, INT64_MAX, reterr)
+                   : pl_error_set(reterr, PL_CORRUPT, "a parameter server's STATE goes way %d, expected %d or %d",
+                                  message->number, PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN);
     case PL_SERVER_LEAVE:
+    case PL_SERVER_OUTLAST:
+    case PL_SERVER_ALONE:
         break;
     }
     return PL_OK;
@@ -100,7 +109,9 @@ enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct
         return pl_error_errno(reterr, "receive from the parameter server or its worker");
     }
     status = pl_server_message_check(ret_message, (size_t)got, from_worker, reterr);
-    expected = ret_message->kind == PL_SERVER_JOIN ? 1 : ret_message->kind == PL_SERVER_WELCOME ? 3 : 0;
+    expected = ret_message->kind == PL_SERVER_WELCOME                                                         ? 3
+               : ret_message->kind == PL_SERVER_JOIN || (from_worker && ret_message->kind == PL_SERVER_STATE) ? 1
+                                                                                                              : 0;
     if (status == PL_OK && count != expected) {
         status = pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has %zu descriptors, expected %zu",
                               ret_message->kind, count, expected);

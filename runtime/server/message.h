@@ -8,6 +8,8 @@
  *     that has the layout
  *                               WELCOME with the shared file and two eventfds   | REFUSED
  *   SUM                         TOTAL                                           | REFUSED
+ *   STATE with a memory file    STATE once the file is filled, or read
+ *   OUTLAST                     ALONE once all others have left
  *   LEAVE, or it just closes
  *
  * Fuzz  tests/fuzz/fuzz_server.c
@@ -29,7 +31,12 @@ enum pl_server_message_kind {
     PL_SERVER_SUM,      /* count: values, of the `number` that are left of the sum */
     PL_SERVER_TOTAL,    /* likewise */
     PL_SERVER_LEAVE,
+    PL_SERVER_STATE,   /* number: enum pl_server_state_way; count: bytes of the file, see transfer.c */
+    PL_SERVER_OUTLAST, /* it takes part no more, and stays to read */
+    PL_SERVER_ALONE,
 };
+
+enum pl_server_state_way { PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN };
 
 enum {
     PL_SERVER_MOST_VALUES = 64,
@@ -64,8 +71,8 @@ enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_mess
                                       size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A message that is there, checked, with its descriptors: 1 of JOIN, 3 of WELCOME, else none. `*ret_closed`: the other
- * side has closed, and there is no message.
+ * A message that is there, checked, with its descriptors: 1 of JOIN and of a worker's STATE, 3 of WELCOME, else none.
+ * `*ret_closed`: the other side has closed, and there is no message.
  */
 enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,
                                          int ret_fds[3], bool *ret_closed, struct pl_error *reterr) PL_MUST_CHECK;

@@ -71,15 +71,17 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
             return PL_MEMORY;
         }
     }
+    server->slots = pl_optimizer_rule_slots(&server->optimizer);
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host) {
-            server->stage[h] = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
+            server->stage[h] =
+                pl_memory_new_aligned(server->layout.longest_elems, (1 + server->slots) * sizeof(float), 64, reterr);
             if (!server->stage[h]) {
                 return PL_MEMORY;
             }
         }
     }
-    for (unsigned s = 0; s < pl_optimizer_rule_slots(&server->optimizer); s++) {
+    for (unsigned s = 0; s < server->slots; s++) {
         PL_TRY(map_zeroes(head->elems, &server->slot[s], reterr));
     }
     server->is_synchronous = head->staleness == 0;
@@ -124,7 +126,7 @@ static void know(struct server *server, uint64_t piece)
     }
 }
 
-static void overwrite(struct server *server, uint64_t piece, const float *data)
+void server_pieces_overwrite(struct server *server, uint64_t piece, const float *data)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     struct pl_server_piece *head = pl_server_view_piece(&server->view, piece);
@@ -158,7 +160,8 @@ enum pl_status server_pieces_send(struct server *server, int host, uint64_t piec
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_VALUES,
                                       .worker = worker,
                                       .piece = piece,
-                                      .data_bytes = range->count_elems * sizeof(float)};
+                                      .data_bytes = range->count_elems * sizeof(float),
+                                      .stops = pl_server_view_header(&server->view)->stops};
     float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr); /* they change meanwhile */
 
     if (!copy) {
@@ -180,11 +183,46 @@ static enum pl_status answer(struct server *server, uint64_t piece, int worker, 
     return server_pieces_send(server, host, piece, worker, reterr);
 }
 
+void server_pieces_read_state(const struct server *server, uint64_t piece, float *data)
+{
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+
+    memcpy(data, pl_server_view_values(&server->view) + range->first_elem, range->count_elems * sizeof(float));
+    for (unsigned s = 0; s < server->slots; s++) {
+        memcpy(data + (1 + s) * range->count_elems, server->slot[s] + range->first_elem,
+               range->count_elems * sizeof(float));
+    }
+}
+
+enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, uint64_t updates, const float *data,
+                                         struct pl_error *reterr)
+{
+    const struct pl_server_range *range = &server->layout.pieces[piece];
+
+    server_pieces_overwrite(server, piece, data);
+    for (unsigned s = 0; s < server->slots; s++) {
+        memcpy(server->slot[s] + range->first_elem, data + (1 + s) * range->count_elems,
+               range->count_elems * sizeof(float));
+    }
+    server->updates[piece] = updates;
+    for (int h = 0; h < server->hosts; h++) {
+        if (h != server->host) {
+            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+void server_pieces_stop(struct server *server)
+{
+    atomic_store_explicit(&pl_server_view_header(&server->view)->stops, 1, memory_order_release);
+}
+
 /* The first values, or those of a checkpoint: all servers get them. */
 static enum pl_status assign(struct server *server, uint64_t piece, int worker, const float *data,
                              struct pl_error *reterr)
 {
-    overwrite(server, piece, data);
+    server_pieces_overwrite(server, piece, data);
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host && h != worker / server->options->workers) {
             PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
@@ -216,6 +254,9 @@ static enum pl_status end_round(struct server *server, uint64_t piece, struct pl
     }
     pl_kernel_reduce(pl_kernel_best(), &average, &sum, 1, sources, count, server->layout.pieces[piece].count_elems);
     update(server, piece, round->rate, server->sum);
+    if (round->stops) {
+        server_pieces_stop(server); /* before anybody sees the end of the step */
+    }
     for (int w = 0; w < server->total; w++) {
         int host = w / server->options->workers;
 
@@ -256,6 +297,7 @@ enum pl_status server_pieces_take(struct server *server, int worker, const struc
     }
     round->given[worker] = data;
     round->count++;
+    round->stops = round->stops || (push->stops && push->piece == 0); /* piece 0 is the whole step's */
     return end_round(server, push->piece, reterr);
 }
 
@@ -272,7 +314,10 @@ enum pl_status server_pieces_recheck(struct server *server, struct pl_error *ret
 
 void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data)
 {
-    overwrite(server, packet->piece, data);
+    server_pieces_overwrite(server, packet->piece, data);
+    if (packet->stops) {
+        server_pieces_stop(server);
+    }
     if (packet->worker == PL_SERVER_ANSWERS_FETCH) {
         server_workers_fetched(server);
         return;

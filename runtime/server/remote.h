@@ -14,11 +14,16 @@
 enum pl_server_packet_kind {
     PL_SERVER_PACKET_LAYOUT, /* data: the sender's, see layout.h */
     PL_SERVER_PACKET_JOINED, /* worker, at step `steps` */
-    PL_SERVER_PACKET_LEFT,   /* worker; `is_lost`: without a word */
+    PL_SERVER_PACKET_LEFT,   /* worker; `is_lost`: without a word; `stays`: it still reads, until it has left again */
     PL_SERVER_PACKET_STEPS,  /* worker has finished `steps` steps */
     PL_SERVER_PACKET_PUSH,   /* to the owner of `piece`: worker, push, rate; data: the piece */
     PL_SERVER_PACKET_FETCH,  /* to the owner of `piece` */
     PL_SERVER_PACKET_VALUES, /* from the owner: data; whom of the receiver's workers it answers, see enum below */
+    PL_SERVER_PACKET_ASK,    /* to the owner of `piece`, for its state: worker */
+    PL_SERVER_PACKET_STATE,  /* from the owner: worker of the receiver; steps: updates; data: values, slots */
+    PL_SERVER_PACKET_GIVE,   /* to the owner: worker; steps: updates; data: values, slots, which become the piece's */
+    PL_SERVER_PACKET_TAKEN,  /* from the owner, answers GIVE: worker of the receiver */
+    PL_SERVER_PACKET_STOP,   /* a worker asks all to stop */
     PL_SERVER_PACKET_SUM,    /* to server 0: worker, count, values */
     PL_SERVER_PACKET_TOTAL,  /* from server 0: count, values; `is_lost`: the workers gave different counts */
     PL_SERVER_PACKET_END, /* the last of its sender's; pl_server_remote_end() sends it, and the receiver sees it not */
@@ -37,6 +42,8 @@ struct pl_server_packet {
     double rate;
     uint32_t push; /* enum pl_server_push */
     uint32_t is_lost;
+    uint32_t stays;
+    uint32_t stops; /* of PUSH and VALUES: a worker asks all to stop */
     uint32_t count;
     union {
         double values[PL_SERVER_MOST_VALUES];

@@ -26,10 +26,12 @@
 
 /* What a packet of each kind has; END is remote.c's own. */
 static const struct {
-    bool has_worker; /* of the sender's host */
-    bool has_piece;  /* of this server's, but of VALUES the sender's */
-    bool has_data;   /* the piece's */
-    bool is_early;   /* may come while no layout is known */
+    bool has_worker; /* of the sender's host; of an answer, this one's */
+    bool has_piece;  /* of this server's; of an answer, the sender's */
+    bool has_data;   /* the piece's values or gradient */
+    bool has_state;  /* and its optimizer's arrays */
+    bool is_answer;
+    bool is_early; /* may come while no layout is known */
 } packets[] = {
     [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* with data of any length */
     [PL_SERVER_PACKET_JOINED] = {.has_worker = true},
@@ -37,7 +39,13 @@ static const struct {
     [PL_SERVER_PACKET_STEPS] = {.has_worker = true},
     [PL_SERVER_PACKET_PUSH] = {.has_worker = true, .has_piece = true, .has_data = true},
     [PL_SERVER_PACKET_FETCH] = {.has_piece = true},
-    [PL_SERVER_PACKET_VALUES] = {.has_piece = true, .has_data = true},
+    [PL_SERVER_PACKET_VALUES] = {.has_piece = true, .has_data = true, .is_answer = true},
+    [PL_SERVER_PACKET_ASK] = {.has_worker = true, .has_piece = true},
+    [PL_SERVER_PACKET_STATE] =
+        {.has_worker = true, .has_piece = true, .has_data = true, .has_state = true, .is_answer = true},
+    [PL_SERVER_PACKET_GIVE] = {.has_worker = true, .has_piece = true, .has_data = true, .has_state = true},
+    [PL_SERVER_PACKET_TAKEN] = {.has_worker = true, .has_piece = true, .is_answer = true},
+    [PL_SERVER_PACKET_STOP] = {.has_worker = false},
     [PL_SERVER_PACKET_SUM] = {.has_worker = true},
     [PL_SERVER_PACKET_TOTAL] = {.has_worker = false},
     [PL_SERVER_PACKET_FAILED] = {.is_early = true},
@@ -46,8 +54,8 @@ static const struct {
 static bool may_send(const struct server *server, int host, const struct pl_server_packet *packet)
 {
     const struct pl_server_layout *layout = &server->layout;
-    int owner = packet->kind == PL_SERVER_PACKET_VALUES ? host : server->host;
     uint64_t data_bytes = 0;
+    int owner, workers_host;
 
     if (packet->kind >= PL_ARRAY_ITEMS(packets) || packet->kind == PL_SERVER_PACKET_END ||
         packet->count > PL_SERVER_MOST_VALUES || packet->push > PL_SERVER_PUSH_VALUES) {
@@ -56,7 +64,10 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
     if (!layout->head && !packets[packet->kind].is_early) {
         return false;
     }
-    if (packets[packet->kind].has_worker && (packet->worker < 0 || packet->worker / server->options->workers != host)) {
+    owner = packets[packet->kind].is_answer ? host : server->host;
+    workers_host = packets[packet->kind].is_answer ? server->host : host;
+    if (packets[packet->kind].has_worker &&
+        (packet->worker < 0 || packet->worker / server->options->workers != workers_host)) {
         return false;
     }
     if (packets[packet->kind].has_piece &&
@@ -67,7 +78,8 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
         return packet->data_bytes > 0 && packet->data_bytes <= UINT32_MAX;
     }
     if (packets[packet->kind].has_data) {
-        data_bytes = layout->pieces[packet->piece].count_elems * sizeof(float);
+        data_bytes = layout->pieces[packet->piece].count_elems * sizeof(float) *
+                     (packets[packet->kind].has_state ? 1 + server->slots : 1);
     }
     return packet->data_bytes == data_bytes;
 }
@@ -117,7 +129,8 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
         server->workers[packet->worker].steps = packet->steps;
         break;
     case PL_SERVER_PACKET_LEFT:
-        return server_workers_left(server, packet->worker, packet->is_lost != 0, reterr);
+        return packet->stays ? server_workers_stay(server, packet->worker, reterr)
+                             : server_workers_left(server, packet->worker, packet->is_lost != 0, reterr);
     case PL_SERVER_PACKET_STEPS:
         server->workers[packet->worker].steps = packet->steps;
         server_workers_publish_slowest(server);
@@ -128,6 +141,14 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
         return server_pieces_send(server, host, packet->piece, PL_SERVER_ANSWERS_FETCH, reterr);
     case PL_SERVER_PACKET_VALUES:
         server_pieces_put(server, packet, data);
+        break;
+    case PL_SERVER_PACKET_ASK:
+    case PL_SERVER_PACKET_STATE:
+    case PL_SERVER_PACKET_GIVE:
+    case PL_SERVER_PACKET_TAKEN:
+        return server_transfer_handle(server, host, packet, data, reterr);
+    case PL_SERVER_PACKET_STOP:
+        server_pieces_stop(server);
         break;
     case PL_SERVER_PACKET_SUM:
         return server_workers_add_sum(server, packet->worker, packet, reterr);
@@ -207,6 +228,10 @@ static enum pl_status check_over(struct server *server, bool *ret_over, struct p
     if (server->left < server->total) {
         return PL_OK;
     }
+    server_workers_tell_alone(server);
+    if (server->staying > 0) {
+        return PL_OK;
+    }
     if (server->remote) {
         PL_TRY(pl_server_remote_end(server->remote, reterr));
     }
@@ -217,14 +242,14 @@ static enum pl_status check_over(struct server *server, bool *ret_over, struct p
 /* The process of a worker has ended. */
 static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
 {
-    int number;
-    ssize_t got = read(server->ended_fd, &number, sizeof(number));
+    struct pl_server_ended ended;
+    ssize_t got = read(server->ended_fd, &ended, sizeof(ended));
 
-    if (got != sizeof(number)) {
+    if (got != sizeof(ended)) {
         server->ended_fd = -1; /* the writer is gone, and this process with it */
         return PL_OK;
     }
-    return server_workers_ended(server, number, reterr);
+    return server_workers_ended(server, &ended, reterr);
 }
 
 /* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
@@ -275,22 +300,24 @@ static enum pl_status run(struct server *server, struct pl_error *reterr)
         return PL_MEMORY;
     }
     for (;;) {
-        bool has_taken = false, has_moved = false, is_over = false;
+        bool has_taken = false, has_moved = false, has_transferred = false, is_over = false, is_few = false;
         int64_t nap_ns = -1;
 
         PL_TRY(server_workers_take(server, &has_taken, reterr));
+        PL_TRY(server_transfer_advance(server, &has_transferred, reterr));
         if (server->remote) {
             PL_TRY(pl_server_remote_poll(server->remote, &has_moved, reterr));
         }
         notify(server);
-        PL_TRY(check_over(server, &is_over, reterr));
+        PL_TRY(server_lost_check(server, &is_few, reterr));
+        PL_TRY(is_few ? PL_OK : check_over(server, &is_over, reterr));
         if (is_over) {
             return PL_OK;
         }
-        if (has_taken || has_moved) {
+        if (has_taken || has_moved || has_transferred) {
             idle_since_ns = pl_clock_now_ns();
             nap_ns = 0;
-        } else if (server->remote) {
+        } else if (server->remote || is_few) {
             nap_ns = pl_clock_backoff_ns(pl_clock_now_ns() - idle_since_ns, NAP_LEAST_NS, NAP_MOST_NS);
         }
         PL_TRY(hear(server, polls, nap_ns, reterr));
@@ -331,6 +358,11 @@ static enum pl_status open_server(struct server *server, struct pl_error *reterr
                             options->workers, server->hosts, PL_SERVER_MOST_WORKERS);
     }
     server->total = options->workers * server->hosts;
+    if (options->min_workers < 0 || options->min_workers > server->total) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "ps_min_workers is %d, and the job has %d workers: expected at most that",
+                            options->min_workers, server->total);
+    }
     server->workers = pl_memory_new((size_t)server->total, sizeof(*server->workers), reterr);
     server->locals = pl_memory_new((size_t)options->workers, sizeof(*server->locals), reterr);
     if (!server->workers || !server->locals) {
@@ -339,6 +371,7 @@ static enum pl_status open_server(struct server *server, struct pl_error *reterr
     for (int w = 0; w < options->workers; w++) {
         server->locals[w].fd = -1;
         server->locals[w].event_fd = -1;
+        server->locals[w].transfer.fd = -1;
     }
     if (server->hosts > 1) {
         PL_TRY(pl_server_remote_new(options->bootstrap, &receiver, &server->remote, reterr));
@@ -353,6 +386,7 @@ static void close_server(struct server *server)
     for (int w = 0; server->locals && w < server->options->workers; w++) {
         pl_file_close_at(&server->locals[w].fd);
         pl_file_close_at(&server->locals[w].event_fd);
+        server_transfer_cancel(server, w);
     }
     for (int i = 0; i < SERVER_MOST_PENDING; i++) {
         pl_file_close_at(&server->pending[i]);

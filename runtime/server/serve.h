@@ -12,12 +12,22 @@
 
 #include "collectives/bootstrap.h"
 
+/** What is read from the pipe of ended processes. */
+struct pl_server_ended {
+    int worker; /* on its host */
+    int status; /* as of waitpid(); 0 too where a stop has ended it */
+};
+
 struct pl_server_serve_options {
     const char *socket_path;        /* made by it, and removed at the end */
     int workers;                    /* on each host; the job's workers are counted host by host */
     struct pl_bootstrap *bootstrap; /* the servers of the job, a rank on each host */
-    /* above 0: a pipe from which it reads, an int each, which of its host's workers' processes have ended */
-    int ended_fd;
+    int ended_fd;                   /* above 0: a pipe of struct pl_server_ended, of its host's workers' processes */
+    /*
+     * So many workers of the job may not be lost: by a connection that closes without a word, or a process that fails.
+     * With fewer the job ends, named after the last. 0: any may, as far as this function is concerned.
+     */
+    int min_workers;
 };
 
 /**
@@ -25,8 +35,8 @@ struct pl_server_serve_options {
  * word, is said and counts as one that has left.
  *
  * Collective  yes, over the servers.
- * Errors      PL_MISMATCH: the workers of two hosts have different layouts; those of a transport, PL_SYSTEM, PL_MEMORY.
- *             Workers that are still there learn the failure.
+ * Errors      PL_PEER: too few workers are left; PL_MISMATCH: the workers of two hosts have different layouts; those of
+ *             a transport, PL_SYSTEM, PL_MEMORY. Workers that are still there learn the failure.
  */
 enum pl_status pl_server_serve(const struct pl_server_serve_options *options, struct pl_error *reterr) PL_MUST_CHECK;
 

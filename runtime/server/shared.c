@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PAGE_BYTES = 4096 };
 
@@ -90,5 +91,22 @@ bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uin
         return false;
     }
     *last_sequence = before;
+    return true;
+}
+
+bool pl_server_copy_at(int fd, bool writes, void *data, uint64_t bytes, uint64_t at)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        ssize_t got = writes ? pwrite(fd, (char *)data + done, bytes - done, (off_t)(at + done))
+                             : pread(fd, (char *)data + done, bytes - done, (off_t)(at + done));
+
+        if (got == 0) {
+            errno = ENODATA; /* the file is shorter */
+        }
+        if (got <= 0 && !(got < 0 && errno == EINTR)) {
+            return false;
+        }
+        done += got > 0 ? (uint64_t)got : 0;
+    }
     return true;
 }

@@ -19,6 +19,7 @@
 #include "base/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ enum pl_server_push {
 struct pl_server_header {
     _Alignas(64) _Atomic uint64_t known_pieces; /* whose values this host has received or was given */
     _Atomic uint64_t slowest_steps;             /* that every worker which has not left has finished */
+    _Atomic uint32_t stops; /* a worker has asked all to stop; with staleness 0 at this step's end */
 };
 
 struct pl_server_piece {
@@ -39,9 +41,11 @@ struct pl_server_piece {
 };
 
 struct pl_server_slot {
-    /* The worker writes these; kind and rate before the first piece of a step, while nothing of it is under way. */
+    /* The worker writes these; kind, rate and stops before the first piece of a step, while nothing of it is under
+     * way. */
     _Alignas(64) _Atomic uint64_t pushed; /* pieces since it joined, in order of their numbers */
     uint32_t kind;                        /* enum pl_server_push */
+    uint32_t stops;                       /* this worker asks all to stop */
     double rate;                          /* learning rate */
     _Atomic uint64_t fetches;             /* requests for the newest values of all pieces */
     /* The server: how many of the pieces are in this host's values, and how many requests it has answered. */
@@ -121,5 +125,8 @@ static inline void pl_server_write_end(struct pl_server_piece *piece)
  */
 bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uint64_t first, uint64_t count, float *to,
                           uint64_t *last_sequence) PL_MUST_CHECK;
+
+/** All of `data`, at the offset `at`, to a memory file or from there. False: errno says why not. */
+bool pl_server_copy_at(int fd, bool writes, void *data, uint64_t bytes, uint64_t at) PL_MUST_CHECK;
 
 #endif

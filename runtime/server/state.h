@@ -17,10 +17,20 @@ struct server_worker {
     bool has_joined;
     bool has_left;
     bool has_summed;
+    bool stays; /* it has left, and still reads */
+    bool is_lost;
     uint64_t steps; /* finished, since the job began */
     uint32_t sum_count;
     uint64_t sum_left; /* values of the whole sum that were not summed before */
     double *sum;       /* [PL_SERVER_MOST_VALUES], server 0 */
+};
+
+/** Values and optimizer state on their way to a worker of this host or from it, in a file of its own. */
+struct server_transfer {
+    int fd; /* -1: none is under way */
+    enum pl_server_state_way way;
+    uint64_t next;    /* the piece that is begun next */
+    uint64_t waiting; /* pieces that other servers have been asked for, or given */
 };
 
 /** A worker of this host. */
@@ -29,6 +39,8 @@ struct server_local {
     int event_fd;
     bool is_notified; /* in this round of the loop */
     bool waits_for_sum;
+    bool waits_to_be_alone;
+    struct server_transfer transfer;
     uint64_t taken;   /* of what it has pushed */
     uint64_t fetches; /* of its requests for all pieces, those that are answered next */
     bool *is_pushing; /* [pieces]: passed on to their owner, whose answer is still to come */
@@ -38,6 +50,7 @@ struct server_local {
 struct server_round {
     int count;           /* workers that have given their gradient */
     double rate;         /* of the first of them */
+    bool stops;          /* one of them asks for it */
     const float **given; /* [total workers], NULL: not yet */
 };
 
@@ -48,7 +61,11 @@ struct server {
     int total;                     /* workers of the job */
     struct server_worker *workers; /* [total] */
     int left;                      /* of them */
-    struct server_local *locals;   /* [options->workers] */
+    int staying;                   /* of those that have left */
+    int lost;
+    int last_lost;
+    int64_t few_deadline_ns;     /* too few are left: until when to wait for the reason; 0: there are enough */
+    struct server_local *locals; /* [options->workers] */
     int listen_fd;
     bool is_bound;
     int pending[SERVER_MOST_PENDING]; /* accepted, before their JOIN; -1: free */
@@ -64,12 +81,13 @@ struct server {
     bool *is_known;                       /* [pieces]: its values are there */
     uint64_t *updates;                    /* [pieces] of this server's: by gradients */
     float *slot[PL_OPTIMIZER_MOST_SLOTS]; /* [elems], of which those of its pieces are used */
+    unsigned slots;
     struct pl_optimizer_options optimizer;
     bool is_synchronous;
     struct server_round *rounds; /* [pieces], synchronous */
     float *sum;                  /* [longest piece], synchronous */
     float **store;               /* [total]: gradients of other hosts' workers [elems], synchronous */
-    float **stage;               /* [hosts]: a piece that comes from another server [longest piece] */
+    float **stage;               /* [hosts]: a piece that comes from another server [1 + slots][longest piece] */
 };
 
 static inline int server_owner(const struct server *server, uint64_t piece)
@@ -99,6 +117,14 @@ enum pl_status server_pieces_take(struct server *server, int worker, const struc
 enum pl_status server_pieces_recheck(struct server *server, struct pl_error *reterr) PL_MUST_CHECK;
 /** Values of a piece have come from its owner. */
 void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data);
+/** The state of a piece of this server's, [1 + slots][piece], to `data` or from there; all servers get the values. */
+void server_pieces_read_state(const struct server *server, uint64_t piece, float *data);
+enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, uint64_t updates, const float *data,
+                                         struct pl_error *reterr) PL_MUST_CHECK;
+/** Values that this host has of a piece of another's are no longer the newest: these are. */
+void server_pieces_overwrite(struct server *server, uint64_t piece, const float *data);
+/** A worker has asked all to stop: this host's learn it. */
+void server_pieces_stop(struct server *server);
 /** Send a piece of this server's to another server. */
 enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker,
                                   struct pl_error *reterr) PL_MUST_CHECK;
@@ -118,6 +144,10 @@ void server_workers_applied(struct server *server, int local);
 /** Worker `worker` of the job has left, here or elsewhere. */
 enum pl_status server_workers_left(struct server *server, int worker, bool is_lost,
                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** Likewise, but it still reads. */
+enum pl_status server_workers_stay(struct server *server, int worker, struct pl_error *reterr) PL_MUST_CHECK;
+/** Tell those of this host's workers that wait for it that all others have left. */
+void server_workers_tell_alone(struct server *server);
 /** What all workers that have not left have finished; tells this host's. */
 void server_workers_publish_slowest(struct server *server);
 /** Server 0: worker `worker` has given its part of a sum. */
@@ -127,9 +157,31 @@ enum pl_status server_workers_add_sum(struct server *server, int worker, const s
 void server_workers_give_total(struct server *server, const struct pl_server_packet *total);
 /** A piece that this host has asked for is here. */
 void server_workers_fetched(struct server *server);
-/** The process of worker `number` of this host has ended: it has left, or is lost. */
-enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr) PL_MUST_CHECK;
+/** The process of a worker of this host has ended: it has left, or is lost. */
+enum pl_status server_workers_ended(struct server *server, const struct pl_server_ended *ended,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 /** Tell all workers of this host that it is over. */
 void server_workers_refuse(struct server *server, const struct pl_error *error);
+
+/* lost.c */
+/** Count worker `worker` of the job as lost, once. */
+void server_lost_note(struct server *server, int worker);
+/** The process of worker `worker` of the job, which is this host's, has ended so: says it, and whether it is enough. */
+enum pl_status server_lost_process(struct server *server, int worker, int wait_status,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** PL_PEER: too few are left. `*ret_waits`: so it is, and the reason may come soon. */
+enum pl_status server_lost_check(const struct server *server, bool *ret_waits, struct pl_error *reterr) PL_MUST_CHECK;
+
+/* transfer.c */
+/** Worker `local` says STATE, with its file, which is the server's then in any case. PL_CORRUPT: it cannot be so. */
+enum pl_status server_transfer_begin(struct server *server, int local, const struct pl_server_message *message, int fd,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+/** One more piece of each transfer that is under way. */
+enum pl_status server_transfer_advance(struct server *server, bool *ret_moved, struct pl_error *reterr) PL_MUST_CHECK;
+/** Worker `local` is gone. */
+void server_transfer_cancel(struct server *server, int local);
+/** ASK, STATE, GIVE or TAKEN of another server's. */
+enum pl_status server_transfer_handle(struct server *server, int host, const struct pl_server_packet *packet,
+                                      float *data, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline server [--workers N] PROGRAM [ARGUMENTS...]
+ * paceline server [--workers N] [--min-workers N] PROGRAM [ARGUMENTS...]
  *
  * The parameter server of one host, which mpirun starts once a host: it starts the host's workers, processes of PROGRAM
- * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does; a worker
- * that a stop has ended has not failed.
+ * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does, unless
+ * the job may go on with fewer of them; a worker that a stop has ended has not failed.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -34,6 +34,7 @@ struct children {
     int count;
     _Atomic pid_t *pids; /* [count], 0: ended */
     int ended_fd;        /* the server hears there who has ended */
+    int min_workers;     /* of the job, without which it ends; 0: all */
     bool is_stopped;     /* one was ended by a stop */
 };
 
@@ -85,15 +86,19 @@ static void raise_descriptors(void)
     }
 }
 
-static const char usage[] = "usage: paceline server [--workers N] PROGRAM [ARGUMENTS...]\n\n"
+static const char usage[] = "usage: paceline server [--workers N] [--min-workers N] PROGRAM [ARGUMENTS...]\n\n"
                             "Starts N workers (1) of PROGRAM on this host and serves them as their parameter server. "
                             "`paceline train` has mpirun\n"
-                            "start it on each host with PACELINE_PS=native.\n";
+                            "start it on each host with PACELINE_PS=native. The job goes on without workers that fail "
+                            "while N of it are left\n(--min-workers; all).\n";
 
-static enum pl_status read_options(int argc, char **argv, int *ret_workers, bool *ret_help, struct pl_error *reterr)
+static enum pl_status read_options(int argc, char **argv, struct children *children, bool *ret_help,
+                                   struct pl_error *reterr)
 {
-    static const struct option table[] = {
-        {"help", no_argument, NULL, 'h'}, {"workers", required_argument, NULL, 'w'}, {NULL, 0, NULL, 0}};
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"workers", required_argument, NULL, 'w'},
+                                          {"min-workers", required_argument, NULL, 'm'},
+                                          {NULL, 0, NULL, 0}};
     enum pl_status status;
     int option;
 
@@ -104,8 +109,9 @@ static enum pl_status read_options(int argc, char **argv, int *ret_workers, bool
             *ret_help = true;
             return PL_OK;
         }
-        PL_TRY(pl_options_whole("workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers, reterr));
-        *ret_workers = (int)workers;
+        PL_TRY(pl_options_whole(option == 'w' ? "workers" : "min-workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers,
+                                reterr));
+        *(option == 'w' ? &children->count : &children->min_workers) = (int)workers;
     }
     return status == PL_END ? PL_OK : status;
 }
@@ -219,19 +225,23 @@ static bool is_ended_by_stop(int status)
     return atomic_load(&is_stopping);
 }
 
-static void check_end(struct children *children, int worker, int status)
+/* What the server is to know of its end; a failure that ends the job does not return. */
+static int check_end(struct children *children, int worker, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-        return;
+        return 0;
     }
     if (is_ended_by_stop(status)) {
         children->is_stopped = true;
-        return;
+        return 0;
     }
-    pl_log(PL_LOG_ERROR,
+    pl_log(children->min_workers > 0 ? PL_LOG_WARNING : PL_LOG_ERROR,
            WIFSIGNALED(status) ? "worker %d of this host was killed by signal %d"
                                : "worker %d of this host exited with code %d",
            worker, WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (children->min_workers > 0) {
+        return status;
+    }
     signal_workers(children, SIGTERM);
     end_like(status);
 }
@@ -241,6 +251,7 @@ static void *await_workers(void *argument)
     struct children *children = argument;
 
     for (int left = children->count; left > 0;) {
+        struct pl_server_ended ended = {.worker = 0};
         int status, worker = 0;
         pid_t pid = waitpid(-1, &status, 0);
 
@@ -254,8 +265,9 @@ static void *await_workers(void *argument)
         if (worker < children->count) { /* else a helper of a library's */
             children->pids[worker] = 0;
             left--;
-            check_end(children, worker, status);
-            PL_BUG_IF(write(children->ended_fd, &worker, sizeof(worker)) != sizeof(worker));
+            ended.worker = worker;
+            ended.status = check_end(children, worker, status);
+            PL_BUG_IF(write(children->ended_fd, &ended, sizeof(ended)) != sizeof(ended));
         }
     }
     return NULL;
@@ -264,8 +276,10 @@ static void *await_workers(void *argument)
 static enum pl_status serve(struct children *children, const char *socket_path, int ended_fd, struct pl_error *reterr)
 {
     struct pl_bootstrap *bootstrap = NULL;
-    struct pl_server_serve_options options = {
-        .socket_path = socket_path, .workers = children->count, .ended_fd = ended_fd};
+    struct pl_server_serve_options options = {.socket_path = socket_path,
+                                              .workers = children->count,
+                                              .ended_fd = ended_fd,
+                                              .min_workers = children->min_workers};
     pthread_t waiter;
     enum pl_status status;
 
@@ -294,7 +308,7 @@ int main(int argc, char **argv)
     int ended[2];
 
     pl_log_set_prefix("paceline server");
-    if (read_options(argc, argv, &children.count, &help, &error) != PL_OK) {
+    if (read_options(argc, argv, &children, &help, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;
     }

@@ -1,52 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker of parameter servers: a plan whose gradients lie in its server's memory, and what is pulled from there. */
-#include "runtime/server.h"
+#include "runtime/server/worker.h"
 
 #include "base/activity.h"
 #include "base/clock.h"
-#include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
-#include "runtime/server/layout.h"
-#include "runtime/server/message.h"
-#include "runtime/server/shared.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
-
-#define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
-
-struct pl_server {
-    struct pl_world *world;
-    struct pl_plan *plan;
-    struct pl_optimizer_options optimizer;
-    struct sockaddr_un address;
-    int number; /* on its host */
-    int64_t staleness;
-    int worker; /* of the job */
-    int workers;
-    int fd;
-    int server_event_fd; /* wakes the server */
-    int event_fd;        /* the server wakes us */
-    struct pl_server_view view;
-    struct pl_server_slot *slot;
-    uint64_t *sequence; /* [pieces]: which update of each the plan's values have */
-    double rate;
-    bool has_started;
-    bool has_left;
-    bool is_pushed; /* a step is under way: pl_server_wait() comes next */
-    struct pl_server_counts counts;
-};
 
 bool pl_server_is_there(const struct pl_environment *environment)
 {
@@ -55,35 +24,6 @@ bool pl_server_is_there(const struct pl_environment *environment)
 
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr);
 static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error *reterr);
-
-/* From the options, else from the environment. */
-static enum pl_status find_server(struct pl_server *server, const struct pl_server_options *options,
-                                  struct pl_error *reterr)
-{
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    const char *path = options->socket, *number, *staleness = options->staleness;
-    char *end = NULL;
-
-    PL_TRY(pl_environment_new(&environment, reterr));
-    number = pl_environment_get_or(environment, PL_SERVER_WORKER_VARIABLE, "0");
-    path = path ? path : pl_environment_get_or(environment, PL_SERVER_SOCKET_VARIABLE, NULL);
-    if (!path) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "no parameter server is beside this process: %s is not set, as `paceline train` sets it "
-                            "with PACELINE_PS=native",
-                            PL_SERVER_SOCKET_VARIABLE);
-    }
-    PL_TRY(pl_server_message_address(path, &server->address, reterr));
-    server->number = options->socket ? options->worker : (int)strtol(number, &end, 10);
-    if (server->number < 0 || server->number >= PL_SERVER_MOST_WORKERS || (end && (*end != '\0' || end == number))) {
-        return pl_error_set(reterr, PL_INVALID, "a worker's number on its host is '%s', expected 0 to %d",
-                            options->socket ? "below 0 or too large" : number, PL_SERVER_MOST_WORKERS - 1);
-    }
-    staleness = staleness ? staleness : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_STALENESS);
-    PL_TRY(pl_knob_read_word(staleness, "none N", "ps_staleness", reterr));
-    server->staleness = strcmp(staleness, "none") == 0 ? PL_SERVER_NO_BOUND : strtol(staleness, NULL, 10);
-    return PL_OK;
-}
 
 static enum pl_status check_options(const struct pl_world *world, const struct pl_server_options *options,
                                     struct pl_error *reterr)
@@ -119,7 +59,7 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     server->optimizer = options->optimizer;
     status = pl_optimizer_rule_check(&server->optimizer, reterr);
     if (status == PL_OK) {
-        status = find_server(server, options, reterr);
+        status = worker_find_server(server, options, reterr);
     }
     if (status == PL_OK) {
         status = pl_plan_new(world, &plan_options, &server->plan, reterr);
@@ -134,22 +74,14 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     return PL_OK;
 }
 
-static void disconnect(struct pl_server *server)
-{
-    pl_server_view_close(&server->view);
-    pl_file_close_at(&server->fd);
-    pl_file_close_at(&server->server_event_fd);
-    pl_file_close_at(&server->event_fd);
-    free(PL_TAKE(server->sequence));
-}
-
 void pl_server_free(struct pl_server *server)
 {
     if (!server) {
         return;
     }
+    pl_optimizer_free(server->copy);
     pl_plan_free(server->plan);
-    disconnect(server);
+    worker_disconnect(server);
     free(server);
 }
 
@@ -188,123 +120,6 @@ void pl_server_set_rate(struct pl_server *server, double rate)
     server->rate = rate;
 }
 
-/* The server may not listen yet. */
-static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, struct pl_error *reterr)
-{
-    server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (server->fd < 0) {
-        return pl_error_errno(reterr, "make a socket to the parameter server");
-    }
-    while (connect(server->fd, (const struct sockaddr *)&server->address, sizeof(server->address)) != 0) {
-        if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) {
-            return pl_error_errno(reterr, "connect to the parameter server at '%s'", server->address.sun_path);
-        }
-        if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT,
-                                "no parameter server listens at '%s': waited until timeout_s had passed",
-                                server->address.sun_path);
-        }
-        pl_clock_nap(CONNECT_NAP_NS, deadline_ns);
-    }
-    if (!pl_fd_peer_is_same_user(server->fd)) {
-        return pl_error_set(reterr, PL_INVALID, "what listens at '%s' is another user's", server->address.sun_path);
-    }
-    return fcntl(server->fd, F_SETFL, 0) == 0 ? PL_OK : pl_error_errno(reterr, "use a socket to the parameter server");
-}
-
-/* The failure that a message or the end of the connection is. */
-static enum pl_status read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
-{
-    if (closed) {
-        return pl_error_set(reterr, PL_PEER, "the parameter server of this host is gone");
-    }
-    if (message->kind == PL_SERVER_REFUSED) {
-        return pl_error_set(reterr, (enum pl_status)message->number, "the parameter server says: %s", message->text);
-    }
-    return pl_error_set(reterr, PL_CORRUPT, "the parameter server sent a message of kind %u, which was not expected",
-                        message->kind);
-}
-
-/* A server that is gone may have said why. */
-static enum pl_status send_message(struct pl_server *server, const struct pl_server_message *message,
-                                   const int *sent_fds, size_t fd_count, struct pl_error *reterr)
-{
-    enum pl_status status = pl_server_message_send(server->fd, message, sent_fds, fd_count, reterr);
-    struct pl_server_message last;
-    int fds[3] = {-1, -1, -1};
-    bool closed;
-
-    if (status == PL_PEER) {
-        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
-        return read_failure(&last, closed, reterr);
-    }
-    return status;
-}
-
-/* Wait for a message of `kind`. */
-static enum pl_status receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
-                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
-{
-    struct pollfd ready = {.fd = server->fd, .events = POLLIN};
-    bool closed = false;
-
-    while (poll(&ready, 1, pl_deadline_poll_ms(deadline_ns)) <= 0) {
-        if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "the parameter server did not answer within timeout_s%s",
-                                kind == PL_SERVER_TOTAL ? ": not all workers have come to this sum" : "");
-        }
-    }
-    PL_TRY(pl_server_message_receive(server->fd, false, ret_message, ret_fds, &closed, reterr));
-    return !closed && ret_message->kind == kind ? PL_OK : read_failure(ret_message, closed, reterr);
-}
-
-static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
-                                struct pl_error *reterr)
-{
-    struct pl_server_message join = {.kind = PL_SERVER_JOIN, .number = server->number, .count = layout->bytes};
-    PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-layout", layout->bytes);
-
-    if (fd < 0 || pwrite(fd, layout->data, layout->bytes, 0) != (ssize_t)layout->bytes) {
-        return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
-    }
-    return send_message(server, &join, &fd, 1, reterr);
-}
-
-static enum pl_status join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
-                           struct pl_error *reterr)
-{
-    struct pl_server_message welcome;
-    struct pl_server_shape shape = {.elems = layout->head->elems, .pieces = layout->head->pieces};
-    PL_AUTO_CLOSE int memory_fd = -1;
-    struct stat info;
-    int fds[3] = {-1, -1, -1};
-
-    PL_TRY(connect_to(server, deadline_ns, reterr));
-    PL_TRY(send_join(server, layout, reterr));
-    PL_TRY(receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
-    memory_fd = fds[0];
-    server->server_event_fd = fds[1];
-    server->event_fd = fds[2];
-    server->worker = welcome.number;
-    server->workers = (int)welcome.count;
-    /* How many workers a host has is known by the file's size alone. */
-    shape.workers = 1;
-    PL_TRY(pl_server_shape(&shape, reterr));
-    if (fstat(memory_fd, &info) != 0 || (uint64_t)info.st_size < shape.file_bytes) {
-        return pl_error_set(reterr, PL_CORRUPT, "the parameter server's memory is too short");
-    }
-    shape.workers = ((uint64_t)info.st_size - shape.slots_at) / shape.slot_bytes;
-    PL_TRY(pl_server_shape(&shape, reterr));
-    PL_TRY(pl_server_view_open(&server->view, &shape, memory_fd, reterr));
-    if ((uint64_t)server->number >= shape.workers) {
-        return pl_error_set(reterr, PL_CORRUPT, "the parameter server's memory has no place for worker %d",
-                            server->number);
-    }
-    server->slot = pl_server_view_slot(&server->view, (uint64_t)server->number);
-    server->sequence = pl_memory_new(shape.pieces, sizeof(*server->sequence), reterr);
-    return server->sequence ? PL_OK : PL_MEMORY;
-}
-
 /* The plan is laid out and wants memory for gradients, which is the server's: so this is where a worker joins. */
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr)
 {
@@ -313,10 +128,10 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
     enum pl_status status;
 
     PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, &layout, reterr));
-    status = join(server, &layout, pl_world_deadline_ns(server->world), reterr);
+    status = worker_join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);
     if (status != PL_OK) {
-        disconnect(server);
+        worker_disconnect(server);
         return status;
     }
     *ret_gradients = pl_server_view_gradients(&server->view, (uint64_t)server->number);
@@ -328,7 +143,7 @@ enum pl_status pl_server_join(struct pl_server *server, struct pl_error *reterr)
     return pl_plan_seal(server->plan, reterr);
 }
 
-static enum pl_status check_there(const struct pl_server *server, struct pl_error *reterr)
+enum pl_status worker_check_there(const struct pl_server *server, struct pl_error *reterr)
 {
     if (!server->view.base) {
         return pl_error_set(reterr, PL_INVALID, "pl_server_join() comes first");
@@ -336,9 +151,9 @@ static enum pl_status check_there(const struct pl_server *server, struct pl_erro
     return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
 }
 
-static enum pl_status check_started(const struct pl_server *server, struct pl_error *reterr)
+enum pl_status worker_check_started(const struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(check_there(server, reterr));
+    PL_TRY(worker_check_there(server, reterr));
     return server->has_started ? PL_OK : pl_error_set(reterr, PL_INVALID, "pl_server_start() comes first");
 }
 
@@ -356,6 +171,7 @@ static enum pl_status push_piece(struct pl_server *server, size_t piece, enum pl
 {
     if (piece == 0) {
         server->slot->kind = kind;
+        server->slot->stops = server->asks_stop;
         server->slot->rate = server->rate;
     }
     atomic_fetch_add_explicit(&server->slot->pushed, 1, memory_order_release);
@@ -366,15 +182,12 @@ static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error
 {
     struct pl_server *server = context;
 
-    PL_TRY(check_started(server, reterr));
+    PL_TRY(worker_check_started(server, reterr));
     if (server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_plan_ready() of the next step: pl_server_wait() comes first");
     }
     return push_piece(server, bucket, PL_SERVER_PUSH_GRADIENT, reterr);
 }
-
-/* What a worker waits for. */
-enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
 
 static bool is_fulfilled(const struct pl_server *server, enum awaited what)
 {
@@ -425,7 +238,7 @@ static enum pl_status say_late(const struct pl_server *server, enum awaited what
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness);
 }
 
-static enum pl_status wait_for(struct pl_server *server, enum awaited what, struct pl_error *reterr)
+enum pl_status worker_await(struct pl_server *server, enum awaited what, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_world_deadline_ns(server->world);
     struct pollfd polls[] = {{.fd = server->event_fd, .events = POLLIN}, {.fd = server->fd, .events = POLLIN}};
@@ -448,7 +261,7 @@ static enum pl_status wait_for(struct pl_server *server, enum awaited what, stru
         }
         if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns)) > 0 && polls[1].revents) {
             PL_TRY(pl_server_message_receive(server->fd, false, &message, fds, &closed, reterr));
-            return read_failure(&message, closed, reterr);
+            return worker_read_failure(&message, closed, reterr);
         }
     }
 }
@@ -476,7 +289,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
 
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(check_started(server, reterr));
+    PL_TRY(worker_check_started(server, reterr));
     PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts what was not, and there is nothing else to wait for */
     server->is_pushed = true;
     return PL_OK;
@@ -486,15 +299,16 @@ enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns();
 
-    PL_TRY(check_started(server, reterr));
+    PL_TRY(worker_check_started(server, reterr));
     if (!server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_server_push() comes first");
     }
-    PL_TRY(wait_for(server, ALL_APPLIED, reterr));
+    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
     server->is_pushed = false;
+    server->is_stopping = atomic_load_explicit(&pl_server_view_header(&server->view)->stops, memory_order_acquire) != 0;
     server->counts.steps++;
     if (server->staleness > 0) {
-        PL_TRY(wait_for(server, NOT_AHEAD, reterr));
+        PL_TRY(worker_await(server, NOT_AHEAD, reterr));
     }
     server->counts.waited_ns += pl_clock_now_ns() - began_ns;
     pl_activity_note();
@@ -507,47 +321,52 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
     return pl_server_wait(server, reterr);
 }
 
+enum pl_status worker_check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
+{
+    if (server->is_pushed || server->plan->started > 0) {
+        return pl_error_set(reterr, PL_INVALID, "%s in the middle of a step: pl_server_step() comes first", call);
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reterr)
 {
     size_t pieces = pl_plan_bucket_count(server->plan);
 
-    PL_TRY(check_there(server, reterr));
-    if (server->is_pushed || atomic_load_explicit(&server->slot->pushed, memory_order_relaxed) % pieces != 0) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "pl_server_assign() in the middle of a step: pl_server_step() comes first");
-    }
+    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(worker_check_between(server, "pl_server_assign()", reterr));
     memcpy(pl_plan_gradients(server->plan), pl_plan_values(server->plan), pl_plan_elems(server->plan) * sizeof(float));
     for (size_t p = 0; p < pieces; p++) {
         PL_TRY(push_piece(server, p, PL_SERVER_PUSH_VALUES, reterr));
     }
-    PL_TRY(wait_for(server, ALL_APPLIED, reterr));
+    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
     memset(pl_plan_gradients(server->plan), 0, pl_plan_elems(server->plan) * sizeof(float));
     return pull_newer(server, reterr);
 }
 
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(check_started(server, reterr));
+    PL_TRY(worker_check_started(server, reterr));
     atomic_fetch_add_explicit(&server->slot->fetches, 1, memory_order_release);
     PL_TRY(wake_server(server, reterr));
-    PL_TRY(wait_for(server, ALL_FETCHED, reterr));
+    PL_TRY(worker_await(server, ALL_FETCHED, reterr));
     return pull_newer(server, reterr);
 }
 
 enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(check_there(server, reterr));
+    PL_TRY(worker_check_there(server, reterr));
     if (server->worker == 0 && !is_fulfilled(server, ALL_KNOWN)) {
         PL_TRY(pl_server_assign(server, reterr));
     }
-    PL_TRY(wait_for(server, ALL_KNOWN, reterr));
+    PL_TRY(worker_await(server, ALL_KNOWN, reterr));
     server->has_started = true;
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
 {
-    PL_TRY(check_there(server, reterr));
+    PL_TRY(worker_check_there(server, reterr));
     if (count > PL_SERVER_MOST_SUMMED) {
         return pl_error_set(reterr, PL_LIMIT, "a sum of %zu values: at most %d are possible", count,
                             PL_SERVER_MOST_SUMMED);
@@ -560,8 +379,8 @@ enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t co
         if (count > 0) {
             memcpy(message.values, values + at, message.count * sizeof(*values));
         }
-        PL_TRY(send_message(server, &message, NULL, 0, reterr));
-        PL_TRY(receive(server, PL_SERVER_TOTAL, &message, fds, pl_world_deadline_ns(server->world), reterr));
+        PL_TRY(worker_send(server, &message, NULL, 0, reterr));
+        PL_TRY(worker_receive(server, PL_SERVER_TOTAL, &message, fds, pl_world_deadline_ns(server->world), reterr));
         if (count > 0) {
             memcpy(values + at, message.values, message.count * sizeof(*values));
         }
@@ -577,10 +396,10 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
     const struct pl_server_message leave = {.kind = PL_SERVER_LEAVE};
     enum pl_status status;
 
-    PL_TRY(check_there(server, reterr));
-    PL_TRY(wait_for(server, ALL_APPLIED, reterr));
+    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
     server->has_left = true;
-    status = send_message(server, &leave, NULL, 0, reterr);
+    status = worker_send(server, &leave, NULL, 0, reterr);
     pl_file_close_at(&server->fd);
     return status;
 }

@@ -244,6 +244,18 @@ static enum pl_status finish_step(struct server *server, int worker, struct pl_e
     return send_all(server, &packet, NULL, reterr);
 }
 
+/* Without steps in common all stop as soon as they hear of it. */
+static enum pl_status stop_all(struct server *server, struct pl_error *reterr)
+{
+    const struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STOP};
+
+    if (pl_server_view_header(&server->view)->stops) {
+        return PL_OK;
+    }
+    server_pieces_stop(server);
+    return send_all(server, &packet, NULL, reterr);
+}
+
 static enum pl_status take_piece(struct server *server, int number, struct pl_error *reterr)
 {
     struct server_local *local = &server->locals[number];
@@ -257,12 +269,14 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
                                     .piece = piece,
                                     .data_bytes = range->count_elems * sizeof(float),
                                     .push = slot->kind,
+                                    .stops = slot->stops,
                                     .rate = slot->rate};
 
     if (push.push > PL_SERVER_PUSH_VALUES) {
         return pl_error_set(reterr, PL_CORRUPT, "worker %d pushes something of kind %u", worker, push.push);
     }
     local->taken++;
+    PL_TRY(push.stops && !server->is_synchronous ? stop_all(server, reterr) : PL_OK);
     if (owner == server->host) {
         PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
     } else {
@@ -416,12 +430,16 @@ void server_workers_give_total(struct server *server, const struct pl_server_pac
     }
 }
 
-enum pl_status server_workers_left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
+static enum pl_status left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
 {
-    struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = is_lost};
+    struct pl_server_packet packet = {
+        .kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = is_lost, .stays = server->workers[worker].stays};
 
     server->left += !server->workers[worker].has_left;
     server->workers[worker].has_left = true;
+    if (is_lost) {
+        server_lost_note(server, worker);
+    }
     if (worker / server->options->workers == server->host) {
         if (is_lost) {
             pl_log(PL_LOG_WARNING, "worker %d (host %d) is gone without %s, after %" PRIu64 " steps", worker,
@@ -435,6 +453,35 @@ enum pl_status server_workers_left(struct server *server, int worker, bool is_lo
     return server->host == 0 ? end_sum(server, reterr) : PL_OK;
 }
 
+enum pl_status server_workers_stay(struct server *server, int worker, struct pl_error *reterr)
+{
+    server->staying += !server->workers[worker].stays;
+    server->workers[worker].stays = true;
+    return left(server, worker, false, reterr);
+}
+
+enum pl_status server_workers_left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
+{
+    server->staying -= server->workers[worker].stays;
+    server->workers[worker].stays = false;
+    return left(server, worker, is_lost, reterr);
+}
+
+void server_workers_tell_alone(struct server *server)
+{
+    const struct pl_server_message message = {.kind = PL_SERVER_ALONE};
+
+    for (int w = 0; w < server->options->workers; w++) {
+        struct server_local *local = &server->locals[w];
+
+        if (local->fd >= 0 && local->waits_to_be_alone &&
+            pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
+            pl_log(PL_LOG_DEBUG, "worker %d is gone before it was alone", server_first_worker(server) + w);
+        }
+        local->waits_to_be_alone = false;
+    }
+}
+
 /* What it has pushed still counts. */
 static enum pl_status close_worker(struct server *server, int number, bool is_lost, struct pl_error *reterr)
 {
@@ -442,10 +489,21 @@ static enum pl_status close_worker(struct server *server, int number, bool is_lo
 
     pl_file_close_at(&local->fd);
     pl_file_close_at(&local->event_fd);
+    server_transfer_cancel(server, number);
     for (bool moved = true; moved;) {
         PL_TRY(server_workers_take(server, &moved, reterr));
     }
     return server_workers_left(server, server_first_worker(server) + number, is_lost, reterr);
+}
+
+/* What it has pushed still counts; what it says from now on is that it has left. */
+static enum pl_status let_outlast(struct server *server, int number, struct pl_error *reterr)
+{
+    for (bool moved = true; moved;) {
+        PL_TRY(server_workers_take(server, &moved, reterr));
+    }
+    server->locals[number].waits_to_be_alone = true;
+    return server_workers_stay(server, server_first_worker(server) + number, reterr);
 }
 
 enum pl_status server_workers_hear(struct server *server, int number, struct pl_error *reterr)
@@ -458,6 +516,9 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
     bool closed;
 
     error.status = pl_server_message_receive(local->fd, true, &message, fds, &closed, &error);
+    if (error.status == PL_OK && !closed && message.kind == PL_SERVER_STATE) {
+        error.status = server_transfer_begin(server, number, &message, fds[0], &error);
+    }
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_JOIN) {
         error.status = pl_error_set(&error, PL_CORRUPT, "worker %d says JOIN twice", worker);
         pl_file_close_at(&fds[0]);
@@ -470,6 +531,12 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
     if (closed || message.kind == PL_SERVER_LEAVE) {
         return close_worker(server, number, closed, reterr);
     }
+    if (message.kind == PL_SERVER_STATE) {
+        return PL_OK;
+    }
+    if (message.kind == PL_SERVER_OUTLAST) {
+        return let_outlast(server, number, reterr);
+    }
     local->waits_for_sum = true;
     sum.count = (uint32_t)message.count;
     sum.steps = (uint64_t)message.number;
@@ -480,8 +547,9 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
     return pl_server_remote_send(server->remote, 0, &sum, NULL, false, reterr);
 }
 
-enum pl_status server_workers_ended(struct server *server, int number, struct pl_error *reterr)
+enum pl_status server_workers_ended(struct server *server, const struct pl_server_ended *ended, struct pl_error *reterr)
 {
+    const int number = ended->worker;
     struct server_local *local = &server->locals[number];
     int worker = server_first_worker(server) + number;
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
@@ -491,8 +559,9 @@ enum pl_status server_workers_ended(struct server *server, int number, struct pl
         PL_TRY(server_workers_hear(server, number, reterr));
     }
     if (local->fd >= 0) {
-        return close_worker(server, number, true, reterr);
+        PL_TRY(close_worker(server, number, true, reterr));
+    } else if (!server->workers[worker].has_left) {
+        PL_TRY(server_workers_left(server, worker, server->layout.data != NULL, reterr));
     }
-    return server->workers[worker].has_left ? PL_OK
-                                            : server_workers_left(server, worker, server->layout.data != NULL, reterr);
+    return server_lost_process(server, worker, ended->status, reterr);
 }

@@ -6,7 +6,7 @@
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
     mnist.py pipe          from FIFOs that carry gzip objects one after the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
-    mnist.py server        with parameter servers: without staleness the bits of ranks on 1, 2 and 4 workers, asynchronously it learns, and SIGTERM ends it with a model
+    mnist.py server        with parameter servers: without staleness the bits of ranks on 1, 2 and 4 workers, asynchronously it learns, a killed or stopped job goes on from its checkpoint
     mnist.py errors        wrong arguments and missing data end with a message and a status other than 0
 """
 import array
@@ -146,17 +146,50 @@ def run_by_servers(hosts, workers, *words, staleness, environment=None):
     return done
 
 
-def stop_by_servers(folder, words):
-    """SIGTERM to the servers, which their workers get, too: the training has no end of its own."""
-    model = folder / "stopped/model.safetensors"
-    job = subprocess.Popen(by_servers(1, 2, *words, "--epochs", "1000000", "--model-dir", model.parent), env=ENVIRONMENT, text=True, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    first = job.stdout.readline()  # an epoch has ended
+def newest_checkpoint(folder):
+    """Its step; 0 where there is none."""
+    return max((int(path.stem.split("-")[1]) for path in folder.glob("checkpoint-*.json")), default=0)
+
+
+def break_by_servers(folder, words, number, staleness):
+    """SIGKILL to the server of a training without an end, or SIGTERM to its workers, once there is a checkpoint; where that is."""
+    checkpoints, model = folder / f"checkpoints-{number}-{staleness}", folder / "stopped/model.safetensors"
+    checkpoints.mkdir()
+    job = subprocess.Popen(by_servers(1, 2, *words, "--epochs", "1000000", "--max-steps", "0", "--checkpoint-dir", checkpoints, "--checkpoint-steps", "8", "--model-dir", model.parent),
+                           env=dict(ENVIRONMENT, PACELINE_PS_STALENESS=staleness, PACELINE_REPRODUCIBLE="1"), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 60
+    while not newest_checkpoint(checkpoints):
+        assert time.monotonic() < until and job.poll() is None, "no checkpoint"
+        time.sleep(0.02)
+    if number == signal.SIGKILL:
+        job.kill()
+        job.communicate(timeout=60)
+        return checkpoints
+    before = newest_checkpoint(checkpoints)
     for child in pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split():
         os.kill(int(child), signal.SIGTERM)
     out, said = job.communicate(timeout=60)
-    assert LINE.match(first) and job.returncode == 0 and said.count("as asked") == 1, (job.returncode, first, out, said)
+    assert job.returncode == 0 and said.count("as asked") == 1, (job.returncode, out, said)
+    assert f"stopped after step {newest_checkpoint(checkpoints)}," in said and newest_checkpoint(checkpoints) >= before, said
     assert read_model(model)[1]
+    return checkpoints
+
+
+def resume_by_servers(folder, words):
+    """A killed and a stopped job go on with as many workers, on one host and on two, and end as one without a break."""
+    for hosts, number in ((1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGTERM)):
+        checkpoints = break_by_servers(folder, words, number, "0")
+        same = [*words, "--max-steps", newest_checkpoint(checkpoints) + 9, "--model-dir"]
+        step = newest_checkpoint(checkpoints)
+        done = run_by_servers(hosts, 2 // hosts, *same, folder / "resumed", "--checkpoint-dir", checkpoints, staleness="0", environment={"PACELINE_REPRODUCIBLE": "1"})
+        assert done.stderr.count(f"resuming after step {step}, ") == 1 and "results will differ" not in done.stderr, done.stderr
+        run(2, *same, folder / "whole", environment={"PACELINE_REPRODUCIBLE": "1"})
+        assert (folder / "resumed/model.safetensors").read_bytes() == (folder / "whole/model.safetensors").read_bytes(), f"{hosts} hosts, {number}: other bits than without a break"
+        shutil.rmtree(checkpoints)
+    checkpoints = break_by_servers(folder, words, signal.SIGTERM, "none")
+    step = newest_checkpoint(checkpoints)
+    done = run_by_servers(1, 2, *words, "--max-steps", step + 9, "--model-dir", folder / "resumed", "--checkpoint-dir", checkpoints, staleness="none")
+    assert f"resuming after step {step}, " in done.stderr and lines(done)[-1][1] == step + 9, done.stderr + done.stdout
 
 
 def server(folder):
@@ -170,13 +203,11 @@ def server(folder):
         assert lines(served) == lines(ranks), f"{count} workers: other values than ranks"
         models = [(folder / f"{way}{count}/model.safetensors").read_bytes() for way in ("ranks", "servers")]
         assert models[0] == models[1], f"{count} workers: other bits than ranks"
-    (folder / "checkpoints").mkdir()
-    done = run_by_servers(1, 2, *words, "--learning-rate", "0.01", "--max-steps", "150", "--checkpoint-dir", folder / "checkpoints", "--model-dir", folder / "model", staleness="none")
+    done = run_by_servers(1, 2, *words, "--learning-rate", "0.01", "--max-steps", "150", "--model-dir", folder / "model", staleness="none")
     assert lines(done)[-1][3] > 0.5, lines(done)
     assert [line[0] for line in lines(done)] == [1, 2, 3, 4, 5], "not one line an epoch"
     assert float(read_model(folder / "model/model.safetensors")[0]["test_accuracy"]) == lines(done)[-1][3]
-    assert done.stderr.count("gets no checkpoints") == 1 and not any((folder / "checkpoints").iterdir()), done.stderr
-    stop_by_servers(folder, ["--data", data, "--batch-size", "20"])
+    resume_by_servers(folder, words)
 
 
 def feed(path, objects):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Jobs with Paceline's own parameter servers under `paceline train`, on one host and on two.
 #
-#   native_server.sh          every push counts, with a bound and without; a worker that fails; a stop
+#   native_server.sh          every push counts, with a bound and without; a worker that fails, with and without the others going on; a stop
 #   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -18,7 +18,7 @@ start() {
   for host in $hosts; do
     job_config "$host" "$hosts" 0
     echo "{\"sagemaker_parameter_server_enabled\": \"true\", \"paceline_ps\": \"native\", \"paceline_ps_workers_per_host\": \"$2\",
-      \"paceline_ps_staleness\": \"$3\", \"paceline_timeout_s\": \"${timeout_s:-60}\",
+      \"paceline_ps_staleness\": \"$3\", \"paceline_timeout_s\": \"${timeout_s:-60}\", \"paceline_ps_min_workers\": \"${min_workers:-all}\",
       \"sagemaker_mpi_custom_mpi_options\": \"--mca mpi_yield_when_idle 1\"}" >"$cluster/$host/ml/input/config/hyperparameters.json"
   done
   for host in $hosts; do host_start "$host" "$paceline" -- "$worker" "${@:4}"; done
@@ -56,6 +56,10 @@ short() {
   expect_values 4 20 50.0 # 20 x the average
   start "$both" 2 none 20 exit3 && finish "$both" bad
   for host in $both; do expect_failure "$host" 'algo-1 exited with code 3' 'worker 1 of this host exited with code 3'; done
+  min_workers=3 start "$both" 2 none 20 exit3 && finish "$both" 0
+  drop 10 'exited with code 3'
+  min_workers=4 start "$both" 2 none 20 kill && finish "$both" bad
+  expect_failure algo-1 'worker 1 .host 0. was killed by signal 9: 3 of 4 workers are left, expected 4 .ps_min_workers.'
   start "$both" 1 none 20 term
   for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
   host_signal algo-2 USR1 # the program's own affair, which ends no server
@@ -64,7 +68,34 @@ short() {
   expect_values 2 20 60.0
 }
 
+# drop STEP CAUSE: the last job has gone on without worker 1, which had pushed the gradients of step STEP, too
+drop() {
+  local value=$((20 * (1 + 3 + 4) + ($1 + 1) * 2)) number
+  grep -q "worker 1 (host 0) $2 and is dropped: 3 of 4 workers are left, ps_min_workers is 3" "$cluster/algo-1.log" ||
+    case_failed "nobody says that worker 1 is dropped"
+  for number in 0 2 3; do
+    grep -q "worker $number of 4: steps 20 value $value.0 uniform" "$cluster"/*.log || case_failed "worker $number has other values than $value"
+  done
+}
+
 long() {
+  local step
+  RANDOM=32
+  for _ in 1 2 3 4 5 6 7 8; do
+    step=$((RANDOM % 20))
+    min_workers=3 start "$both" 2 none 20 kill $step && finish "$both" 0
+    drop $step 'was killed by signal 9'
+  done
+  step=$((RANDOM % 20))
+  min_workers=3 start "$both" 2 none 20 stop $step # the others wait for it in a sum
+  for _ in $(seq 600); do
+    stopped=$(host_run algo-1 ps -eo pid=,stat=,comm= | awk '$2 ~ /^T/ && $3 == "server_worker" { print $1 }')
+    [ -z "$stopped" ] || break
+    sleep 0.1
+  done
+  host_run algo-1 kill -KILL "$stopped"
+  finish "$both" 0
+  drop $step 'was killed by signal 9'
   start "$both" 2 none 20 kill && finish "$both" bad
   for host in $both; do expect_failure "$host" 'algo-1 was killed by signal 9' 'worker 1 of this host was killed by signal 9'; done
   start "$both" 2 none 20 segv && finish "$both" bad

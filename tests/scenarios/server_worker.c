@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A worker of parameter servers: server_worker STEPS [FAULT]
+ * A worker of parameter servers: server_worker STEPS [FAULT [STEP]]
  *
  * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
- * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in the middle of its steps: exit3, kill, segv,
+ * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in its step number STEP, or in the
+ * middle, after it has pushed the gradients: exit3, kill, segv,
  * stop (SIGSTOP), leave (it ends with 0, without a word); or term: every worker waits for SIGTERM, and then ends well.
  */
 #include "runtime/paceline.h"
@@ -42,7 +43,8 @@ static void fail_as(const char *fault)
     }
 }
 
-static enum pl_status take_steps(struct pl_server *server, int steps, const char *fault, struct pl_error *reterr)
+static enum pl_status take_steps(struct pl_server *server, int steps, const char *fault, int fault_step,
+                                 struct pl_error *reterr)
 {
     struct pl_plan *plan = pl_server_plan(server);
     int worker = pl_server_worker(server);
@@ -57,7 +59,7 @@ static enum pl_status take_steps(struct pl_server *server, int steps, const char
             }
             PL_TRY(pl_plan_ready(plan, t, reterr));
         }
-        if (worker == 1 && step == steps / 2) {
+        if (worker == 1 && step == fault_step) {
             fail_as(fault);
         }
         PL_TRY(pl_server_step(server, reterr));
@@ -65,7 +67,7 @@ static enum pl_status take_steps(struct pl_server *server, int steps, const char
     return PL_OK;
 }
 
-static enum pl_status run(struct pl_world *world, int steps, const char *fault, struct pl_error *reterr)
+static enum pl_status run(struct pl_world *world, int steps, const char *fault, int fault_step, struct pl_error *reterr)
 {
     struct pl_server_options options = {.optimizer = {.kind = PL_SGD}};
     struct pl_server *server;
@@ -90,7 +92,7 @@ static enum pl_status run(struct pl_world *world, int steps, const char *fault, 
             pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
         }
     }
-    PL_TRY(take_steps(server, steps, fault, reterr));
+    PL_TRY(take_steps(server, steps, fault, fault_step, reterr));
     PL_TRY(pl_server_sum(server, NULL, 0, reterr));
     PL_TRY(pl_server_pull(server, reterr));
     values = pl_plan_tensor(pl_server_plan(server), 0)->value;
@@ -112,7 +114,8 @@ int main(int argc, char **argv)
     struct pl_runtime *runtime = NULL;
 
     if (argc < 2 || pl_runtime_start(&runtime, &error) != PL_OK ||
-        run(pl_runtime_world(runtime), atoi(argv[1]), argc > 2 ? argv[2] : "", &error) != PL_OK) {
+        run(pl_runtime_world(runtime), atoi(argv[1]), argc > 2 ? argv[2] : "",
+            argc > 3 ? atoi(argv[3]) : atoi(argv[1]) / 2, &error) != PL_OK) {
         pl_log_error(&error, "a worker of parameter servers");
         return EXIT_FAILURE;
     }

@@ -21,6 +21,7 @@ struct job {
     enum pl_status server_status; /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
+    int min_workers;
     int absent; /* a worker's number + 1, whose process ends without joining; 0: none */
     /* The job's own: */
     struct scratch scratch;
@@ -43,7 +44,8 @@ static inline void *job_serve(void *argument)
     struct pl_server_serve_options options = {.socket_path = job->socket_paths[seat->number],
                                               .workers = job->workers,
                                               .bootstrap = job->bootstraps[seat->number],
-                                              .ended_fd = job->ended[seat->number][0]};
+                                              .ended_fd = job->ended[seat->number][0],
+                                              .min_workers = job->min_workers};
     enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
 
     ck_assert_msg(status == job->server_status, "server %d ended with %s: %s", seat->number, pl_status_name(status),
@@ -69,6 +71,14 @@ static inline struct pl_world *job_new_world(const struct job *job, int worker, 
     return world;
 }
 
+/** The server learns that worker `number`'s process has ended with `status`. */
+static inline void job_end_process(const struct job *job, int number, int status)
+{
+    const struct pl_server_ended ended = {.worker = number % job->workers, .status = status};
+
+    ck_assert(write(job->ended[number / job->workers][1], &ended, sizeof(ended)) == sizeof(ended));
+}
+
 static inline void *job_work(void *argument)
 {
     struct job_seat *seat = argument;
@@ -76,10 +86,7 @@ static inline void *job_work(void *argument)
     struct pl_world *world;
 
     if (seat->number + 1 == seat->job->absent) {
-        int local = seat->number % seat->job->workers;
-
-        ck_assert(write(seat->job->ended[seat->number / seat->job->workers][1], &local, sizeof(local)) ==
-                  sizeof(local));
+        job_end_process(seat->job, seat->number, 0);
         return NULL;
     }
     ck_assert_int_eq(pl_bootstrap_new_self(&self, NULL), PL_OK);
@@ -140,6 +147,55 @@ static inline struct pl_server *job_new_server(const struct job *job, int worker
         ck_assert_ok(pl_plan_add(pl_server_plan(server), "b", 1, &count_b, &index, &error), &error);
     }
     return server;
+}
+
+/** A number between -0.5 and 0.5 that depends on all of them. */
+static inline float job_gradient_of(int worker, int step, uint64_t i)
+{
+    uint64_t x = ((uint64_t)worker * 7919 + (uint64_t)step) * 104729 + i * 31 + 17;
+
+    x ^= x >> 13;
+    x *= UINT64_C(0x9E3779B97F4A7C15);
+    return (float)((double)(x >> 40) / 16777216.0 - 0.5);
+}
+
+/** Gradients of this step, and ready. */
+static inline void job_backward(struct pl_plan *plan, int worker, int step)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->gradient[i] = job_gradient_of(worker, step, i + 1000 * t);
+        }
+        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+    }
+}
+
+/** Of worker 0. */
+static inline void job_set_first_values(struct pl_plan *plan)
+{
+    for (size_t t = 0; t < pl_plan_tensor_count(plan); t++) {
+        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
+
+        for (uint64_t i = 0; i < tensor->count_elems; i++) {
+            tensor->value[i] = job_gradient_of(99, 0, i + 1000 * t);
+        }
+    }
+}
+
+static inline void job_join_and_start(struct pl_server *server, int worker)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_int_eq(pl_server_worker(server), worker);
+    if (worker == 0) {
+        job_set_first_values(pl_server_plan(server));
+    }
+    ck_assert_ok(pl_server_start(server, &error), &error);
 }
 
 /** Leave and release. */

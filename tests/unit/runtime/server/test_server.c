@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Covers runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c, runtime/server/remote.c,
- * runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c, runtime/server/workers.c.
+ * runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c, runtime/server/worker_connect.c,
+ * runtime/server/workers.c.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -15,53 +16,6 @@
 enum { COUNT_A = 150, COUNT_B = 37, ELEMS = 160 + 48, STEPS = 20 };
 
 static const double rate = 0.03125;
-
-static float gradient_of(int worker, int step, uint64_t i)
-{
-    uint64_t x = ((uint64_t)worker * 7919 + (uint64_t)step) * 104729 + i * 31 + 17;
-
-    x ^= x >> 13;
-    x *= UINT64_C(0x9E3779B97F4A7C15);
-    return (float)((double)(x >> 40) / 16777216.0 - 0.5);
-}
-
-/* Gradients of this step, and ready. */
-static void backward(struct pl_plan *plan, int worker, int step)
-{
-    struct pl_error error = PL_ERROR_NONE;
-
-    for (size_t t = pl_plan_tensor_count(plan); t-- > 0;) {
-        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
-
-        for (uint64_t i = 0; i < tensor->count_elems; i++) {
-            tensor->gradient[i] = gradient_of(worker, step, i + 1000 * t);
-        }
-        ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
-    }
-}
-
-static void set_first_values(struct pl_plan *plan)
-{
-    for (size_t t = 0; t < pl_plan_tensor_count(plan); t++) {
-        const struct pl_plan_tensor *tensor = pl_plan_tensor(plan, t);
-
-        for (uint64_t i = 0; i < tensor->count_elems; i++) {
-            tensor->value[i] = gradient_of(99, 0, i + 1000 * t);
-        }
-    }
-}
-
-static void join_and_start(struct pl_server *server, int worker)
-{
-    struct pl_error error = PL_ERROR_NONE;
-
-    ck_assert_ok(pl_server_join(server, &error), &error);
-    ck_assert_int_eq(pl_server_worker(server), worker);
-    if (worker == 0) {
-        set_first_values(pl_server_plan(server));
-    }
-    ck_assert_ok(pl_server_start(server, &error), &error);
-}
 
 /* ---- staleness 0 against an allreduce ---- */
 
@@ -84,10 +38,10 @@ static void train_by_allreduce(struct pl_world *world, void *context)
     ck_assert_ok(pl_plan_add(plan, "a", 1, &(uint64_t){COUNT_A}, &index, &error), &error);
     ck_assert_ok(pl_plan_add(plan, "b", 1, &(uint64_t){COUNT_B}, &index, &error), &error);
     ck_assert_ok(pl_plan_seal(plan, &error), &error);
-    set_first_values(plan);
+    job_set_first_values(plan);
     ck_assert_ok(pl_optimizer_new(plan, test->optimizer, &optimizer, &error), &error);
     for (int step = 0; step < STEPS; step++) {
-        backward(plan, pl_world_rank(world), step);
+        job_backward(plan, pl_world_rank(world), step);
         ck_assert_ok(pl_optimizer_step(optimizer, rate / (1 + step), &error), &error);
     }
     if (pl_world_rank(world) == 0) {
@@ -104,10 +58,10 @@ static void train_synchronously(struct job *job, int worker, struct pl_world *wo
     struct pl_server *server = job_new_server(job, worker, world, test->optimizer, COUNT_A, COUNT_B);
     struct pl_error error = PL_ERROR_NONE;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     for (int step = 0; step < STEPS; step++) {
         pl_server_set_rate(server, rate / (1 + step));
-        backward(pl_server_plan(server), worker, step);
+        job_backward(pl_server_plan(server), worker, step);
         ck_assert_ok(pl_server_step(server, &error), &error);
     }
     memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
@@ -160,7 +114,7 @@ static void push_whole_numbers(struct job *job, int worker, struct pl_world *wor
     const int workers = job->hosts * job->workers, more = strcmp(job->staleness, "none") == 0;
     double expected = 0.0, sum = 1.0;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     pl_server_set_rate(server, 1.0);
     /* begin where a whole number is */
     if (worker == 0) {
@@ -229,7 +183,7 @@ static void keep_bound(struct job *job, int worker, struct pl_world *world)
     const int workers = job->hosts * job->workers, bound = 2;
     double zero = 0.0;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     ck_assert_ok(pl_server_sum(server, &zero, 1, &error), &error); /* all have joined */
     for (int step = 0; step < STEPS; step++) {
         for (int w = 1; worker == 0 && w < workers; w++) {
@@ -241,7 +195,7 @@ static void keep_bound(struct job *job, int worker, struct pl_world *world)
                 pl_clock_nap(PL_NS_PER_MS / 10, deadline_ns);
             }
         }
-        backward(pl_server_plan(server), worker, step);
+        job_backward(pl_server_plan(server), worker, step);
         ck_assert_ok(pl_server_step(server, &error), &error);
         test->steps[worker] = step + 1;
         if (worker > 0) {
@@ -281,10 +235,10 @@ static void leave_early(struct job *job, int worker, struct pl_world *world)
     struct pl_error error = PL_ERROR_NONE;
     struct leaving *test = job->context;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     pl_server_set_rate(server, 0.5);
     for (int step = 0; step < (worker == 1 ? 3 : 6); step++) {
-        backward(pl_server_plan(server), worker, step);
+        job_backward(pl_server_plan(server), worker, step);
         ck_assert_ok(pl_server_step(server, &error), &error);
     }
     memcpy(test->values[worker], pl_plan_values(pl_server_plan(server)), sizeof(test->values[worker]));
@@ -301,7 +255,7 @@ START_TEST(a_step_goes_on_without_who_has_left_or_is_lost)
 
     for (int lost = 0; lost < 2; lost++) {
         struct job job = {.hosts = 2, .workers = 2, .staleness = "0", .body = leave_early, .context = &test};
-        float w = gradient_of(99, 0, 0);
+        float w = job_gradient_of(99, 0, 0);
 
         test.is_lost = lost != 0;
         job_run(&job);
@@ -311,7 +265,7 @@ START_TEST(a_step_goes_on_without_who_has_left_or_is_lost)
 
             for (int k = 0; k < 4; k++) {
                 if (k != 1 || step < 3) {
-                    sum += gradient_of(k, step, 0);
+                    sum += job_gradient_of(k, step, 0);
                     count++;
                 }
             }
@@ -340,10 +294,10 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
     int64_t deadline_ns = pl_deadline_after_ns(40 * PL_NS_PER_S);
 
     if (worker == 0) {
-        join_and_start(server, 0);
+        job_join_and_start(server, 0);
         for (int step = 0; step < STEPS; step++) {
             pl_server_set_rate(server, rate);
-            backward(pl_server_plan(server), 0, step);
+            job_backward(pl_server_plan(server), 0, step);
             ck_assert_ok(pl_server_step(server, &error), &error);
         }
         memcpy(test->values, pl_plan_values(pl_server_plan(server)), sizeof(test->values));
@@ -354,9 +308,9 @@ static void come_late(struct job *job, int worker, struct pl_world *world)
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
     if (worker == 1) {
-        join_and_start(server, 1);
+        job_join_and_start(server, 1);
         ck_assert_mem_eq(pl_plan_values(pl_server_plan(server)), test->values, sizeof(test->values));
-        backward(pl_server_plan(server), 1, 0);
+        job_backward(pl_server_plan(server), 1, 0);
         ck_assert_ok(pl_server_step(server, &error), &error);
         test->is_checked = true;
     }
@@ -486,7 +440,7 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     pl_server_free(server);
     server = job_new_server(job, worker, world, &options.optimizer, COUNT_A, 0);
     ck_assert_int_eq(pl_server_start(server, &error), PL_INVALID); /* before joining */
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     job_leave(server);
 }
 
@@ -506,9 +460,9 @@ static void wait_in_vain(struct job *job, int worker, struct pl_world *world)
     struct pl_error error = PL_ERROR_NONE;
     _Atomic int *is_late = job->context;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     if (worker == 0) {
-        backward(pl_server_plan(server), 0, 0);
+        job_backward(pl_server_plan(server), 0, 0);
         ck_assert_int_eq(pl_server_step(server, &error), PL_TIMEOUT);
         ck_assert_ptr_nonnull(strstr(error.cause, "all workers must push"));
         *is_late = 1;
@@ -538,9 +492,9 @@ static void train_without_one(struct job *job, int worker, struct pl_world *worl
     struct pl_error error = PL_ERROR_NONE;
     double sum = 1.0;
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     for (int step = 0; step < 3; step++) {
-        backward(pl_server_plan(server), worker, step);
+        job_backward(pl_server_plan(server), worker, step);
         ck_assert_ok(pl_server_step(server, &error), &error);
     }
     ck_assert_ok(pl_server_sum(server, &sum, 1, &error), &error);
@@ -574,7 +528,7 @@ static void sum_long(struct job *job, int worker, struct pl_world *world)
     struct pl_error error = PL_ERROR_NONE;
     double values[LONG];
 
-    join_and_start(server, worker);
+    job_join_and_start(server, worker);
     for (int i = 0; i < LONG; i++) {
         values[i] = i + 1000.0 * worker;
     }
@@ -611,10 +565,10 @@ static void call_in_wrong_order(struct job *job, int worker, struct pl_world *wo
     ck_assert_ok(pl_server_join(server, &error), &error);
     ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "pl_server_start() comes first"));
-    set_first_values(pl_server_plan(server));
+    job_set_first_values(pl_server_plan(server));
     ck_assert_ok(pl_server_start(server, &error), &error);
     ck_assert_int_eq(pl_server_wait(server, &error), PL_INVALID);
-    backward(pl_server_plan(server), worker, 0);
+    job_backward(pl_server_plan(server), worker, 0);
     ck_assert_ok(pl_server_push(server, &error), &error);
     ck_assert_int_eq(pl_plan_ready(pl_server_plan(server), 1, &error), PL_INVALID);
     ck_assert_int_eq(pl_server_assign(server, &error), PL_INVALID);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers that are lost, where the job may go on with fewer (the setting ps_min_workers): who, why, and how many are
+ * left. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "runtime/server/state.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+
+/* A closed connection is known before the end of its process, which says why. */
+#define CAUSE_LAG_NS PL_NS_PER_S
+
+static bool are_too_few(const struct server *server)
+{
+    return server->options->min_workers > 0 && server->total - server->lost < server->options->min_workers;
+}
+
+void server_lost_note(struct server *server, int worker)
+{
+    if (server->workers[worker].is_lost) {
+        return;
+    }
+    server->workers[worker].is_lost = true;
+    server->lost++;
+    server->last_lost = worker;
+    if (are_too_few(server) && server->few_deadline_ns == 0) {
+        server->few_deadline_ns = pl_deadline_after_ns(CAUSE_LAG_NS);
+    }
+}
+
+static enum pl_status end_job(const struct server *server, int worker, const char *cause, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_PEER,
+                        "worker %d (host %d) %s: %d of %d workers are left, expected %d (ps_min_workers)", worker,
+                        worker / server->options->workers, cause, server->total - server->lost, server->total,
+                        server->options->min_workers);
+}
+
+enum pl_status server_lost_process(struct server *server, int worker, int wait_status, struct pl_error *reterr)
+{
+    struct pl_server_packet packet = {
+        .kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = true, .stays = server->workers[worker].stays};
+    char cause[64];
+
+    if (server->options->min_workers == 0 || wait_status == 0) {
+        return PL_OK;
+    }
+    snprintf(cause, sizeof(cause), WIFSIGNALED(wait_status) ? "was killed by signal %d" : "exited with code %d",
+             WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
+    if (!server->workers[worker].is_lost && server->remote) { /* it had left, or never joined */
+        PL_TRY(pl_server_remote_send_all(server->remote, &packet, NULL, reterr));
+    }
+    server_lost_note(server, worker);
+    if (are_too_few(server)) {
+        return end_job(server, worker, cause, reterr);
+    }
+    pl_log(PL_LOG_WARNING, "worker %d (host %d) %s and is dropped: %d of %d workers are left, ps_min_workers is %d",
+           worker, server->host, cause, server->total - server->lost, server->total, server->options->min_workers);
+    return PL_OK;
+}
+
+enum pl_status server_lost_check(const struct server *server, bool *ret_waits, struct pl_error *reterr)
+{
+    *ret_waits = are_too_few(server);
+    return *ret_waits && pl_deadline_passed(server->few_deadline_ns)
+               ? end_job(server, server->last_lost, "is gone without leaving", reterr)
+               : PL_OK;
+}

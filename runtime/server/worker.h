@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the files of a worker's side share: worker.c is its life, worker_connect.c its connection, worker_state.c the
+ * optimizer's state and the end. */
+#ifndef PL_RUNTIME_SERVER_WORKER_H
+#define PL_RUNTIME_SERVER_WORKER_H
+
+#include "runtime/server.h"
+#include "runtime/server/layout.h"
+#include "runtime/server/message.h"
+#include "runtime/server/shared.h"
+
+struct pl_server {
+    struct pl_world *world;
+    struct pl_plan *plan;
+    struct pl_optimizer_options optimizer;
+    struct pl_optimizer *copy; /* of the servers' optimizer; NULL: nobody has asked for it */
+    struct sockaddr_un address;
+    int number; /* on its host */
+    int64_t staleness;
+    int worker; /* of the job */
+    int workers;
+    int fd;
+    int server_event_fd; /* wakes the server */
+    int event_fd;        /* the server wakes us */
+    struct pl_server_view view;
+    struct pl_server_slot *slot;
+    uint64_t *sequence; /* [pieces]: which update of each the plan's values have */
+    double rate;
+    bool has_started;
+    bool has_left;
+    bool asks_stop;
+    bool is_stopping; /* known at the end of the last step */
+    bool is_pushed;   /* a step is under way: pl_server_wait() comes next */
+    struct pl_server_counts counts;
+};
+
+/* What a worker waits for. */
+enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
+
+/* worker.c */
+/** PL_INVALID before pl_server_join() and after pl_server_leave(), and for the second before pl_server_start(). */
+enum pl_status worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status worker_check_started(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+/** PL_INVALID in the middle of a step: `call` is what comes too early. */
+enum pl_status worker_check_between(const struct pl_server *server, const char *call,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status worker_await(struct pl_server *server, enum awaited what, struct pl_error *reterr) PL_MUST_CHECK;
+
+/* worker_connect.c */
+/** Which server, which of its workers and what staleness: from the options, else from the environment. */
+enum pl_status worker_find_server(struct pl_server *server, const struct pl_server_options *options,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
+                           struct pl_error *reterr) PL_MUST_CHECK;
+void worker_disconnect(struct pl_server *server);
+/** The failure that a message or the end of the connection is. */
+enum pl_status worker_read_failure(const struct pl_server_message *message, bool closed,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** A server that is gone may have said why. */
+enum pl_status worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
+                           size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
+/** Wait for a message of `kind`. */
+enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
+                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

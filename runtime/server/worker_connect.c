@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's connection to the parameter server of its host: finding it, joining, messages. */
+#include "runtime/server/worker.h"
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
+
+/* From the options, else from the environment. */
+enum pl_status worker_find_server(struct pl_server *server, const struct pl_server_options *options,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *path = options->socket, *number, *staleness = options->staleness;
+    char *end = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    number = pl_environment_get_or(environment, PL_SERVER_WORKER_VARIABLE, "0");
+    path = path ? path : pl_environment_get_or(environment, PL_SERVER_SOCKET_VARIABLE, NULL);
+    if (!path) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "no parameter server is beside this process: %s is not set, as `paceline train` sets it "
+                            "with PACELINE_PS=native",
+                            PL_SERVER_SOCKET_VARIABLE);
+    }
+    PL_TRY(pl_server_message_address(path, &server->address, reterr));
+    server->number = options->socket ? options->worker : (int)strtol(number, &end, 10);
+    if (server->number < 0 || server->number >= PL_SERVER_MOST_WORKERS || (end && (*end != '\0' || end == number))) {
+        return pl_error_set(reterr, PL_INVALID, "a worker's number on its host is '%s', expected 0 to %d",
+                            options->socket ? "below 0 or too large" : number, PL_SERVER_MOST_WORKERS - 1);
+    }
+    staleness = staleness ? staleness : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_STALENESS);
+    PL_TRY(pl_knob_read_word(staleness, "none N", "ps_staleness", reterr));
+    server->staleness = strcmp(staleness, "none") == 0 ? PL_SERVER_NO_BOUND : strtol(staleness, NULL, 10);
+    return PL_OK;
+}
+
+void worker_disconnect(struct pl_server *server)
+{
+    pl_server_view_close(&server->view);
+    pl_file_close_at(&server->fd);
+    pl_file_close_at(&server->server_event_fd);
+    pl_file_close_at(&server->event_fd);
+    free(PL_TAKE(server->sequence));
+}
+
+/* The server may not listen yet. */
+static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, struct pl_error *reterr)
+{
+    server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->fd < 0) {
+        return pl_error_errno(reterr, "make a socket to the parameter server");
+    }
+    while (connect(server->fd, (const struct sockaddr *)&server->address, sizeof(server->address)) != 0) {
+        if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) {
+            return pl_error_errno(reterr, "connect to the parameter server at '%s'", server->address.sun_path);
+        }
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT,
+                                "no parameter server listens at '%s': waited until timeout_s had passed",
+                                server->address.sun_path);
+        }
+        pl_clock_nap(CONNECT_NAP_NS, deadline_ns);
+    }
+    if (!pl_fd_peer_is_same_user(server->fd)) {
+        return pl_error_set(reterr, PL_INVALID, "what listens at '%s' is another user's", server->address.sun_path);
+    }
+    return fcntl(server->fd, F_SETFL, 0) == 0 ? PL_OK : pl_error_errno(reterr, "use a socket to the parameter server");
+}
+
+/* The failure that a message or the end of the connection is. */
+enum pl_status worker_read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
+{
+    if (closed) {
+        return pl_error_set(reterr, PL_PEER, "the parameter server of this host is gone");
+    }
+    if (message->kind == PL_SERVER_REFUSED) {
+        return pl_error_set(reterr, (enum pl_status)message->number, "the parameter server says: %s", message->text);
+    }
+    return pl_error_set(reterr, PL_CORRUPT, "the parameter server sent a message of kind %u, which was not expected",
+                        message->kind);
+}
+
+/* A server that is gone may have said why. */
+enum pl_status worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
+                           size_t fd_count, struct pl_error *reterr)
+{
+    enum pl_status status = pl_server_message_send(server->fd, message, sent_fds, fd_count, reterr);
+    struct pl_server_message last;
+    int fds[3] = {-1, -1, -1};
+    bool closed;
+
+    if (status == PL_PEER) {
+        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
+        return worker_read_failure(&last, closed, reterr);
+    }
+    return status;
+}
+
+/* Wait for a message of `kind`. */
+enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
+                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
+{
+    struct pollfd ready = {.fd = server->fd, .events = POLLIN};
+    bool closed = false;
+
+    while (poll(&ready, 1, pl_deadline_poll_ms(deadline_ns)) <= 0) {
+        if (pl_deadline_passed(deadline_ns)) {
+            return pl_error_set(reterr, PL_TIMEOUT, "the parameter server did not answer within timeout_s%s",
+                                kind == PL_SERVER_TOTAL   ? ": not all workers have come to this sum"
+                                : kind == PL_SERVER_ALONE ? ": not all other workers have left"
+                                                          : "");
+        }
+    }
+    PL_TRY(pl_server_message_receive(server->fd, false, ret_message, ret_fds, &closed, reterr));
+    return !closed && ret_message->kind == kind ? PL_OK : worker_read_failure(ret_message, closed, reterr);
+}
+
+static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
+                                struct pl_error *reterr)
+{
+    struct pl_server_message join = {.kind = PL_SERVER_JOIN, .number = server->number, .count = layout->bytes};
+    PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-layout", layout->bytes);
+
+    if (fd < 0 || pwrite(fd, layout->data, layout->bytes, 0) != (ssize_t)layout->bytes) {
+        return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
+    }
+    return worker_send(server, &join, &fd, 1, reterr);
+}
+
+enum pl_status worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
+                           struct pl_error *reterr)
+{
+    struct pl_server_message welcome;
+    struct pl_server_shape shape = {.elems = layout->head->elems, .pieces = layout->head->pieces};
+    PL_AUTO_CLOSE int memory_fd = -1;
+    struct stat info;
+    int fds[3] = {-1, -1, -1};
+
+    PL_TRY(connect_to(server, deadline_ns, reterr));
+    PL_TRY(send_join(server, layout, reterr));
+    PL_TRY(worker_receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
+    memory_fd = fds[0];
+    server->server_event_fd = fds[1];
+    server->event_fd = fds[2];
+    server->worker = welcome.number;
+    server->workers = (int)welcome.count;
+    /* How many workers a host has is known by the file's size alone. */
+    shape.workers = 1;
+    PL_TRY(pl_server_shape(&shape, reterr));
+    if (fstat(memory_fd, &info) != 0 || (uint64_t)info.st_size < shape.file_bytes) {
+        return pl_error_set(reterr, PL_CORRUPT, "the parameter server's memory is too short");
+    }
+    shape.workers = ((uint64_t)info.st_size - shape.slots_at) / shape.slot_bytes;
+    PL_TRY(pl_server_shape(&shape, reterr));
+    PL_TRY(pl_server_view_open(&server->view, &shape, memory_fd, reterr));
+    if ((uint64_t)server->number >= shape.workers) {
+        return pl_error_set(reterr, PL_CORRUPT, "the parameter server's memory has no place for worker %d",
+                            server->number);
+    }
+    server->slot = pl_server_view_slot(&server->view, (uint64_t)server->number);
+    server->sequence = pl_memory_new(shape.pieces, sizeof(*server->sequence), reterr);
+    return server->sequence ? PL_OK : PL_MEMORY;
+}
