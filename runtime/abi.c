@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 size_t pl_abi_struct_bytes(const char *name)
 {
@@ -18,6 +19,8 @@ size_t pl_abi_struct_bytes(const char *name)
         {"pl_named_op", sizeof(struct pl_named_op)},
         {"pl_named_options", sizeof(struct pl_named_options)},
         {"pl_named_result", sizeof(struct pl_named_result)},
+        {"pl_plan_tensor", sizeof(struct pl_plan_tensor)},
+        {"pl_server_options", sizeof(struct pl_server_options)},
     };
 
     for (size_t i = 0; i < sizeof(structs) / sizeof(structs[0]); i++) {
@@ -50,6 +53,16 @@ static void leave(int status, void *context)
     free(leaving);
 }
 
+/* atexit()'s functions do not get the status. */
+static enum pl_status call_at_exit(void (*function)(int status, void *context), void *context, struct pl_error *reterr)
+{
+    if (on_exit(function, context) != 0) {
+        free(context);
+        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets, struct pl_error *reterr)
 {
     struct leaving *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
@@ -58,9 +71,39 @@ enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_proces
         return PL_MEMORY;
     }
     *leaving = (struct leaving){.runtime = runtime, .sets = sets};
-    if (on_exit(leave, leaving) != 0) { /* atexit()'s functions do not get the status */
-        free(leaving);
-        return pl_error_set(reterr, PL_SYSTEM, "no more functions can be run at the process's end");
+    return call_at_exit(leave, leaving, reterr);
+}
+
+struct leaving_servers {
+    struct pl_runtime *runtime;
+    struct pl_server *server;
+    pid_t pid;
+};
+
+static void leave_servers(int status, void *context)
+{
+    struct leaving_servers *leaving = context;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (status != 0 || getpid() != leaving->pid) {
+        return;
     }
-    return PL_OK;
+    if (pl_server_leave(leaving->server, &error) != PL_OK) {
+        pl_log_error(&error, "leaving the parameter servers");
+    }
+    pl_server_free(leaving->server);
+    pl_runtime_stop(leaving->runtime);
+    free(leaving);
+}
+
+enum pl_status pl_abi_leave_servers_at_exit(struct pl_runtime *runtime, struct pl_server *server,
+                                            struct pl_error *reterr)
+{
+    struct leaving_servers *leaving = pl_memory_new(1, sizeof(*leaving), reterr);
+
+    if (!leaving) {
+        return PL_MEMORY;
+    }
+    *leaving = (struct leaving_servers){.runtime = runtime, .server = server, .pid = getpid()};
+    return call_at_exit(leave_servers, leaving, reterr);
 }

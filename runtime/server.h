@@ -179,7 +179,7 @@ enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *rete
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** This worker is done; the others go on. Its values stay readable. */
+/** This worker is done; the others go on. Its values stay readable. Leaving once more does nothing. */
 enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Of the whole run. */

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paceline from Python: one file over ctypes, nothing to build. Names and parameters are those of horovod.torch.
 
+Server and ServerOptimizer are for workers of parameter servers, which need no init().
+
 Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations match by name, in any order (runtime/named.h).
 The library is libpaceline.so next to this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
 One thread uses this module. It stays one file, longer than others, because it is copied next to programs.
@@ -57,6 +59,12 @@ _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int
               prescale=ctypes.c_double, postscale=ctypes.c_double, root=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
               memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p)
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
+_PlanTensor = _struct("_PlanTensor", name=ctypes.c_char_p, count_elems=ctypes.c_uint64, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
+                      offset_elems=ctypes.c_uint64, value=ctypes.c_void_p, gradient=ctypes.c_void_p)
+_Optimizer = _struct("_Optimizer", kind=ctypes.c_int, momentum=ctypes.c_double, nesterov=ctypes.c_bool, weight_decay=ctypes.c_double,
+                     beta1=ctypes.c_double, beta2=ctypes.c_double, epsilon=ctypes.c_double, clip_norm=ctypes.c_double, loss_scale=ctypes.c_double,
+                     growth_steps=ctypes.c_uint)
+_ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c_char_p, worker=ctypes.c_int, staleness=ctypes.c_char_p)
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
@@ -67,7 +75,8 @@ def _load():
     # Open MPI's plug-ins look for its symbols among the global ones.
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t
-    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options)):
+    for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options),
+                         ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions)):
         bytes_there = library.pl_abi_struct_bytes(name.encode())
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
@@ -76,6 +85,8 @@ def _load():
     library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
     library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = ctypes.c_bool
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
+    library.pl_server_plan.restype = ctypes.c_void_p
+    library.pl_plan_tensor.restype = ctypes.POINTER(_PlanTensor)
     return library
 
 
@@ -861,4 +872,191 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     vars(optimizer).pop("step", None)
     optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
     optimizer._distribute(given, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set)
+    return optimizer
+
+
+_SERVER_KINDS = ["sgd", "adam", "adamw", "adagrad"]  # enum pl_optimizer_kind
+
+
+class Server:
+    """This process as a worker of Paceline's parameter servers (docs/parameter-servers.md), beside one of which it was started. It joins once; no init().
+
+    `arrays` are first values by name, float32, in the order of the forward pass, with the same names and shapes in all workers; worker 0's count.
+    Arrays of the same kinds are in `values`, whose numbers step() makes the newest, and in `gradients`, where a program may compute in place.
+    The servers apply `optimizer` (one of _SERVER_KINDS, with torch's options) at the rate `lr`, which may be set before each step.
+    `staleness` is "none" or a number; None: the setting ps_staleness."""
+
+    def __init__(self, arrays, optimizer="sgd", lr=0.01, staleness=None, momentum=0.0, nesterov=False, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        global _library
+        if optimizer not in _SERVER_KINDS or not min(eps, *betas) > 0:
+            raise ValueError(f"optimizer is one of {', '.join(_SERVER_KINDS)}, eps and betas are above 0; not {optimizer!r}, {eps}, {betas}")
+        for name, array in arrays.items():
+            if _gpu_of(array) is not None or _view(array)[2] != "float32":
+                raise TypeError(f"'{name}': a parameter server has float32 in host memory, not {array.dtype}{'' if _gpu_of(array) is None else ' on a GPU'}")
+        _library = _library or _load()
+        self.lr, self._indices, self._runtime, self._server = lr, {}, ctypes.c_void_p(), ctypes.c_void_p()
+        options = _ServerOptions(_Optimizer(_SERVER_KINDS.index(optimizer), momentum, nesterov, weight_decay, *betas, eps),
+                                 staleness=None if staleness is None else str(staleness).encode())
+        _call(_library.pl_runtime_start, ctypes.byref(self._runtime))
+        world = ctypes.c_void_p(_library.pl_runtime_world(self._runtime))
+        _call(_library.pl_server_new, world, ctypes.byref(options), ctypes.byref(self._server))
+        self._plan = ctypes.c_void_p(_library.pl_server_plan(self._server))
+        for name, array in arrays.items():
+            self._indices[name], dims = ctypes.c_size_t(), len(array.shape)
+            _call(_library.pl_plan_add, self._plan, name.encode(), dims, (ctypes.c_uint64 * dims)(*array.shape), ctypes.byref(self._indices[name]))
+        _call(_library.pl_server_join, self._server)
+        self.worker, self.workers = _library.pl_server_worker(self._server), _library.pl_server_workers(self._server)
+        self.local_worker, self.local_workers = _library.pl_server_local_worker(self._server), _library.pl_server_local_workers(self._server)
+        self.values, self.gradients = ({name: self._array(name, what, array) for name, array in arrays.items()} for what in ("value", "gradient"))
+        for name, array in arrays.items():
+            self._put(self.values[name], array)
+        _call(_library.pl_server_start, self._server)
+        _call(_library.pl_abi_leave_servers_at_exit, self._runtime, self._server)  # which keeps the arrays until then
+
+    def _array(self, name, what, like):
+        """The library's memory for a tensor as an array of `like`'s kind."""
+        tensor = _library.pl_plan_tensor(self._plan, self._indices[name]).contents
+        array = numpy.frombuffer((ctypes.c_float * tensor.count_elems).from_address(getattr(tensor, what)), numpy.float32).reshape(like.shape)
+        return sys.modules["torch"].from_numpy(array) if _is_torch(like) else array
+
+    @staticmethod
+    def _put(target, source):
+        if _is_torch(source):
+            source = (source if source.layout is sys.modules["torch"].strided else source.to_dense()).detach().float().numpy()
+        (target.numpy() if _is_torch(target) else target)[...] = source
+
+    def push(self, gradients):
+        """Hand over gradients by name, each once a step, as soon as they are there: they leave for the servers meanwhile. wait() ends the step."""
+        _library.pl_server_set_rate(self._server, ctypes.c_double(self.lr))  # which counts until the step's first piece leaves
+        for name, gradient in gradients.items():
+            own = self.gradients.get(name)
+            if own is None or numpy.shape(gradient) != numpy.shape(own):
+                raise InvalidError(f"'{name}': a gradient of shape {tuple(numpy.shape(gradient))}, and " +
+                                   ("there is no such array" if own is None else f"the array has {tuple(own.shape)}"))
+            if gradient is not own:
+                self._put(own, gradient)
+            _call(_library.pl_plan_ready, self._plan, self._indices[name])
+
+    def wait(self):
+        """End the step: what was not pushed counts as zeros. Then the servers have applied all of it, and `values` are the newest."""
+        self.push({})
+        _call(_library.pl_server_step, self._server)
+
+    def step(self, gradients):
+        """push() and wait()."""
+        self.push(gradients)
+        self.wait()
+
+    def pull(self):
+        """Get the newest values without a step, to evaluate them."""
+        _call(_library.pl_server_pull, self._server)
+
+    def assign(self):
+        """Make `values`, which the program has changed, those of the servers."""
+        _call(_library.pl_server_assign, self._server)
+
+    def sum(self, values=()):
+        """The sums over all workers of some numbers, as float64; of none it is a barrier. All workers that have not left call it."""
+        total = numpy.array(values, numpy.float64, order="C")
+        _call(_library.pl_server_sum, self._server, ctypes.c_void_p(total.ctypes.data), ctypes.c_size_t(total.size))
+        return total if total.ndim else float(total)
+
+    def leave(self):
+        """This worker is done, the others go on. A program that ends well leaves by itself."""
+        _call(_library.pl_server_leave, self._server)
+
+    __enter__ = lambda self: self
+
+    def __exit__(self, kind, *_):
+        if kind is None:  # a worker that failed is lost, for the servers
+            self.leave()
+
+
+class _Served:
+    """What ServerOptimizer() puts before an optimizer's own class."""
+
+    def _serve(self, kind, named, staleness, overlap):
+        self._kind, self._options, self._sent, self._hooks, self._problem = kind, None, {}, [], None
+        self._options = self._wanted()
+        self._served = {name: parameter for name, parameter in named if parameter.requires_grad}
+        if {id(parameter) for parameter in self._served.values()} != {id(p) for group in self.param_groups for p in group["params"] if p.requires_grad}:
+            raise ValueError("named_parameters are not the parameters of the optimizer; model.named_parameters() gives them")
+        self.server = Server({name: parameter.detach().contiguous() for name, parameter in self._served.items()}, kind, staleness=staleness, **self._options)
+        for name, parameter in self._served.items():
+            parameter.data = self.server.values[name]
+            if overlap:
+                self._hooks.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])  # as in _Distributed
+                self._hooks[-1].register_hook(functools.partial(self._passed, name, parameter))
+
+    def _wanted(self):
+        """The options of the groups, which must be the same in all, and for the servers the same in all steps, but for lr."""
+        names = ["dampening", "amsgrad", "maximize", "lr_decay", "initial_accumulator_value"] + ["decoupled_weight_decay"] * (self._kind == "adam")
+        refused = [name for name in names if any(group.get(name) for group in self.param_groups)]
+        if refused:
+            raise ValueError(f"parameter servers do not have {refused[0]}")
+        names = ["lr", "momentum", "nesterov", "betas", "eps", "weight_decay"]
+        wanted, *others = ({name: group[name] for name in names if name in group} for group in self.param_groups)
+        if any(options != wanted for options in others):
+            raise ValueError(f"the groups' options differ, {wanted} and {others}: parameter servers have one optimizer for all parameters")
+        if {**(self._options or wanted), "lr": wanted["lr"]} != wanted:
+            raise ValueError(f"options are {wanted} after {self._options}: lr alone may change")
+        return {**wanted, "lr": float(wanted["lr"])}
+
+    def _send(self, name, parameter):
+        if not self._sent:
+            self.server.lr = self._wanted()["lr"]
+        self.server.push({name: parameter.grad})
+        self._sent[name] = parameter.grad, parameter.grad._version
+
+    def _passed(self, name, parameter, *_):
+        """In the backward pass, where an exception would keep torch's graph alive past the interpreter's end: step() raises it."""
+        if self._problem is None and name not in self._sent:
+            try:
+                self._send(name, parameter)
+            except Exception as error:
+                self._problem = error
+
+    def step(self, closure=None):
+        with sys.modules["torch"].enable_grad():
+            loss = closure() if closure else None
+        problem, self._problem = self._problem, None
+        if problem is not None:
+            raise problem
+        sent_at, self.server.lr = self.server.lr, self._wanted()["lr"]
+        for name, parameter in self._served.items():
+            sent, grad = self._sent.get(name), parameter.grad
+            if sent and (sent_at != self.server.lr or grad is not sent[0] or grad._version != sent[1]):
+                raise ValueError(f"lr or the gradient of '{name}' was changed between backward() and step(), when it had been sent; with overlap=False "
+                                 "gradients are sent in step()")
+            if not sent and grad is not None:
+                self._send(name, parameter)
+        self.server.wait()
+        self._sent.clear()
+        return loss
+
+    step.hooked = True
+
+    def zero_grad(self, *arguments, **keywords):
+        if self._sent:
+            raise AssertionError("zero_grad() between backward() and step() would clear gradients that have been sent")
+        return super().zero_grad(*arguments, **keywords)
+
+    def add_param_group(self, param_group):
+        raise ValueError("add_param_group(): a worker's parameters are those it joined with; add them before ServerOptimizer()")
+
+
+def ServerOptimizer(optimizer, named_parameters, staleness=None, overlap=True):
+    """Make the step() of a torch.optim.SGD, Adam, AdamW or Adagrad one by parameter servers (see Server), which join here; returns the same object.
+
+    The model's parameters become `values` of its `server`. Gradients are sent as the backward pass has them; step() waits for the newest values. Schedulers
+    work, by the lr of param_groups, which all have the same. With `overlap` False gradients are sent in step(), for programs that change them after
+    backward(), or call it several times. What is frozen is left alone, and so is what is no parameter, such as the statistics of a BatchNorm."""
+    torch = sys.modules["torch"]
+    kinds = dict(zip((torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad), _SERVER_KINDS))
+    if type(optimizer) not in kinds:
+        raise ValueError(f"parameter servers have SGD, Adam, AdamW and Adagrad, not {type(optimizer).__name__}")
+    vars(optimizer).pop("step", None)  # as in DistributedOptimizer()
+    kind = kinds[type(optimizer)]
+    optimizer.__class__ = type(type(optimizer).__name__, (_Served, type(optimizer)), {})
+    optimizer._serve(kind, named_parameters, staleness, overlap)
     return optimizer

@@ -396,6 +396,9 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
     const struct pl_server_message leave = {.kind = PL_SERVER_LEAVE};
     enum pl_status status;
 
+    if (server->has_left) {
+        return PL_OK;
+    }
     PL_TRY(worker_check_there(server, reterr));
     PL_TRY(worker_await(server, ALL_APPLIED, reterr));
     server->has_left = true;

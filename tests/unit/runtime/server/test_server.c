@@ -574,6 +574,7 @@ static void call_in_wrong_order(struct job *job, int worker, struct pl_world *wo
     ck_assert_int_eq(pl_server_assign(server, &error), PL_INVALID);
     ck_assert_ok(pl_server_wait(server, &error), &error);
     ck_assert_ok(pl_server_leave(server, &error), &error);
+    ck_assert_ok(pl_server_leave(server, &error), &error);
     ck_assert_int_eq(pl_server_pull(server, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "has left"));
     pl_server_free(server);
