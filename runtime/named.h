@@ -63,6 +63,8 @@ struct pl_named_op {
     enum pl_op op;
     unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED changes nothing: names are agreed on */
     bool scaled;    /* as in struct pl_collective */
+    /* the caller applies the factors, with a rounding of its own to each; ranks only agree on them */
+    bool is_scaled_by_caller;
     double prescale;
     double postscale;
     int root;

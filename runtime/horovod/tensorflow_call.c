@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
 #include "runtime/horovod/arguments.h"
+#include "runtime/horovod/factors.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/tensorflow_done.h"
@@ -16,6 +17,7 @@ static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
 struct tensor {
     struct TF_Tensor *input, *output; /* held while the operation uses them */
+    struct pl_factors factors;
 };
 
 /* What ends together: a submission. */
@@ -329,6 +331,7 @@ static void release(struct call *call)
         if (call->tensors[i].output) {
             tf->DeleteTensor(call->tensors[i].output);
         }
+        pl_factors_done(&call->tensors[i].factors);
     }
     for (size_t i = 0; call->results && i < call->tensor_count; i++) {
         pl_named_result_done(&call->results[i]);
@@ -384,13 +387,16 @@ static bool give_received(struct call *call, struct TF_Status *status)
     return good;
 }
 
-/* The outputs that are known only now. */
+/* The outputs, as far as they are known only now. */
 static void give_all(struct call *call)
 {
     struct TF_Status *status = tf->NewStatus();
     const int32_t last = call->parts[0].completion.last_joined_rank;
     bool good = true;
 
+    for (size_t i = 0; i < call->tensor_count; i++) {
+        pl_factors_after(&call->tensors[i].factors, &call->results[i]);
+    }
     if (call->kernel->op == PL_TENSORFLOW_JOIN) {
         good = give(call, 0, TF_INT32, NULL, 0, &last, sizeof(last), status);
     }
@@ -490,7 +496,9 @@ static void submit(struct call *call, struct pl_service *service)
     enum pl_status status = prepare(call, service, &error);
 
     for (size_t i = 0; i < call->tensor_count && status == PL_OK && !call->failed; i++) {
-        (void)!take(call, (int)i, state);
+        if (take(call, (int)i, state)) {
+            status = pl_factors_before(&call->tensors[i].factors, &call->ops[i], &error);
+        }
     }
     if (call->kernel->op == PL_TENSORFLOW_ALLTOALL && status == PL_OK && !call->failed) {
         (void)!take_splits(call, &rows, state);

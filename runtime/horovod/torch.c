@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "runtime/horovod/arguments.h"
+#include "runtime/horovod/factors.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 
@@ -30,6 +31,7 @@ struct handle {
     int ranks;                  /* and how many there are */
     bool grouped;
     size_t count;
+    struct pl_factors *factors; /* [count]; NULL: there are none */
     struct pl_named_result results[];
 };
 
@@ -117,7 +119,11 @@ static void handle_free(struct handle *handle)
 {
     for (size_t i = 0; i < handle->count; i++) {
         pl_named_result_done(&handle->results[i]);
+        if (handle->factors) {
+            pl_factors_done(&handle->factors[i]);
+        }
     }
+    free(handle->factors);
     Py_XDECREF(handle->inputs);
     Py_XDECREF(handle->outputs);
     Py_XDECREF(handle->targets);
@@ -216,7 +222,10 @@ static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObj
     Py_XINCREF(received);
     handle->received = received;
     handle->ranks = received ? horovod_process_set_size(set) : 0;
-    for (Py_ssize_t i = 0; i < count && !PyErr_Occurred(); i++) {
+    if (op.scaled && !(handle->factors = calloc((size_t)count + 1, sizeof(*handle->factors)))) {
+        PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < count && status == PL_OK && !PyErr_Occurred(); i++) {
         PyObject *tensor = member(tensors, grouped, i), *output = member(outputs, grouped, i);
         void *send = NULL;
 
@@ -224,6 +233,8 @@ static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObj
         if (tensor && output && pointer_of(tensor, &send) && shape_of(tensor, &ops[i])) {
             ops[i].send = send;
             (void)(pointer_of(output, &ops[i].recv) && grouped && dtype_of(tensor, &ops[i].dtype));
+            status =
+                handle->factors && !PyErr_Occurred() ? pl_factors_before(&handle->factors[i], &ops[i], &error) : PL_OK;
         }
         Py_XDECREF(tensor);
         Py_XDECREF(output);
@@ -235,9 +246,11 @@ static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObj
         return PyErr_Occurred() ? NULL : raise_uninitialised();
     }
     ops[0].name = name_of(name, kind, text);
-    status = grouped
-                 ? pl_service_submit_group(service, set, ops[0].name, ops, (size_t)count, &handle->completion, &error)
-                 : pl_service_submit(service, set, &ops[0], &handle->completion, &error);
+    if (status == PL_OK) {
+        status = grouped ? pl_service_submit_group(service, set, ops[0].name, ops, (size_t)count, &handle->completion,
+                                                   &error)
+                         : pl_service_submit(service, set, &ops[0], &handle->completion, &error);
+    }
     pl_state_release();
     free(ops);
     return give_number(handle, status, &error);
@@ -630,6 +643,9 @@ static PyObject *wait_and_clear(PyObject *module, PyObject *arguments)
             pl_state_release();
         } else { /* everything ended when the service did */
             status = handle->completion.status;
+        }
+        for (size_t i = 0; i < handle->count && status == PL_OK && handle->factors; i++) {
+            pl_factors_after(&handle->factors[i], &handle->results[i]);
         }
     }
     Py_END_ALLOW_THREADS if (status != PL_OK)

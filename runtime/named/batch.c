@@ -48,7 +48,7 @@ void pl_named_describe_sum(const struct pl_named *named, const struct named_defi
 {
     collective->op = (enum pl_op)definition->op;
     collective->flags |= definition->flags;
-    collective->scaled = definition->scaled;
+    collective->scaled = definition->scaled && !definition->is_scaled_by_caller;
     collective->prescale = definition->prescale;
     collective->postscale = definition->postscale;
     if (contributors < named->ranks && collective->op == PL_AVERAGE &&

@@ -217,6 +217,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
         definition->op = (uint8_t)op->op;
         definition->flags = (uint16_t)op->flags;
         definition->scaled = op->scaled;
+        definition->is_scaled_by_caller = op->is_scaled_by_caller;
         definition->prescale = op->scaled ? op->prescale : 1;
         definition->postscale = op->scaled ? op->postscale : 1;
     }

@@ -205,6 +205,7 @@ static int compare_packing(const struct named_definition *a, const struct named_
 
     order = order ? order : (int)a->op - (int)b->op;
     order = order ? order : (int)a->scaled - (int)b->scaled;
+    order = order ? order : (int)a->is_scaled_by_caller - (int)b->is_scaled_by_caller;
     order = order ? order : (a->flags > b->flags) - (a->flags < b->flags);
     order = order ? order : (a->prescale > b->prescale) - (a->prescale < b->prescale);
     return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);

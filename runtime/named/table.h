@@ -18,7 +18,7 @@
 struct named_definition {
     uint8_t kind, dtype, op, scaled;
     uint16_t flags;
-    uint16_t memory;
+    uint8_t memory, is_scaled_by_caller;
     int32_t root;
     uint32_t dims;
     double prescale, postscale;

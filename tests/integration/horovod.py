@@ -54,6 +54,16 @@ if n & (n - 1) == 0:  # Adasum against a model
         for dtype, near in ((torch.float16, 2e-3), (torch.float32, 1e-6), (torch.float64, 1e-12)):
             for name, got in (("one", hvd.allreduce(of[r].to(dtype), op=hvd.Adasum)), ("group", hvd.grouped_allreduce([of[r].to(dtype)] * 2, op=hvd.Adasum)[1])):
                 assert got.dtype == dtype and (got.double() - tree(of)).norm() <= near * tree(of).norm(), (name, dtype, elems)
+h = torch.arange(-20., 28.).half() / 7  # halves, as Horovod rounds them: after each factor, and after the sum
+scaled, total_of_h = (h.float() * 0.3).half(), (h.float() * n).half()
+for factors, right in (({"prescale_factor": 0.3}, (scaled.float() * n).half()), ({"postscale_factor": 0.3}, (total_of_h.float() * 0.3).half())):
+    every = [hvd.allreduce(h, op=hvd.Sum, **factors), hvd.allreduce_(h.clone(), op=hvd.Sum, **factors)]
+    every += hvd.grouped_allreduce([h, h], op=hvd.Sum, **factors)
+    for got in every:
+        assert got.equal(right), (factors, got, right)
+    for got in (hvd.reducescatter(h.reshape(12, 4), op=hvd.Sum, **factors), *hvd.grouped_reducescatter([h.reshape(12, 4)] * 2, op=hvd.Sum, **factors)):
+        assert hvd.allgather(got).equal(right.reshape(12, 4)), (factors, got, right)
+    assert h.equal(torch.arange(-20., 28.).half() / 7)
 g = hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)
 assert g[0].equal(total) and g[1].equal(total * 2)
 

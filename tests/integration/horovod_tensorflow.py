@@ -66,6 +66,27 @@ for face in (reductions, tf.function(reductions)):
     assert found[16].shape == (0, 3)
 same(x, np.arange(6).reshape(2, 3) + r)  # eager inputs stay
 
+# Halves, as Horovod rounds them: after each factor, and after the sum.
+half = tf.cast(tf.range(-20, 28), tf.float16) / 7
+wide = half.numpy().astype(np.float32)
+first, last = ((wide * np.float32(0.3)).astype(np.float16).astype(np.float32) * n).astype(np.float16), (wide * n).astype(np.float16).astype(np.float32)
+last = (last * np.float32(0.3)).astype(np.float16)
+def rounded(half):
+    found = []
+    for factors in ({"prescale_factor": 0.3}, {"postscale_factor": 0.3}):
+        which = next(iter(factors))
+        found.append([hvd.allreduce(half, op=hvd.Sum, name=f"half.{which}", **factors),
+                      hvd.allreduce(half + 0, op=hvd.Sum, name=f"own.{which}", **factors),  # in place, in a graph
+                      *hvd.grouped_allreduce([half, half], op=hvd.Sum, name=f"halves.{which}", **factors),
+                      hvd.allgather(hvd.reducescatter(half, op=hvd.Sum, name=f"part.{which}", **factors), name=f"parts.{which}"),
+                      hvd.allgather(hvd.grouped_reducescatter([half, half], op=hvd.Sum, **factors)[1], name=f"splits.{which}")])
+    return found
+for face in (rounded, tf.function(rounded)):
+    for found, expected in zip(face(half), (first, last)):
+        for tensor in found:
+            same(tensor, expected)
+same(half, wide)
+
 # Rows: their shapes are known as far as they can be when a function is made.
 rows = [row for rank in range(n) for row in [rank] * (rank + 1)]
 static = {}
