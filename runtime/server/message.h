@@ -8,6 +8,8 @@
  *     that has the layout
  *                               WELCOME with the shared file and two eventfds   | REFUSED
  *   SUM                         TOTAL                                           | REFUSED
+ *   ROWS, their ids and
+ *     gradients in shared memory  ROWS_DONE, their values there                 | REFUSED
  *   LEAVE, or it just closes
  *
  * Fuzz  tests/fuzz/fuzz_server.c
@@ -29,6 +31,18 @@ enum pl_server_message_kind {
     PL_SERVER_SUM,      /* count: values, of the `number` that are left of the sum */
     PL_SERVER_TOTAL,    /* likewise */
     PL_SERVER_LEAVE,
+    PL_SERVER_ROWS,      /* number: the table's; count: rows, where what is asked has some */
+    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, where they were to be counted */
+};
+
+/** What is asked about the rows of a table. */
+enum pl_server_rows {
+    PL_SERVER_ROWS_PULL,
+    PL_SERVER_ROWS_PUSH,
+    PL_SERVER_ROWS_COUNT,
+    PL_SERVER_ROWS_SAVE, /* in directory `path`; `moment`: the same in all files of one save */
+    PL_SERVER_ROWS_LOAD, /* from there */
+    PL_SERVER_ROWS_END,  /* none: how many there are */
 };
 
 enum {
@@ -38,6 +52,12 @@ enum {
     PL_SERVER_MOST_SUMMED = 1 << 24,
 };
 
+struct pl_server_rows_question {
+    uint64_t what; /* enum pl_server_rows */
+    uint64_t moment;
+    char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
+};
+
 struct pl_server_message {
     uint32_t kind;
     int32_t number;
@@ -45,6 +65,7 @@ struct pl_server_message {
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
+        struct pl_server_rows_question rows;
     };
 };
 

@@ -9,9 +9,7 @@
 #include "base/memory.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
-#include "runtime/server/layout.h"
-#include "runtime/server/message.h"
-#include "runtime/server/shared.h"
+#include "runtime/server/worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,28 +23,6 @@
 #include <unistd.h>
 
 #define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
-
-struct pl_server {
-    struct pl_world *world;
-    struct pl_plan *plan;
-    struct pl_optimizer_options optimizer;
-    struct sockaddr_un address;
-    int number; /* on its host */
-    int64_t staleness;
-    int worker; /* of the job */
-    int workers;
-    int fd;
-    int server_event_fd; /* wakes the server */
-    int event_fd;        /* the server wakes us */
-    struct pl_server_view view;
-    struct pl_server_slot *slot;
-    uint64_t *sequence; /* [pieces]: which update of each the plan's values have */
-    double rate;
-    bool has_started;
-    bool has_left;
-    bool is_pushed; /* a step is under way: pl_server_wait() comes next */
-    struct pl_server_counts counts;
-};
 
 bool pl_server_is_there(const struct pl_environment *environment)
 {
@@ -150,6 +126,7 @@ void pl_server_free(struct pl_server *server)
     }
     pl_plan_free(server->plan);
     disconnect(server);
+    free(server->tables);
     free(server);
 }
 
@@ -274,7 +251,9 @@ static enum pl_status join(struct pl_server *server, const struct pl_server_layo
                            struct pl_error *reterr)
 {
     struct pl_server_message welcome;
-    struct pl_server_shape shape = {.elems = layout->head->elems, .pieces = layout->head->pieces};
+    struct pl_server_shape shape = {.elems = layout->head->elems,
+                                    .pieces = layout->head->pieces,
+                                    .rows_bytes = layout->head->tables > 0 ? PL_SERVER_ROWS_BYTES : 0};
     PL_AUTO_CLOSE int memory_fd = -1;
     struct stat info;
     int fds[3] = {-1, -1, -1};
@@ -312,7 +291,8 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
     struct pl_server_layout layout;
     enum pl_status status;
 
-    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, &layout, reterr));
+    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, server->tables,
+                                server->table_count, &layout, reterr));
     status = join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);
     if (status != PL_OK) {
@@ -543,6 +523,16 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     PL_TRY(wait_for(server, ALL_KNOWN, reterr));
     server->has_started = true;
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
+}
+
+enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, uint32_t kind,
+                          struct pl_server_message *ret_answer, struct pl_error *reterr)
+{
+    int fds[3] = {-1, -1, -1};
+
+    PL_TRY(check_there(server, reterr));
+    PL_TRY(send_message(server, message, NULL, 0, reterr));
+    return receive(server, kind, ret_answer, fds, pl_world_deadline_ns(server->world), reterr);
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
