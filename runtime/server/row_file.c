@@ -185,7 +185,8 @@ static enum pl_status read_part(struct reader *reader, const char *path, int par
     struct stat info;
 
     if (fd < 0) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open it");
+        return errno == ENOENT ? pl_error_set(reterr, PL_NOT_FOUND, "a file of the table is missing")
+                               : pl_error_errno(reterr, "open a file of the table");
     }
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
         return pl_error_set(reterr, PL_CORRUPT, "it is no regular file");

@@ -437,7 +437,7 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     ck_assert(stat(part_1, &info) == 0 && truncate(part_1, info.st_size - 8) == 0);
     fail_to_load(&test, PL_CORRUPT, "bytes, expected");
     ck_assert_int_eq(unlink(part_1), 0);
-    fail_to_load(&test, PL_NOT_FOUND, "");
+    fail_to_load(&test, PL_NOT_FOUND, "a file of the table is missing");
     ck_assert(mkfifo(part_1, 0600) == 0);
     fail_to_load(&test, PL_CORRUPT, "no regular file");
     ck_assert_int_eq(unlink(part_1), 0);
