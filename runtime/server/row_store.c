@@ -7,10 +7,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
-    CHUNK_BYTES = 8 << 20, /* about; its pages are taken at first use */
+    CHUNK_BYTES = 32 << 20, /* about; its pages are taken at first use */
     FIRST_SLOTS = 1024,
+    LARGE_PAGE_BYTES = 2 << 20,
     BATCH = 16, /* rows whose memory is fetched at the same time */
     LINE_BYTES = 64,
     MOST_LINES = 8, /* of a record that are asked for ahead; what follows comes by itself */
@@ -95,8 +97,8 @@ uint64_t pl_row_store_record_bytes(const struct pl_row_store *store)
 
 uint64_t pl_row_store_bytes(const struct pl_row_store *store)
 {
-    return store->chunk_count * (store->record_bytes << store->chunk_shift) +
-           store->chunk_capacity * sizeof(*store->chunks) + (store->slot_mask + 1) * sizeof(*store->slots);
+    return store->rows * store->record_bytes + store->chunk_capacity * sizeof(*store->chunks) +
+           (store->slot_mask + 1) * sizeof(*store->slots);
 }
 
 uint64_t pl_row_store_chunks(const struct pl_row_store *store)
@@ -236,6 +238,16 @@ static void insert(struct slot *slots, uint64_t mask, struct slot slot)
     slots[s] = slot;
 }
 
+/* Rows are found at random: with small pages each would miss in the TLB. It works without. */
+static void use_large_pages(char *data, size_t bytes)
+{
+    size_t skipped = (LARGE_PAGE_BYTES - (uintptr_t)data % LARGE_PAGE_BYTES) % LARGE_PAGE_BYTES;
+
+    if (bytes > skipped + LARGE_PAGE_BYTES) {
+        (void)madvise(data + skipped, (bytes - skipped) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES, MADV_HUGEPAGE);
+    }
+}
+
 /* Room for one more in the index and in the last chunk. */
 static enum pl_status make_room(struct pl_row_store *store, struct pl_error *reterr)
 {
@@ -251,6 +263,7 @@ static enum pl_status make_room(struct pl_row_store *store, struct pl_error *ret
         if (!slots) {
             return say_full(store, 2 * slot_count * sizeof(*slots), reterr);
         }
+        use_large_pages((char *)slots, 2 * slot_count * sizeof(*slots));
         for (uint64_t s = 0; s < slot_count; s++) {
             if (store->slots[s].number != 0) {
                 insert(slots, 2 * slot_count - 1, store->slots[s]);
@@ -270,6 +283,9 @@ static enum pl_status make_room(struct pl_row_store *store, struct pl_error *ret
         store->chunks[store->chunk_count] = pl_memory_new(records, store->record_bytes, NULL);
         if (!store->chunks[store->chunk_count]) {
             return say_full(store, records * store->record_bytes, reterr);
+        }
+        if (store->chunk_count > 0) {
+            use_large_pages(store->chunks[store->chunk_count], records * store->record_bytes);
         }
         store->chunk_count++;
     }

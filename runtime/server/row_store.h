@@ -44,7 +44,7 @@ void pl_row_store_clear(struct pl_row_store *store);
 uint64_t pl_row_store_rows(const struct pl_row_store *store);
 uint64_t pl_row_store_record_bytes(const struct pl_row_store *store);
 
-/** What it has taken of memory, its index with it. */
+/** What its rows take of memory, with the index. */
 uint64_t pl_row_store_bytes(const struct pl_row_store *store);
 
 /** All records, in chunks [pl_row_store_chunks()], until the next change. */

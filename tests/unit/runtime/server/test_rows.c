@@ -30,7 +30,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 
 void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
 {
-    if (has_no_memory && count * item_bytes >= (6U << 20)) {
+    if (has_no_memory && count * item_bytes >= (16U << 20)) {
         (void)pl_error_set(reterr, PL_MEMORY, "as the test wants it");
         return NULL;
     }
