@@ -56,6 +56,7 @@ extern "C" {
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
 #include "runtime/server.h"
+#include "runtime/server_rows.h"
 #include "runtime/sparse.h"
 #include "runtime/start.h"
 #include "runtime/stop.h"

@@ -43,6 +43,13 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * The sum of the rows of each index: ascending indices without repeats, rows of one index added in their order. The
+ * result's arrays are the caller's: pl_sparse_done(). PL_MEMORY.
+ */
+enum pl_status pl_sparse_sum(const struct pl_sparse *rows, struct pl_sparse *ret_sum,
+                             struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Add the rows to `dense` [table_rows, row_elems]. PL_INVALID for an index beyond the table; nothing was added then.
  */
 enum pl_status pl_sparse_add_to(const struct pl_sparse *sparse, float *dense, uint64_t table_rows,

@@ -126,6 +126,19 @@ enum pl_status pl_sparse_wait(struct pl_named *named, pl_named_handle handle, bo
     return PL_OK;
 }
 
+enum pl_status pl_sparse_sum(const struct pl_sparse *rows, struct pl_sparse *ret_sum, struct pl_error *reterr)
+{
+    struct pl_sparse sum = {0};
+    enum pl_status status = add_up(rows->indices, rows->values, rows->rows, rows->row_elems, 1.0F, &sum, reterr);
+
+    if (status != PL_OK) {
+        pl_sparse_done(&sum);
+        return status;
+    }
+    *ret_sum = sum;
+    return PL_OK;
+}
+
 enum pl_status pl_sparse_add_to(const struct pl_sparse *sparse, float *dense, uint64_t table_rows,
                                 struct pl_error *reterr)
 {

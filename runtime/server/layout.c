@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 1 };
+enum { VERSION = 2 };
 
 static const char *const kind_names[] = {
     [PL_SGD] = "sgd", [PL_ADAM] = "adam", [PL_ADAMW] = "adamw", [PL_ADAGRAD] = "adagrad"};
 
-static void write_lines(const struct pl_plan *plan, const struct pl_server_layout_head *head, struct pl_text *text)
+static void write_lines(const struct pl_plan *plan, const struct pl_server_layout_head *head,
+                        const struct pl_table *tables, struct pl_text *text)
 {
     pl_text_printf(text, "optimizer=%s momentum=%g nesterov=%d weight_decay=%g beta1=%g beta2=%g epsilon=%g ",
                    kind_names[head->kind], head->momentum, (int)head->nesterov, head->weight_decay, head->beta1,
@@ -25,16 +26,22 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
         pl_plan_print_tensor(pl_plan_tensor(plan, i), text);
         pl_text_append_char(text, '\n');
     }
+    for (uint64_t i = 0; i < head->tables; i++) {
+        pl_table_print(&tables[i], text);
+        pl_text_append_char(text, '\n');
+    }
 }
 
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
-                                    int64_t staleness, struct pl_server_layout *ret_layout, struct pl_error *reterr)
+                                    int64_t staleness, const struct pl_table *tables, size_t table_count,
+                                    struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE, whole = PL_TEXT_NONE;
     struct pl_server_layout_head head = {
         .version = VERSION,
         .elems = pl_plan_elems(plan),
         .pieces = pl_plan_bucket_count(plan),
+        .tables = table_count,
         .staleness = staleness,
         .kind = optimizer->kind,
         .nesterov = optimizer->nesterov,
@@ -47,7 +54,7 @@ enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_
     char *data = NULL;
     size_t bytes;
 
-    write_lines(plan, &head, &lines);
+    write_lines(plan, &head, tables, &lines);
     PL_TRY(pl_text_check(&lines, reterr));
     head.lines_bytes = lines.length;
     pl_text_append_n(&whole, (const char *)&head, sizeof(head));
@@ -57,6 +64,7 @@ enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_
         pl_plan_bucket(plan, p, &range.first_elem, &range.count_elems);
         pl_text_append_n(&whole, (const char *)&range, sizeof(range));
     }
+    pl_text_append_n(&whole, (const char *)tables, table_count * sizeof(*tables));
     pl_text_append_n(&whole, lines.data, lines.length);
     bytes = whole.length;
     PL_TRY(pl_text_take(&whole, &data, reterr));
@@ -80,6 +88,19 @@ static bool are_pieces_whole(struct pl_server_layout *layout)
     return at == layout->head->elems;
 }
 
+/* Whether pieces, tables and lines are what follows the head, [left] bytes. */
+static bool has_length(const struct pl_server_layout_head *head, size_t left)
+{
+    if (head->pieces == 0 || head->pieces > left / sizeof(struct pl_server_range)) {
+        return false;
+    }
+    left -= head->pieces * sizeof(struct pl_server_range);
+    if (head->tables > PL_SERVER_MOST_TABLES || head->tables > left / sizeof(struct pl_table)) {
+        return false;
+    }
+    return head->lines_bytes > 0 && head->lines_bytes == left - head->tables * sizeof(struct pl_table);
+}
+
 static enum pl_status check(struct pl_server_layout *layout, struct pl_error *reterr)
 {
     const struct pl_server_layout_head *head = layout->head;
@@ -90,13 +111,15 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout is of version %llu, expected %d",
                             (unsigned long long)head->version, VERSION);
     }
-    if (head->pieces == 0 || head->pieces > left / sizeof(struct pl_server_range) ||
-        head->lines_bytes != left - head->pieces * sizeof(struct pl_server_range) || head->lines_bytes == 0) {
-        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout of %zu bytes has no %llu pieces and %llu bytes text",
-                            layout->bytes, (unsigned long long)head->pieces, (unsigned long long)head->lines_bytes);
+    if (!has_length(head, left)) {
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "a worker's layout of %zu bytes has no %llu pieces, %llu tables and %llu bytes text",
+                            layout->bytes, (unsigned long long)head->pieces, (unsigned long long)head->tables,
+                            (unsigned long long)head->lines_bytes);
     }
     layout->pieces = (const struct pl_server_range *)(const void *)(head + 1);
-    layout->lines = (const char *)(layout->pieces + head->pieces);
+    layout->tables = (const struct pl_table *)(const void *)(layout->pieces + head->pieces);
+    layout->lines = (const char *)(layout->tables + head->tables);
     if (layout->lines[head->lines_bytes - 1] != '\n' || memchr(layout->lines, '\0', head->lines_bytes)) {
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has a text that is not made of lines");
     }
@@ -107,6 +130,9 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
     if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1) {
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has staleness %lld, optimizer %llu",
                             (long long)head->staleness, (unsigned long long)head->kind);
+    }
+    for (uint64_t t = 0; t < head->tables; t++) {
+        PL_TRY(pl_table_check(&layout->tables[t], reterr));
     }
     options = pl_server_layout_optimizer(layout);
     return pl_optimizer_rule_check(&options, reterr);
@@ -173,12 +199,12 @@ enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const 
         at_b += length_b + 1;
     }
     if (at_a < end_a || at_b < end_b) {
-        return pl_error_set(reterr, PL_MISMATCH, "%s registered more tensors than %s", at_a < end_a ? whose_a : whose_b,
-                            at_a < end_a ? whose_b : whose_a);
+        return pl_error_set(reterr, PL_MISMATCH, "%s registered more tensors or tables than %s",
+                            at_a < end_a ? whose_a : whose_b, at_a < end_a ? whose_b : whose_a);
     }
     return pl_error_set(
         reterr, PL_MISMATCH,
-        "%s and %s have the same tensors, but cut into other pieces (bucket_bytes) or with an option that "
+        "%s and %s have the same tensors and tables, but cut into other pieces (bucket_bytes) or with an option that "
         "differs in its last digits",
         whose_a, whose_b);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness. A worker hands it
+ * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness, tables. A worker hands it
  * to its server, which compares it with that of its other workers and of the other servers. Internal to
  * runtime/server/.
  *
- *   head | pieces: first element, count | lines of text: options, then one for each tensor, each ends in '\n'
+ *   head | pieces: first element, count | tables | lines of text: options, then one for each tensor and each table, each
+ *   ends in '\n'
  *
  * Fuzz  tests/fuzz/fuzz_server.c
  */
@@ -12,6 +13,7 @@
 #define PL_RUNTIME_SERVER_LAYOUT_H
 
 #include "runtime/optimizer.h"
+#include "runtime/server/table.h"
 
 enum { PL_SERVER_NO_BOUND = -1 }; /* a staleness: fully asynchronous */
 
@@ -24,6 +26,7 @@ struct pl_server_layout_head {
     uint64_t version;
     uint64_t elems;
     uint64_t pieces;
+    uint64_t tables;
     uint64_t lines_bytes;
     int64_t staleness; /* steps, or PL_SERVER_NO_BOUND */
     uint64_t kind;     /* enum pl_optimizer_kind */
@@ -36,14 +39,15 @@ struct pl_server_layout {
     char *data; /* the whole as it is handed on; what follows lies in it */
     const struct pl_server_layout_head *head;
     const struct pl_server_range *pieces;
+    const struct pl_table *tables;
     const char *lines;
     uint64_t longest_elems; /* of a piece */
 };
 
-/** Of a plan that is laid out, and checked options. PL_MEMORY. */
+/** Of a plan that is laid out, and checked options and tables. PL_MEMORY. */
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
-                                    int64_t staleness, struct pl_server_layout *ret_layout,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+                                    int64_t staleness, const struct pl_table *tables, size_t table_count,
+                                    struct pl_server_layout *ret_layout, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** From `data` [bytes], on the heap, which is the layout's then in any case. PL_CORRUPT says what is wrong in it. */
 enum pl_status pl_server_layout_read(char *data, size_t bytes, struct pl_server_layout *ret_layout,

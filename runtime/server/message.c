@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "runtime/server/shared.h"
 
 #include <errno.h>
 #include <string.h>
@@ -31,10 +32,10 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
     }
     is_known = from_worker ? message->kind == PL_SERVER_JOIN || message->kind == PL_SERVER_SUM ||
                                  message->kind == PL_SERVER_LEAVE || message->kind == PL_SERVER_STATE ||
-                                 message->kind == PL_SERVER_OUTLAST
+                                 message->kind == PL_SERVER_OUTLAST || message->kind == PL_SERVER_ROWS
                            : message->kind == PL_SERVER_WELCOME || message->kind == PL_SERVER_REFUSED ||
                                  message->kind == PL_SERVER_TOTAL || message->kind == PL_SERVER_STATE ||
-                                 message->kind == PL_SERVER_ALONE;
+                                 message->kind == PL_SERVER_ALONE || message->kind == PL_SERVER_ROWS_DONE;
     if (!is_known || message->number < 0) {
         return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message of kind %u, number %d, is none %s sends",
                             message->kind, message->number, from_worker ? "that a worker" : "that a server");
@@ -58,6 +59,13 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
                    ? check_count(message, 1, INT64_MAX, reterr)
                    : pl_error_set(reterr, PL_CORRUPT, "a parameter server's STATE goes way %d, expected %d or %d",
                                   message->number, PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN);
+    case PL_SERVER_ROWS:
+        if (message->rows.what < PL_SERVER_ROWS_END && memchr(message->rows.path, '\0', sizeof(message->rows.path))) {
+            return check_count(message, 0, PL_SERVER_ROWS_BYTES / sizeof(int64_t), reterr);
+        }
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS asks for %llu, or has no end of its path",
+                            (unsigned long long)message->rows.what);
+    case PL_SERVER_ROWS_DONE:
     case PL_SERVER_LEAVE:
     case PL_SERVER_OUTLAST:
     case PL_SERVER_ALONE:

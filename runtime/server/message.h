@@ -10,6 +10,8 @@
  *   SUM                         TOTAL                                           | REFUSED
  *   STATE with a memory file    STATE once the file is filled, or read
  *   OUTLAST                     ALONE once all others have left
+ *   ROWS, their ids and
+ *     gradients in shared memory  ROWS_DONE, their values there                 | REFUSED
  *   LEAVE, or it just closes
  *
  * Fuzz  tests/fuzz/fuzz_server.c
@@ -34,6 +36,18 @@ enum pl_server_message_kind {
     PL_SERVER_STATE,   /* number: enum pl_server_state_way; count: bytes of the file, see transfer.c */
     PL_SERVER_OUTLAST, /* it takes part no more, and stays to read */
     PL_SERVER_ALONE,
+    PL_SERVER_ROWS,      /* number: the table's; count: rows, where what is asked has some */
+    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, where they were to be counted */
+};
+
+/** What is asked about the rows of a table. */
+enum pl_server_rows {
+    PL_SERVER_ROWS_PULL,
+    PL_SERVER_ROWS_PUSH,
+    PL_SERVER_ROWS_COUNT,
+    PL_SERVER_ROWS_SAVE, /* in directory `path`; `moment`: the same in all files of one save */
+    PL_SERVER_ROWS_LOAD, /* from there */
+    PL_SERVER_ROWS_END,  /* none: how many there are */
 };
 
 enum pl_server_state_way { PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN };
@@ -45,6 +59,12 @@ enum {
     PL_SERVER_MOST_SUMMED = 1 << 24,
 };
 
+struct pl_server_rows_question {
+    uint64_t what; /* enum pl_server_rows */
+    uint64_t moment;
+    char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
+};
+
 struct pl_server_message {
     uint32_t kind;
     int32_t number;
@@ -52,6 +72,7 @@ struct pl_server_message {
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
+        struct pl_server_rows_question rows;
     };
 };
 

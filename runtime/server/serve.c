@@ -24,7 +24,7 @@
 
 #define FAILED_TELL_NS PL_NS_PER_S
 
-/* What a packet of each kind has; END is remote.c's own. */
+/* What a packet of each kind has; END is remote.c's own, and those of rows are checked in rows.c. */
 static const struct {
     bool has_worker; /* of the sender's host; of an answer, this one's */
     bool has_piece;  /* of this server's; of an answer, the sender's */
@@ -57,6 +57,9 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
     uint64_t data_bytes = 0;
     int owner, workers_host;
 
+    if (packet->kind == PL_SERVER_PACKET_ROWS || packet->kind == PL_SERVER_PACKET_ROWS_DONE) {
+        return server_rows_may_send(server, host, packet);
+    }
     if (packet->kind >= PL_ARRAY_ITEMS(packets) || packet->kind == PL_SERVER_PACKET_END ||
         packet->count > PL_SERVER_MOST_VALUES || packet->push > PL_SERVER_PUSH_VALUES) {
         return false;
@@ -104,6 +107,10 @@ static enum pl_status place(void *context, int host, const struct pl_server_pack
     if (packet->kind == PL_SERVER_PACKET_LAYOUT) {
         *ret_data = pl_memory_new(packet->data_bytes, 1, reterr);
         return *ret_data ? PL_OK : PL_MEMORY;
+    }
+    if (packet->kind == PL_SERVER_PACKET_ROWS || packet->kind == PL_SERVER_PACKET_ROWS_DONE) {
+        *ret_data = server_rows_place(server, host);
+        return PL_OK;
     }
     if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT) {
         *ret_data = server->store[packet->worker] + server->layout.pieces[packet->piece].first_elem;
@@ -154,6 +161,11 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
         return server_workers_add_sum(server, packet->worker, packet, reterr);
     case PL_SERVER_PACKET_TOTAL:
         server_workers_give_total(server, packet);
+        break;
+    case PL_SERVER_PACKET_ROWS:
+        return server_rows_serve(server, host, packet, data, reterr);
+    case PL_SERVER_PACKET_ROWS_DONE:
+        server_rows_answered(server, host, packet, data);
         break;
     case PL_SERVER_PACKET_END:
         break;
@@ -393,6 +405,7 @@ static void close_server(struct server *server)
     }
     if (server->layout.data) {
         server_pieces_close(server);
+        server_rows_close(server);
     }
     if (is_idle) { /* else MPI may still read there; the process ends soon */
         pl_server_view_close(&server->view);

@@ -22,7 +22,7 @@ enum pl_status pl_server_shape(struct pl_server_shape *shape, struct pl_error *r
         shape->values_at = pl_number_round_up(heads_bytes, PAGE_BYTES);
         values_bytes = pl_number_round_up(shape->elems * sizeof(float), PAGE_BYTES);
         shape->slots_at = shape->values_at + values_bytes;
-        shape->slot_bytes = PAGE_BYTES + values_bytes;
+        shape->slot_bytes = PAGE_BYTES + values_bytes + shape->rows_bytes;
         if (!__builtin_mul_overflow(shape->workers, shape->slot_bytes, &slots_bytes) &&
             !__builtin_add_overflow(shape->slots_at, slots_bytes, &shape->file_bytes) &&
             shape->file_bytes < PTRDIFF_MAX) {

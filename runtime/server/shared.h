@@ -3,7 +3,7 @@
  * What a host's parameter server and its workers share: one memory file with the values of all pieces, and for each
  * worker its gradients and how far it is. Nothing is sent within a host. Internal to runtime/server/.
  *
- *   header | piece headers | values | worker 0's slot, gradients | worker 1's slot, gradients | ...
+ *   header | piece headers | values | worker 0's slot, gradients, rows | worker 1's slot, gradients, rows | ...
  *
  * A piece is one bucket of the workers' plan. Its values change in place, under a sequence number that is odd
  * meanwhile; a reader copies a piece and takes the copy if the number was even before and is the same after it. So a
@@ -54,12 +54,16 @@ struct pl_server_slot {
     uint64_t first_step; /* that this worker counts from, written before it is welcome */
 };
 
-/** The shape of a file; the first three are given, pl_server_shape() fills the rest. */
+/** For each worker, where there are tables: a list of ids, then rows. At least one row of any table. */
+enum { PL_SERVER_ROWS_BYTES = 4 << 20 };
+
+/** The shape of a file; the first four are given, pl_server_shape() fills the rest. */
 struct pl_server_shape {
     uint64_t elems;  /* of values, and of each worker's gradients */
     uint64_t pieces; /* at least 1 */
     uint64_t workers;
-    uint64_t values_at; /* offsets and sizes in bytes */
+    uint64_t rows_bytes; /* PL_SERVER_ROWS_BYTES or 0, of each worker */
+    uint64_t values_at;  /* offsets and sizes in bytes */
     uint64_t slots_at;
     uint64_t slot_bytes;
     uint64_t file_bytes;
@@ -102,6 +106,11 @@ static inline struct pl_server_slot *pl_server_view_slot(const struct pl_server_
 static inline float *pl_server_view_gradients(const struct pl_server_view *view, uint64_t worker)
 {
     return (float *)(void *)(view->base + view->shape.slots_at + worker * view->shape.slot_bytes + 4096);
+}
+
+static inline char *pl_server_view_rows(const struct pl_server_view *view, uint64_t worker)
+{
+    return view->base + view->shape.slots_at + (worker + 1) * view->shape.slot_bytes - view->shape.rows_bytes;
 }
 
 /** The server alone: change the values of `piece` between these two. */

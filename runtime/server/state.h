@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of a parameter server share: serve.c is its life, workers.c its own workers, pieces.c the values. */
+/** What the files of a parameter server share: serve.c is its life, workers.c its own workers, pieces.c the values,
+ * rows.c the tables. */
 #ifndef PL_RUNTIME_SERVER_STATE_H
 #define PL_RUNTIME_SERVER_STATE_H
 
@@ -11,6 +12,8 @@
 #include "runtime/server/shared.h"
 
 enum { SERVER_MOST_PENDING = 16 };
+
+struct server_rows;
 
 /** A worker of the job. */
 struct server_worker {
@@ -88,6 +91,7 @@ struct server {
     float *sum;                  /* [longest piece], synchronous */
     float **store;               /* [total]: gradients of other hosts' workers [elems], synchronous */
     float **stage;               /* [hosts]: a piece that comes from another server [1 + slots][longest piece] */
+    struct server_rows *rows;    /* NULL: no tables */
 };
 
 static inline int server_owner(const struct server *server, uint64_t piece)
@@ -162,6 +166,28 @@ enum pl_status server_workers_ended(struct server *server, const struct pl_serve
                                     struct pl_error *reterr) PL_MUST_CHECK;
 /** Tell all workers of this host that it is over. */
 void server_workers_refuse(struct server *server, const struct pl_error *error);
+/** Tell worker `local` of this host, if it is there, that what it asked for has failed. */
+void server_workers_refuse_one(struct server *server, int local, const struct pl_error *error);
+
+/* rows.c */
+/** The layout is known: make what depends on its tables. */
+enum pl_status server_rows_open(struct server *server, struct pl_error *reterr) PL_MUST_CHECK;
+void server_rows_close(struct server *server);
+/** PL_CORRUPT: what worker `local` asks is none that it may. */
+enum pl_status server_rows_check(const struct server *server, int local, const struct pl_server_message *message,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+/** Worker `local` of this host asks, and is answered once all servers have done their part. */
+enum pl_status server_rows_ask(struct server *server, int local, const struct pl_server_message *message,
+                               struct pl_error *reterr) PL_MUST_CHECK;
+/** Whether server `host` may send this: ROWS or ROWS_DONE. */
+bool server_rows_may_send(const struct server *server, int host, const struct pl_server_packet *packet);
+/** Where its data is to go. */
+void *server_rows_place(const struct server *server, int host);
+/** Another server's worker asks. */
+enum pl_status server_rows_serve(struct server *server, int host, const struct pl_server_packet *packet,
+                                 const void *data, struct pl_error *reterr) PL_MUST_CHECK;
+/** Another server has done its part of what a worker of this host asks. */
+void server_rows_answered(struct server *server, int host, const struct pl_server_packet *packet, const void *data);
 
 /* lost.c */
 /** Count worker `worker` of the job as lost, once. */

@@ -82,6 +82,7 @@ void pl_server_free(struct pl_server *server)
     pl_optimizer_free(server->copy);
     pl_plan_free(server->plan);
     worker_disconnect(server);
+    free(server->tables);
     free(server);
 }
 
@@ -127,7 +128,8 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
     struct pl_server_layout layout;
     enum pl_status status;
 
-    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, &layout, reterr));
+    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, server->tables,
+                                server->table_count, &layout, reterr));
     status = worker_join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);
     if (status != PL_OK) {
@@ -362,6 +364,16 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     PL_TRY(worker_await(server, ALL_KNOWN, reterr));
     server->has_started = true;
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
+}
+
+enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, uint32_t kind,
+                          struct pl_server_message *ret_answer, struct pl_error *reterr)
+{
+    int fds[3] = {-1, -1, -1};
+
+    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(worker_send(server, message, NULL, 0, reterr));
+    return worker_receive(server, kind, ret_answer, fds, pl_world_deadline_ns(server->world), reterr);
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)

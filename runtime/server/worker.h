@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of a worker's side share: worker.c is its life, worker_connect.c its connection, worker_state.c the
- * optimizer's state and the end. */
+/** What the files of a worker's side share: worker.c is its life and its steps, worker_connect.c its connection,
+ * worker_state.c the optimizer's state and the end, worker_rows.c its tables. */
 #ifndef PL_RUNTIME_SERVER_WORKER_H
 #define PL_RUNTIME_SERVER_WORKER_H
 
@@ -32,6 +32,9 @@ struct pl_server {
     bool is_stopping; /* known at the end of the last step */
     bool is_pushed;   /* a step is under way: pl_server_wait() comes next */
     struct pl_server_counts counts;
+    struct pl_table *tables;
+    size_t table_count;
+    size_t table_capacity;
 };
 
 /* What a worker waits for. */
@@ -62,5 +65,11 @@ enum pl_status worker_send(struct pl_server *server, const struct pl_server_mess
 /** Wait for a message of `kind`. */
 enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                               int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+/**
+ * Send `message` and wait for the answer of `kind`, up to the setting timeout_s. PL_INVALID: it has not joined, or has
+ * left; what the server refuses; PL_PEER, PL_TIMEOUT.
+ */
+enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, uint32_t kind,
+                          struct pl_server_message *ret_answer, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

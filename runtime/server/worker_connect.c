@@ -144,7 +144,9 @@ enum pl_status worker_join(struct pl_server *server, const struct pl_server_layo
                            struct pl_error *reterr)
 {
     struct pl_server_message welcome;
-    struct pl_server_shape shape = {.elems = layout->head->elems, .pieces = layout->head->pieces};
+    struct pl_server_shape shape = {.elems = layout->head->elems,
+                                    .pieces = layout->head->pieces,
+                                    .rows_bytes = layout->head->tables > 0 ? PL_SERVER_ROWS_BYTES : 0};
     PL_AUTO_CLOSE int memory_fd = -1;
     struct stat info;
     int fds[3] = {-1, -1, -1};

@@ -48,13 +48,21 @@ void server_workers_refuse(struct server *server, const struct pl_error *error)
     }
 }
 
+void server_workers_refuse_one(struct server *server, int local, const struct pl_error *error)
+{
+    if (server->locals[local].fd >= 0) {
+        refuse(server->locals[local].fd, error);
+    }
+}
+
 /* The layout is known: make the shared file, and tell the other servers. */
 static enum pl_status open_layout(struct server *server, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LAYOUT, .data_bytes = server->layout.bytes};
     struct pl_server_shape shape = {.elems = server->layout.head->elems,
                                     .pieces = server->layout.head->pieces,
-                                    .workers = (uint64_t)server->options->workers};
+                                    .workers = (uint64_t)server->options->workers,
+                                    .rows_bytes = server->layout.head->tables > 0 ? PL_SERVER_ROWS_BYTES : 0};
 
     PL_TRY(pl_server_shape(&shape, reterr));
     server->memory_fd = pl_fd_new_memory("paceline-server", shape.file_bytes);
@@ -63,6 +71,7 @@ static enum pl_status open_layout(struct server *server, struct pl_error *reterr
     }
     PL_TRY(pl_server_view_open(&server->view, &shape, server->memory_fd, reterr));
     PL_TRY(server_pieces_open(server, reterr));
+    PL_TRY(server_rows_open(server, reterr));
     return send_all(server, &packet, server->layout.data, reterr);
 }
 
@@ -523,6 +532,9 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
         error.status = pl_error_set(&error, PL_CORRUPT, "worker %d says JOIN twice", worker);
         pl_file_close_at(&fds[0]);
     }
+    if (error.status == PL_OK && !closed && message.kind == PL_SERVER_ROWS) {
+        error.status = server_rows_check(server, number, &message, &error);
+    }
     if (error.status != PL_OK) {
         refuse(local->fd, &error);
         pl_log_error(&error, "worker %d was refused", worker);
@@ -536,6 +548,9 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
     }
     if (message.kind == PL_SERVER_OUTLAST) {
         return let_outlast(server, number, reterr);
+    }
+    if (message.kind == PL_SERVER_ROWS) {
+        return server_rows_ask(server, number, &message, reterr);
     }
     local->waits_for_sum = true;
     sum.count = (uint32_t)message.count;

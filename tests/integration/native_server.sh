@@ -54,6 +54,13 @@ short() {
   expect_values 2 20 60.0
   start "$both" 2 0 20 && finish "$both" 0
   expect_values 4 20 50.0 # 20 x the average
+  # a program with a table of rows, which it saves: each host has its part
+  worker=$PACELINE_BUILD/libexec/paceline/embedding start "$both" 2 none --rows 4000 --columns 4 --batch-size 64 --steps 100 --evaluate-samples 1000
+  finish "$both" 0
+  [ "$(grep -hc 'step=100 .*test_logloss=' "$cluster"/*.log | sort -n | tail -1)" = 1 ] || case_failed "no worker has told its loss once"
+  for host in 0 1; do
+    [ -s "$cluster/algo-$((host + 1))/ml/model/rows-0000$host-of-00002.rows" ] || case_failed "algo-$((host + 1)) has no rows in its model"
+  done
   start "$both" 2 none 20 exit3 && finish "$both" bad
   for host in $both; do expect_failure "$host" 'algo-1 exited with code 3' 'worker 1 of this host exited with code 3'; done
   min_workers=3 start "$both" 2 none 20 exit3 && finish "$both" 0

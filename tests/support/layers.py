@@ -53,7 +53,7 @@ ARROWS = {
     "runtime/named": set(),
     "runtime/gradient": set(),
     "runtime/checkpoint": {"runtime/gradient"},
-    "runtime/server": {"runtime/gradient"},
+    "runtime/server": {"runtime/gradient", "runtime/named"},
     "runtime/horovod": {"runtime/named"},
     "runtime/abi.c": {"runtime/named"},
     "entrypoint/job": set(),

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Files of the rows of a table, one for each server: NAME-00000-of-00002.rows. Internal to runtime/server/.
+ *
+ *   head | records: id | values [columns] | the optimizer's state, padded to 8 bytes | CRC-32C of the records, in 8 bytes
+ *
+ * Numbers are little-endian, as all machines are that this runs on.
+ *
+ * Test  tests/unit/runtime/server/test_rows.c, tests/fuzz/fuzz_server.c
+ */
+#ifndef PL_RUNTIME_SERVER_ROW_FILE_H
+#define PL_RUNTIME_SERVER_ROW_FILE_H
+
+#include "runtime/server/row_store.h"
+
+struct pl_row_file_head {
+    char magic[8]; /* "PLROWS", then NULs */
+    uint64_t version;
+    struct pl_table table;
+    uint64_t part, parts; /* of server `part`, counted from 0 */
+    uint64_t rows;
+    uint64_t moment; /* the same in all parts of one save */
+    uint64_t crc32c; /* of what comes before */
+};
+
+/** PL_CORRUPT says what is wrong in it. */
+enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Write the rows of server `part` of `parts` into `directory`. Errors as pl_server_rows_save(). */
+enum pl_status pl_row_file_write(const char *directory, const struct pl_table *table, const struct pl_row_store *store,
+                                 int part, int parts, uint64_t moment, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Put those rows from all files there into `store` that are server `host`'s of `hosts`; what it had is gone in any case.
+ * Errors as pl_server_rows_load(); it is empty then.
+ */
+enum pl_status pl_row_file_read(const char *directory, const struct pl_table *table, struct pl_row_store *store,
+                                int host, int hosts, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The rows of a table that one server has, by id.
+ *
+ *   record   id | values [columns] | the optimizer's state, as many as it has
+ *   chunks   of records in the order of their creation, which never move
+ *   index    open addressing: a record's number and the lower half of its id's hash, at most 4/5 full
+ *
+ * Memory   8 bytes a row for its id and 10 to 20 for the index; to make the index twice as large takes no row.
+ * Threads  one.
+ * Test     tests/unit/runtime/server/test_row_store.c
+ */
+#ifndef PL_RUNTIME_SERVER_ROW_STORE_H
+#define PL_RUNTIME_SERVER_ROW_STORE_H
+
+#include "runtime/server/table.h"
+
+#include <sys/uio.h>
+
+struct pl_row_store;
+
+/** An empty one. PL_MEMORY. */
+enum pl_status pl_row_store_new(const struct pl_table *table, struct pl_row_store **ret_store,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+void pl_row_store_free(struct pl_row_store *store);
+
+/**
+ * In both of these row i is that of id `ids[at[i]]`, and its columns are at `at[i]` in the array [.., columns]; with
+ * `at` NULL it is i itself. A row that is not there has its first value, and pull does not create it.
+ */
+void pl_row_store_pull(const struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
+                       float *values);
+
+/** A step of the optimizer with each. PL_MEMORY says the table, its rows and bytes; PL_LIMIT: 2^32 - 1 rows are there. */
+enum pl_status pl_row_store_push(struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
+                                 const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Put a whole record, new or over the one that is there. `record` needs no alignment. Errors as pl_row_store_push(). */
+enum pl_status pl_row_store_put(struct pl_row_store *store, const void *record, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Forget all rows. */
+void pl_row_store_clear(struct pl_row_store *store);
+
+uint64_t pl_row_store_rows(const struct pl_row_store *store);
+uint64_t pl_row_store_record_bytes(const struct pl_row_store *store);
+
+/** What its rows take of memory, with the index. */
+uint64_t pl_row_store_bytes(const struct pl_row_store *store);
+
+/** All records, in chunks [pl_row_store_chunks()], until the next change. */
+uint64_t pl_row_store_chunks(const struct pl_row_store *store);
+struct iovec pl_row_store_chunk(const struct pl_row_store *store, uint64_t chunk);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server's tables: what workers ask about rows is done here where they are this server's, and by the others for those
+ * that are theirs. */
+#include "runtime/server/row_file.h"
+#include "runtime/server/state.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The least that a row of a list takes: its id and one column. */
+enum { LEAST_ROW_BYTES = sizeof(int64_t) + sizeof(float), MOST_ROWS = PL_SERVER_ROWS_BYTES / LEAST_ROW_BYTES };
+
+_Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SERVER_ROWS_BYTES, "a row has room");
+
+/* What a worker of this host has asked and waits for; it asks one thing after another. */
+struct question {
+    enum pl_server_rows what;
+    uint64_t table;
+    int waiting;           /* servers whose answer is still to come */
+    bool *is_waiting;      /* [hosts] */
+    uint32_t *at;          /* [MOST_ROWS]: places in the list, server by server; of several servers */
+    uint16_t *owner;       /* [MOST_ROWS]: whose each is; the list itself is the worker's to change */
+    uint64_t *first;       /* [hosts + 1]: whose places begin where */
+    uint64_t counted;      /* rows */
+    struct pl_error error; /* the first */
+};
+
+struct server_rows {
+    struct pl_row_store **stores; /* [tables] */
+    struct question *questions;   /* [workers of this host] */
+    char **stage;                 /* [hosts]: what comes from another server */
+};
+
+enum pl_status server_rows_open(struct server *server, struct pl_error *reterr)
+{
+    const struct pl_server_layout *layout = &server->layout;
+    struct server_rows *rows;
+
+    if (layout->head->tables == 0) {
+        return PL_OK;
+    }
+    rows = server->rows = pl_memory_new(1, sizeof(*rows), reterr);
+    if (!rows) {
+        return PL_MEMORY;
+    }
+    rows->stores = pl_memory_new(layout->head->tables, sizeof(*rows->stores), reterr);
+    rows->questions = pl_memory_new((size_t)server->options->workers, sizeof(*rows->questions), reterr);
+    rows->stage = pl_memory_new((size_t)server->hosts, sizeof(*rows->stage), reterr);
+    if (!rows->stores || !rows->questions || !rows->stage) {
+        return PL_MEMORY;
+    }
+    for (uint64_t t = 0; t < layout->head->tables; t++) {
+        PL_TRY(pl_row_store_new(&layout->tables[t], &rows->stores[t], reterr));
+    }
+    for (int w = 0; w < server->options->workers; w++) {
+        struct question *question = &rows->questions[w];
+
+        question->is_waiting = pl_memory_new((size_t)server->hosts, sizeof(bool), reterr);
+        question->first = pl_memory_new((size_t)server->hosts + 1, sizeof(*question->first), reterr);
+        if (!question->is_waiting || !question->first) {
+            return PL_MEMORY;
+        }
+        if (server->hosts > 1) {
+            question->at = pl_memory_new(MOST_ROWS, sizeof(*question->at), reterr);
+            question->owner = pl_memory_new(MOST_ROWS, sizeof(*question->owner), reterr);
+            if (!question->at || !question->owner) {
+                return PL_MEMORY;
+            }
+        }
+    }
+    for (int h = 0; h < server->hosts; h++) {
+        rows->stage[h] = h == server->host ? NULL : pl_memory_new(PL_SERVER_ROWS_BYTES, 1, reterr);
+        if (h != server->host && !rows->stage[h]) {
+            return PL_MEMORY;
+        }
+    }
+    return PL_OK;
+}
+
+void server_rows_close(struct server *server)
+{
+    struct server_rows *rows = server->rows;
+
+    if (!rows) {
+        return;
+    }
+    for (uint64_t t = 0; rows->stores && t < server->layout.head->tables; t++) {
+        pl_row_store_free(rows->stores[t]);
+    }
+    for (int w = 0; rows->questions && w < server->options->workers; w++) {
+        free(rows->questions[w].is_waiting);
+        free(rows->questions[w].first);
+        free(rows->questions[w].at);
+        free(rows->questions[w].owner);
+    }
+    for (int h = 0; rows->stage && h < server->hosts; h++) {
+        free(rows->stage[h]);
+    }
+    free(rows->stores);
+    free(rows->questions);
+    free(rows->stage);
+    free(rows);
+}
+
+static bool has_list(uint64_t what)
+{
+    return what == PL_SERVER_ROWS_PULL || what == PL_SERVER_ROWS_PUSH;
+}
+
+static uint64_t row_bytes(const struct server *server, uint64_t table)
+{
+    return server->layout.tables[table].columns * sizeof(float);
+}
+
+/* Whether ids and rows of such a list fit into what holds them. */
+static bool is_list(const struct server *server, uint64_t table, uint64_t count)
+{
+    return count <= PL_SERVER_ROWS_BYTES / (sizeof(int64_t) + row_bytes(server, table));
+}
+
+enum pl_status server_rows_check(const struct server *server, int local, const struct pl_server_message *message,
+                                 struct pl_error *reterr)
+{
+    uint64_t table = (uint64_t)message->number;
+
+    if (table >= server->layout.head->tables || server->rows->questions[local].waiting > 0 ||
+        (has_list(message->rows.what) && !is_list(server, table, message->count))) {
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "worker %d asks for %llu rows of table %d: there are %llu tables, and one list at a time",
+                            server_first_worker(server) + local, (unsigned long long)message->count, message->number,
+                            (unsigned long long)server->layout.head->tables);
+    }
+    return PL_OK;
+}
+
+/* Sort the places of the list by the server whose row it is. */
+static void deal(const struct server *server, struct question *question, const int64_t *ids, uint64_t count)
+{
+    uint64_t *first = question->first;
+
+    memset(first, 0, ((size_t)server->hosts + 1) * sizeof(*first));
+    for (uint64_t i = 0; i < count; i++) {
+        question->owner[i] = (uint16_t)pl_table_owner(ids[i], server->hosts);
+        first[question->owner[i] + 1]++;
+    }
+    for (int h = 0; h < server->hosts; h++) {
+        first[h + 1] += first[h];
+    }
+    for (uint64_t i = count; i-- > 0;) {
+        /* from the end of each server's range on, so that `first` is right again afterwards */
+        question->at[--first[question->owner[i] + 1]] = (uint32_t)i;
+    }
+    memmove(first, first + 1, (size_t)server->hosts * sizeof(*first));
+    first[server->hosts] = count;
+}
+
+/* Pass on what server `host` is to do. */
+static enum pl_status ask_other(struct server *server, int host, int worker, const struct pl_server_message *message,
+                                const int64_t *ids, const float *values, struct pl_error *reterr)
+{
+    struct question *question = &server->rows->questions[worker - server_first_worker(server)];
+    struct pl_server_packet packet = {
+        .kind = PL_SERVER_PACKET_ROWS, .worker = worker, .piece = question->table, .rows = message->rows};
+    const uint32_t *at = question->at + question->first[host];
+    uint64_t columns = server->layout.tables[question->table].columns;
+    char *data = NULL;
+
+    if (has_list(question->what)) {
+        packet.steps = question->first[host + 1] - question->first[host];
+        packet.data_bytes = packet.steps * sizeof(*ids);
+        if (packet.steps == 0) {
+            return PL_OK;
+        }
+        if (question->what == PL_SERVER_ROWS_PUSH) {
+            packet.data_bytes += packet.steps * columns * sizeof(float);
+        }
+        data = pl_memory_new(packet.data_bytes, 1, reterr);
+        if (!data) {
+            return PL_MEMORY;
+        }
+        for (uint64_t i = 0; i < packet.steps; i++) {
+            memcpy(data + i * sizeof(*ids), &ids[at[i]], sizeof(*ids));
+        }
+        for (uint64_t i = 0; question->what == PL_SERVER_ROWS_PUSH && i < packet.steps; i++) {
+            memcpy(data + packet.steps * sizeof(*ids) + i * columns * sizeof(float), values + at[i] * columns,
+                   columns * sizeof(float));
+        }
+    }
+    question->is_waiting[host] = true;
+    question->waiting++;
+    return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
+}
+
+/* What this server itself has to do, for its own rows; `*ret_rows`: how many it has. */
+static enum pl_status do_it(struct server *server, uint64_t table, const struct pl_server_rows_question *question,
+                            const int64_t *ids, const uint32_t *at, uint64_t count, float *values, uint64_t *ret_rows,
+                            struct pl_error *reterr)
+{
+    const struct pl_table *shape = &server->layout.tables[table];
+    struct pl_row_store *store = server->rows->stores[table];
+    enum pl_status status = PL_OK;
+
+    switch ((enum pl_server_rows)question->what) {
+    case PL_SERVER_ROWS_PULL:
+        pl_row_store_pull(store, ids, at, count, values);
+        break;
+    case PL_SERVER_ROWS_PUSH:
+        status = pl_row_store_push(store, ids, at, count, values, reterr);
+        break;
+    case PL_SERVER_ROWS_SAVE:
+        status = pl_row_file_write(question->path, shape, store, server->host, server->hosts, question->moment, reterr);
+        break;
+    case PL_SERVER_ROWS_LOAD:
+        status = pl_row_file_read(question->path, shape, store, server->host, server->hosts, reterr);
+        break;
+    case PL_SERVER_ROWS_COUNT:
+    case PL_SERVER_ROWS_END:
+        break;
+    }
+    *ret_rows = pl_row_store_rows(store);
+    if (status != PL_OK && server->hosts > 1) {
+        pl_error_context(reterr, "the parameter server of host %d", server->host);
+    }
+    return status;
+}
+
+/* All servers have done their part. */
+static void answer(struct server *server, int local)
+{
+    struct question *question = &server->rows->questions[local];
+    struct pl_server_message message = {
+        .kind = PL_SERVER_ROWS_DONE, .number = (int32_t)question->table, .count = question->counted};
+
+    if (question->error.status != PL_OK) {
+        server_workers_refuse_one(server, local, &question->error);
+    } else if (server->locals[local].fd >= 0 &&
+               pl_server_message_send(server->locals[local].fd, &message, NULL, 0, NULL) != PL_OK) {
+        pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", server_first_worker(server) + local);
+    }
+}
+
+enum pl_status server_rows_ask(struct server *server, int local, const struct pl_server_message *message,
+                               struct pl_error *reterr)
+{
+    struct question *question = &server->rows->questions[local];
+    char *list = pl_server_view_rows(&server->view, (uint64_t)local);
+    int64_t *ids = (int64_t *)(void *)list;
+    uint64_t count = has_list(message->rows.what) ? message->count : 0;
+    float *values = (float *)(void *)(ids + count);
+    const uint32_t *at = NULL;
+
+    question->what = (enum pl_server_rows)message->rows.what;
+    question->table = (uint64_t)message->number;
+    question->error = PL_ERROR_NONE;
+    if (server->hosts > 1) {
+        deal(server, question, ids, count);
+        for (int h = 0; h < server->hosts; h++) {
+            if (h != server->host) {
+                PL_TRY(ask_other(server, h, server_first_worker(server) + local, message, ids, values, reterr));
+            }
+        }
+        at = question->at + question->first[server->host];
+        count = question->first[server->host + 1] - question->first[server->host];
+    }
+    question->error.status =
+        do_it(server, question->table, &message->rows, ids, at, count, values, &question->counted, &question->error);
+    if (question->waiting == 0) {
+        answer(server, local);
+    }
+    return PL_OK;
+}
+
+bool server_rows_may_send(const struct server *server, int host, const struct pl_server_packet *packet)
+{
+    const struct server_rows *rows = server->rows;
+    bool is_answer = packet->kind == PL_SERVER_PACKET_ROWS_DONE;
+    const struct question *question;
+    uint64_t data_bytes = 0;
+
+    if (!rows || packet->piece >= server->layout.head->tables || packet->worker < 0 ||
+        packet->worker / server->options->workers != (is_answer ? server->host : host)) {
+        return false;
+    }
+    if (is_answer) {
+        question = &rows->questions[packet->worker - server_first_worker(server)];
+        if (!question->is_waiting[host] || question->table != packet->piece || packet->count > PL_FAILED ||
+            (packet->count != PL_OK && !memchr(packet->text, '\0', sizeof(packet->text)))) {
+            return false;
+        }
+        if (question->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
+            data_bytes = (question->first[host + 1] - question->first[host]) * row_bytes(server, packet->piece);
+        }
+        return packet->data_bytes == data_bytes;
+    }
+    if (packet->rows.what >= PL_SERVER_ROWS_END || !memchr(packet->rows.path, '\0', sizeof(packet->rows.path))) {
+        return false;
+    }
+    if (has_list(packet->rows.what)) {
+        if (packet->steps == 0 || !is_list(server, packet->piece, packet->steps)) {
+            return false;
+        }
+        data_bytes = packet->steps * sizeof(int64_t);
+        data_bytes += packet->rows.what == PL_SERVER_ROWS_PUSH ? packet->steps * row_bytes(server, packet->piece) : 0;
+    }
+    return packet->data_bytes == data_bytes;
+}
+
+void *server_rows_place(const struct server *server, int host)
+{
+    return server->rows->stage[host];
+}
+
+enum pl_status server_rows_serve(struct server *server, int host, const struct pl_server_packet *packet,
+                                 const void *data, struct pl_error *reterr)
+{
+    struct pl_server_packet done = {
+        .kind = PL_SERVER_PACKET_ROWS_DONE, .worker = packet->worker, .piece = packet->piece};
+    uint64_t count = has_list(packet->rows.what) ? packet->steps : 0;
+    struct pl_error error = PL_ERROR_NONE;
+    const int64_t *ids = (const int64_t *)data;
+    float *values = NULL;
+
+    if (packet->rows.what == PL_SERVER_ROWS_PULL) {
+        done.data_bytes = count * row_bytes(server, packet->piece);
+        values = pl_memory_new(done.data_bytes, 1, reterr);
+        if (!values) {
+            return PL_MEMORY;
+        }
+    } else if (packet->rows.what == PL_SERVER_ROWS_PUSH) {
+        values = (float *)(void *)(server->rows->stage[host] + count * sizeof(*ids));
+    }
+    error.status = do_it(server, packet->piece, &packet->rows, ids, NULL, count, values, &done.steps, &error);
+    if (error.status != PL_OK) {
+        done.count = error.status;
+        (void)pl_error_text(&error, done.text, sizeof(done.text));
+    }
+    return pl_server_remote_send(server->remote, host, &done, done.data_bytes > 0 ? values : NULL, done.data_bytes > 0,
+                                 reterr);
+}
+
+void server_rows_answered(struct server *server, int host, const struct pl_server_packet *packet, const void *data)
+{
+    int local = packet->worker - server_first_worker(server);
+    struct question *question = &server->rows->questions[local];
+    uint64_t count = question->first[host + 1] - question->first[host];
+    uint64_t bytes = row_bytes(server, question->table);
+
+    if (question->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
+        /* the rows follow the ids of the whole list */
+        char *values =
+            pl_server_view_rows(&server->view, (uint64_t)local) + question->first[server->hosts] * sizeof(int64_t);
+
+        for (uint64_t i = 0; i < count; i++) {
+            memcpy(values + question->at[question->first[host] + i] * bytes, (const char *)data + i * bytes, bytes);
+        }
+    }
+    question->counted += packet->steps;
+    if (packet->count != PL_OK && question->error.status == PL_OK) {
+        question->error.status = pl_error_set(&question->error, (enum pl_status)packet->count, "%s", packet->text);
+    }
+    question->is_waiting[host] = false;
+    if (--question->waiting == 0) {
+        answer(server, local);
+    }
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A worker's tables: lists of ids and rows, cut into parts that fit into what it shares with its server. */
+#include "runtime/server_rows.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "runtime/server/worker.h"
+#include "runtime/sparse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_server_table *table, size_t *ret_table,
+                                  struct pl_error *reterr)
+{
+    struct pl_table made;
+
+    PL_TRY(pl_table_make(table, &made, reterr));
+    if (server->view.base) {
+        return pl_error_set(reterr, PL_INVALID, "table '%s' comes after pl_server_join()", made.name);
+    }
+    if (server->staleness == 0) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "table '%s': with ps_staleness 0 a step is one update by all workers, which rows do not "
+                            "have; expected none or a number above 0",
+                            made.name);
+    }
+    if (server->table_count >= PL_SERVER_MOST_TABLES) {
+        return pl_error_set(reterr, PL_LIMIT, "table '%s' would be the %zuth, at most %d are possible", made.name,
+                            server->table_count + 1, PL_SERVER_MOST_TABLES);
+    }
+    for (size_t t = 0; t < server->table_count; t++) {
+        if (strcmp(server->tables[t].name, made.name) == 0) {
+            return pl_error_set(reterr, PL_INVALID, "table '%s' is there already", made.name);
+        }
+    }
+    PL_TRY(pl_memory_grow(&server->tables, &server->table_capacity, server->table_count + 1, sizeof(*server->tables),
+                          reterr));
+    server->tables[server->table_count] = made;
+    *ret_table = server->table_count++;
+    return PL_OK;
+}
+
+static enum pl_status ask(struct pl_server *server, size_t table, uint64_t count,
+                          const struct pl_server_rows_question *question, uint64_t *ret_count, struct pl_error *reterr)
+{
+    static const char *const verbs[] = {
+        [PL_SERVER_ROWS_PULL] = "pull", [PL_SERVER_ROWS_PUSH] = "push", [PL_SERVER_ROWS_COUNT] = "count",
+        [PL_SERVER_ROWS_SAVE] = "save", [PL_SERVER_ROWS_LOAD] = "load",
+    };
+    struct pl_server_message message = {
+        .kind = PL_SERVER_ROWS, .number = (int32_t)table, .count = count, .rows = *question};
+    struct pl_server_message done;
+    enum pl_status status = worker_ask(server, &message, PL_SERVER_ROWS_DONE, &done, reterr);
+
+    if (status != PL_OK) {
+        pl_error_context(reterr, "%s rows of table '%s'", verbs[question->what], server->tables[table].name);
+        return status;
+    }
+    *ret_count = done.count;
+    return PL_OK;
+}
+
+static enum pl_status check_table(const struct pl_server *server, size_t table, struct pl_error *reterr)
+{
+    if (!server->view.base) {
+        return pl_error_set(reterr, PL_INVALID, "pl_server_join() comes first");
+    }
+    return table < server->table_count
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "table %zu: there are %zu", table, server->table_count);
+}
+
+/* Ask part by part: ids go into the shared list, and rows after them, or come from there. */
+static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_server_rows what, const int64_t *ids,
+                               uint64_t count, float *pulled, const float *pushed, struct pl_error *reterr)
+{
+    const uint64_t columns = server->tables[table].columns, row_bytes = columns * sizeof(float);
+    const uint64_t most = PL_SERVER_ROWS_BYTES / (sizeof(*ids) + row_bytes);
+    const struct pl_server_rows_question question = {.what = what};
+    char *list = pl_server_view_rows(&server->view, (uint64_t)server->number);
+
+    for (uint64_t at = 0, part; at < count; at += part) {
+        uint64_t rows;
+        char *values;
+
+        part = count - at < most ? count - at : most;
+        values = list + part * sizeof(*ids);
+        memcpy(list, ids + at, part * sizeof(*ids));
+        if (pushed) {
+            memcpy(values, pushed + at * columns, part * row_bytes);
+        }
+        PL_TRY(ask(server, table, part, &question, &rows, reterr));
+        if (pulled) {
+            memcpy(pulled + at * columns, values, part * row_bytes);
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count,
+                                   float *values, struct pl_error *reterr)
+{
+    PL_TRY(check_table(server, table, reterr));
+    return ask_list(server, table, PL_SERVER_ROWS_PULL, ids, count, values, NULL, reterr);
+}
+
+/* Whether ids are ascending without repeats: there is nothing to add up then. */
+static bool are_distinct(const int64_t *ids, uint64_t count)
+{
+    for (uint64_t i = 1; i < count; i++) {
+        if (ids[i] <= ids[i - 1]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* What is read alone has no const form in struct pl_sparse. */
+static struct pl_sparse sparse_of(const int64_t *ids, const float *values, uint64_t rows, uint64_t columns)
+{
+    union {
+        const void *constant;
+        void *plain;
+    } indices = {.constant = ids}, elements = {.constant = values};
+
+    return (struct pl_sparse){.rows = rows, .row_elems = columns, .indices = indices.plain, .values = elements.plain};
+}
+
+enum pl_status pl_server_rows_push(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count,
+                                   const float *gradients, struct pl_error *reterr)
+{
+    struct pl_sparse rows, sum;
+    enum pl_status status;
+
+    PL_TRY(check_table(server, table, reterr));
+    if (are_distinct(ids, count)) {
+        return ask_list(server, table, PL_SERVER_ROWS_PUSH, ids, count, NULL, gradients, reterr);
+    }
+    rows = sparse_of(ids, gradients, count, server->tables[table].columns);
+    PL_TRY(pl_sparse_sum(&rows, &sum, reterr));
+    status = ask_list(server, table, PL_SERVER_ROWS_PUSH, sum.indices, sum.rows, NULL, sum.values, reterr);
+    pl_sparse_done(&sum);
+    return status;
+}
+
+enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint64_t *ret_count,
+                                    struct pl_error *reterr)
+{
+    const struct pl_server_rows_question question = {.what = PL_SERVER_ROWS_COUNT};
+
+    PL_TRY(check_table(server, table, reterr));
+    return ask(server, table, 0, &question, ret_count, reterr);
+}
+
+static enum pl_status ask_files(struct pl_server *server, size_t table, enum pl_server_rows what, const char *directory,
+                                struct pl_error *reterr)
+{
+    struct pl_server_rows_question question = {.what = what, .moment = (uint64_t)pl_clock_now_ns()};
+    uint64_t rows;
+
+    PL_TRY(check_table(server, table, reterr));
+    if (*directory != '/') { /* a server has a working directory of its own */
+        return pl_error_set(reterr, PL_INVALID, "directory '%s' for rows of table '%s': expected an absolute path",
+                            directory, server->tables[table].name);
+    }
+    if (strlen(directory) >= sizeof(question.path)) {
+        return pl_error_set(reterr, PL_INVALID, "directory '%s' has %zu characters, at most %zu are possible",
+                            directory, strlen(directory), sizeof(question.path) - 1);
+    }
+    strcpy(question.path, directory);
+    return ask(server, table, 0, &question, &rows, reterr);
+}
+
+enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
+                                   struct pl_error *reterr)
+{
+    return ask_files(server, table, PL_SERVER_ROWS_SAVE, directory, reterr);
+}
+
+enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,
+                                   struct pl_error *reterr)
+{
+    return ask_files(server, table, PL_SERVER_ROWS_LOAD, directory, reterr);
+}
