@@ -54,6 +54,8 @@ enum pl_knob_type {
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
       "steps ahead of the slowest worker of parameter servers; 0: they step together; none: any")                      \
+    X(PS_WIRE_TYPE, "ps_wire_type", WORD, "float16 bfloat16 int8", "", NULL,                                           \
+      "gradients between parameter servers' hosts travel so, with error feedback; empty: as they are")                 \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \

@@ -20,6 +20,8 @@
  *         0      a step is one update by the average of all workers' gradients, in the order of their numbers: the same
  *                bits as a plan's allreduce with the setting reproducible and pl_optimizer_step(). Workers that have
  *                not joined yet are waited for
+ * Wire    (setting ps_wire_type) gradients for another host's server are sent as they are, or rounded to float16,
+ *         bfloat16 or int8, what rounding leaves being added to the next; values always as they are
  * Pieces  the plan's buckets (setting bucket_bytes); number p belongs to the server of host p modulo hosts. A pull
  *         never has half an update of a piece, but pieces may be of different moments.
  * Threads one thread a worker's server handle and its plan.
@@ -48,6 +50,7 @@ struct pl_server_options {
     const char *socket;    /* NULL: from the environment */
     int worker;            /* with `socket`: this worker's number on its host */
     const char *staleness; /* "none" or a number; NULL: the setting ps_staleness */
+    const char *wire_type; /* of gradients between hosts; NULL: the setting ps_wire_type */
 };
 
 /** Whether this process was started beside a parameter server. */
@@ -186,7 +189,8 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
 struct pl_server_counts {
     uint64_t steps;
     uint64_t pieces_pulled;
-    int64_t waited_ns; /* in pl_server_wait() */
+    int64_t waited_ns;   /* in pl_server_wait() */
+    uint64_t sent_bytes; /* gradients that this host's server has sent to others, of all its workers */
 };
 
 struct pl_server_counts pl_server_counts(const struct pl_server *server);

@@ -225,12 +225,18 @@ enum pl_status pl_hosts_end(struct pl_hosts *hosts, const char *host, const char
 void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
 {
     const struct pl_order_program *first = hosts->programs;
+    size_t on_host = 0;
 
     if (hosts->count == 0) {
         return;
     }
+    for (size_t i = 0; i < hosts->count; i++) {
+        on_host += strcmp(hosts->programs[i].host, first->host) == 0;
+    }
     if (first->rank >= 0) {
         pl_text_printf(text, "rank %d", first->rank);
+    } else if (on_host > 1) { /* a parameter server is there too */
+        pl_text_printf(text, "process %d", (int)first->pid);
     } else {
         pl_text_append(text, "the program");
     }

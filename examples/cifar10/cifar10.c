@@ -5,8 +5,8 @@
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
 #include "examples/nn/options.h"
+#include "examples/nn/peers.h"
 #include "examples/nn/plan.h"
-#include "runtime/server.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,13 +51,11 @@ static const struct nn_option option_table[] = {
 struct trainer {
     struct cifar10_options options;
     struct pl_runtime *runtime;
-    struct pl_world *world;
     struct cifar10_data *training;
     struct cifar10_data *testing; /* NULL: no such channel */
     struct nn_device device;
     struct nn_model *model;
-    struct pl_plan *plan;
-    struct pl_optimizer *optimizer;
+    struct nn_peers peers;
     struct pl_schedule schedule;
     uint64_t step;
 };
@@ -74,8 +72,10 @@ static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
 {
     enum pl_status status;
 
-    PL_TRY(cifar10_data_open(t->runtime, "training", true, &t->options, &t->training, reterr));
-    status = cifar10_data_open(t->runtime, "testing", false, &t->options, &t->testing, reterr);
+    PL_TRY(cifar10_data_open(t->runtime, "training", true, &t->options, t->peers.all, t->peers.local, &t->training,
+                             reterr));
+    status =
+        cifar10_data_open(t->runtime, "testing", false, &t->options, t->peers.all, t->peers.local, &t->testing, reterr);
     return status == PL_NOT_FOUND ? PL_OK : status; /* training alone is fine */
 }
 
@@ -84,8 +84,14 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     struct pl_optimizer_options options = {
         .kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
 
-    PL_TRY(nn_plan_new(t->world, NULL, t->model, t->options.seed, &t->plan, reterr));
-    return pl_optimizer_new(t->plan, &options, &t->optimizer, reterr);
+    PL_TRY(nn_peers_open(t->runtime, NULL, &options, t->model, t->options.seed, &t->peers, reterr));
+    t->schedule = (struct pl_schedule){
+        /* Updates of their own, as late as there are workers, diverge with momentum at a larger rate. */
+        .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : (double)t->peers.all.size),
+        .scale = t->peers.averages ? (double)t->peers.all.size : 1.0,
+        .warmup_steps = t->options.warmup_steps,
+    };
+    return PL_OK;
 }
 
 static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
@@ -93,47 +99,46 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     struct nn_shape shape = {.height = CIFAR10_SIDE, .width = CIFAR10_SIDE, .channels = CIFAR10_CHANNELS};
     size_t batch = t->options.batch_size;
 
-    t->schedule = (struct pl_schedule){
-        .base_rate = t->options.learning_rate,
-        .scale = (double)pl_world_size(t->world),
-        .warmup_steps = t->options.warmup_steps,
-    };
     return nn_model_new(t->device.backend, &t->device.options, layers, shape,
                         batch > MOST_EVALUATED ? batch : MOST_EVALUATED, &t->model, reterr);
 }
 
 static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch, struct pl_error *reterr)
 {
-    uint64_t size = (uint64_t)pl_world_size(t->world);
+    uint64_t size = t->peers.all.size;
     struct nn_pass pass = {
         .training = true,
         .seed = t->options.seed,
         .step = t->step,
-        .first_sample = batch->index * batch->samples * size + (uint64_t)pl_world_rank(t->world),
+        .first_sample = batch->index * batch->samples * size + t->peers.all.rank,
         .sample_stride = size,
     };
 
+    nn_peers_set_rate(&t->peers, pl_schedule_rate(&t->schedule, t->step));
     PL_TRY(nn_model_forward(t->model, batch->fields[0], batch->samples, &pass, reterr));
-    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, nn_plan_ready, t->plan, reterr));
-    PL_TRY(pl_optimizer_step(t->optimizer, pl_schedule_rate(&t->schedule, t->step), reterr));
+    PL_TRY(nn_model_backward(t->model, batch->fields[1], &pass, nn_plan_ready, t->peers.plan, reterr));
+    PL_TRY(nn_peers_step(&t->peers, reterr));
     t->step++;
     return PL_OK;
 }
 
 /*
  * The next batch, if every rank has one: the length of a stream is not known beforehand, and ranks may get one batch
- * more than others. What only some ranks have left at the end of an epoch is dropped.
+ * more than others. What only some ranks have left at the end of an epoch is dropped. Asynchronous workers take all
+ * that they have.
  */
 static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have,
                                   struct pl_error *reterr)
 {
     enum pl_status status = cifar10_data_next(t->training, ret_batch, reterr);
-    int64_t have = status == PL_OK;
+    uint64_t have = status == PL_OK;
 
     if (status != PL_OK && status != PL_END) {
         return status;
     }
-    PL_TRY(pl_allreduce(t->world, &have, &have, 1, PL_INT64, PL_MIN, reterr));
+    if (t->peers.averages) {
+        PL_TRY(nn_peers_least(&t->peers, &have, reterr));
+    }
     *ret_have = have != 0;
     return PL_OK;
 }
@@ -155,12 +160,13 @@ static int64_t mix_order(int64_t order, const struct pl_batch *batch)
 
 static enum pl_status sum_epoch(struct trainer *t, struct epoch *epoch, struct pl_error *reterr)
 {
-    double sums[4] = {epoch->score.loss_sum, (double)epoch->score.correct, (double)epoch->score.samples, epoch->waited};
+    double sums[5] = {epoch->score.loss_sum, (double)epoch->score.correct, (double)epoch->score.samples, epoch->waited,
+                      (double)(epoch->order & INT64_C(0xffffffff))};
 
-    PL_TRY(pl_allreduce(t->world, sums, sums, 4, PL_FLOAT64, PL_SUM, reterr));
-    PL_TRY(pl_allreduce(t->world, &epoch->order, &epoch->order, 1, PL_INT64, PL_SUM, reterr));
+    PL_TRY(nn_peers_sum(&t->peers, sums, 5, reterr));
+    epoch->order = (int64_t)sums[4];
     epoch->score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
-    epoch->waited = sums[3] / (double)pl_world_size(t->world);
+    epoch->waited = sums[3] / (double)t->peers.all.size;
     return PL_OK;
 }
 
@@ -172,6 +178,7 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     struct pl_batch batch;
     enum pl_status status;
 
+    PL_TRY(nn_peers_meet(&t->peers, reterr));
     PL_TRY(nn_model_set_score(t->model, NULL, reterr));
     PL_TRY(cifar10_data_start(t->testing, number, reterr));
     while ((status = cifar10_data_next(t->testing, &batch, reterr)) == PL_OK) {
@@ -181,7 +188,7 @@ static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_a
     if (status != PL_END) {
         return status;
     }
-    PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr));
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr));
     PL_TRY(sum_epoch(t, &epoch, reterr));
     *ret_accuracy = epoch.score.samples > 0 ? (double)epoch.score.correct / (double)epoch.score.samples : 0.0;
     return PL_OK;
@@ -194,7 +201,7 @@ static enum pl_status report(struct trainer *t, uint64_t number, const struct ep
     double seconds = (double)epoch->elapsed_ns / (double)PL_NS_PER_S;
     enum pl_status status;
 
-    if (pl_world_rank(t->world) != 0) {
+    if (t->peers.all.rank != 0) {
         return PL_OK;
     }
     pl_metrics_whole(&metrics, "epoch", (int64_t)number);
@@ -234,16 +241,15 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
         }
         epoch.order = mix_order(epoch.order, &batch);
         PL_TRY(train_step(t, &batch, reterr));
-        if (pl_world_rank(t->world) == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
+        if (t->peers.all.rank == 0 && pl_clock_now_ns() - shown_ns > PL_NS_PER_S / 5) {
             shown_ns = pl_clock_now_ns();
-            PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr));
+            PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr));
             pl_metrics_show_progress("epoch %llu: %llu pictures, loss %.4f", (unsigned long long)number + 1,
-                                     (unsigned long long)epoch.score.samples *
-                                         (unsigned long long)pl_world_size(t->world),
+                                     (unsigned long long)epoch.score.samples * (unsigned long long)t->peers.all.size,
                                      epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
-    PL_TRY(nn_plan_score(t->plan, t->model, &epoch.score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr)); /* waits for a GPU, too */
     progress = cifar10_data_progress(t->training);
     epoch.elapsed_ns = progress.elapsed_ns;
     epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
@@ -262,25 +268,20 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
     double accuracy = 0.0;
 
     PL_TRY(nn_device_start(t->options.device, t->options.precision, &t->runtime, &t->device, reterr));
-    if (pl_server_is_there(pl_runtime_environment(t->runtime))) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "this program trains with ranks only, not with parameter servers");
-    }
-    t->world = pl_runtime_world(t->runtime);
-    PL_TRY(open_data(t, reterr));
     PL_TRY(make_model(t, reterr));
     PL_TRY(make_plan(t, reterr));
+    PL_TRY(open_data(t, reterr));
     for (uint64_t epoch = 0; epoch < t->options.epochs && !steps_used_up(t); epoch++) {
         PL_TRY(train_epoch(t, epoch, &accuracy, reterr));
     }
-    return nn_plan_save(t->runtime, t->plan, t->options.model_dir, accuracy, reterr);
+    return nn_peers_finish(&t->peers, t->runtime, t->options.model_dir, accuracy, reterr);
 }
 
 static void done(struct trainer *t)
 {
     cifar10_data_close(t->training);
     cifar10_data_close(t->testing);
-    pl_optimizer_free(t->optimizer);
-    pl_plan_free(t->plan);
+    nn_peers_close(&t->peers);
     nn_model_free(t->model);
     pl_runtime_stop(t->runtime);
 }

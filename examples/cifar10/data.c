@@ -20,6 +20,7 @@ struct cifar10_data {
     struct pl_loader *loader;
     char *socket_path;
     int64_t timeout_ns;
+    struct pl_shard all, local;
 };
 
 /* Mean and spread of the training pictures' colours, as most CIFAR-10 programs use them. */
@@ -104,11 +105,8 @@ static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *d
 static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
                                    const char *directory, struct pl_stream_options *options, struct pl_error *reterr)
 {
-    const struct pl_world *world = pl_runtime_world(runtime);
-    struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world),
-                             .size = (uint32_t)pl_world_local_size(world)};
     struct pl_share_options share = {
-        .local_rank = local.rank, .local_size = local.size, .timeout_ns = data->timeout_ns};
+        .local_rank = data->local.rank, .local_size = data->local.size, .timeout_ns = data->timeout_ns};
 
     if (directory) {
         PL_TRY(pl_channel_setup_directory(name, directory, &data->channel, reterr));
@@ -117,7 +115,7 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
     }
     PL_TRY(make_socket_path(runtime, data, name, reterr));
     share.socket_path = data->socket_path;
-    options->deal = pl_channel_shard(&data->channel.info, options->deal, local);
+    options->deal = pl_channel_shard(&data->channel.info, options->deal, data->local);
     options->share = &share;
     return pl_stream_open(&data->channel.info, options, &data->samples.stream, reterr);
 }
@@ -125,12 +123,11 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
 static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
                                   const char *from, struct pl_error *reterr)
 {
-    const struct pl_world *world = pl_runtime_world(runtime);
     PL_AUTO_TEXT struct pl_text place = PL_TEXT_NONE;
     struct pl_stream_options options = {
         .records = {.format = PL_RECORD_TFRECORD},
         .compression = PL_COMPRESSION_AUTO,
-        .deal = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)},
+        .deal = data->all,
     };
 
     if (!*from) {
@@ -147,8 +144,8 @@ static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_dat
 }
 
 enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
-                                 const struct cifar10_options *options, struct cifar10_data **ret_data,
-                                 struct pl_error *reterr)
+                                 const struct cifar10_options *options, struct pl_shard all, struct pl_shard local,
+                                 struct cifar10_data **ret_data, struct pl_error *reterr)
 {
     struct cifar10_data *data = pl_memory_new(1, sizeof(*data), reterr);
     struct pl_loader_options shape = {
@@ -167,6 +164,8 @@ enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, b
         return PL_MEMORY;
     }
     data->timeout_ns = shape.timeout_ns;
+    data->all = all;
+    data->local = local;
     data->samples.decode = decode;
     status = open_stream(runtime, data, name, options->data, reterr);
     if (status == PL_OK) {

@@ -28,14 +28,15 @@ struct cifar10_data;
 
 /**
  * Open the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME when that is set. Training batches are full
- * and shuffled; `training` false keeps the order and a short last batch.
+ * and shuffled; `training` false keeps the order and a short last batch. `all` and `local` are this process among those
+ * of the job and of its host.
  *
  * Collective  for a Pipe Mode channel, over the ranks of a host.
  * Errors      PL_NOT_FOUND: no such channel.
  */
 enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, bool training,
-                                 const struct cifar10_options *options, struct cifar10_data **ret_data,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+                                 const struct cifar10_options *options, struct pl_shard all, struct pl_shard local,
+                                 struct cifar10_data **ret_data, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Begin `epoch`. */
 enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;

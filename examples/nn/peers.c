@@ -165,12 +165,17 @@ enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr)
                          : pl_optimizer_step(peers->optimizer, peers->rate, reterr);
 }
 
+enum pl_status nn_peers_sum(struct nn_peers *peers, double *values, size_t count, struct pl_error *reterr)
+{
+    return peers->server ? pl_server_sum(peers->server, values, count, reterr)
+                         : pl_allreduce(pl_plan_world(peers->plan), values, values, count, PL_FLOAT64, PL_SUM, reterr);
+}
+
 enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score, struct pl_error *reterr)
 {
     double sums[3] = {score->loss_sum, (double)score->correct, (double)score->samples};
 
-    PL_TRY(peers->server ? pl_server_sum(peers->server, sums, 3, reterr)
-                         : pl_allreduce(pl_plan_world(peers->plan), sums, sums, 3, PL_FLOAT64, PL_SUM, reterr));
+    PL_TRY(nn_peers_sum(peers, sums, 3, reterr));
     *score = (struct nn_score){.loss_sum = sums[0], .correct = (uint64_t)sums[1], .samples = (uint64_t)sums[2]};
     return PL_OK;
 }

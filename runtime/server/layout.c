@@ -21,7 +21,8 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
     pl_text_printf(text, "optimizer=%s momentum=%g nesterov=%d weight_decay=%g beta1=%g beta2=%g epsilon=%g ",
                    kind_names[head->kind], head->momentum, (int)head->nesterov, head->weight_decay, head->beta1,
                    head->beta2, head->epsilon);
-    pl_text_printf(text, "staleness=%lld pieces=%llu\n", (long long)head->staleness, (unsigned long long)head->pieces);
+    pl_text_printf(text, "staleness=%lld wire=%s pieces=%llu\n", (long long)head->staleness,
+                   pl_server_wire_name((enum pl_server_wire)head->wire), (unsigned long long)head->pieces);
     for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
         pl_plan_print_tensor(pl_plan_tensor(plan, i), text);
         pl_text_append_char(text, '\n');
@@ -33,8 +34,8 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
 }
 
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
-                                    int64_t staleness, const struct pl_table *tables, size_t table_count,
-                                    struct pl_server_layout *ret_layout, struct pl_error *reterr)
+                                    int64_t staleness, enum pl_server_wire wire, const struct pl_table *tables,
+                                    size_t table_count, struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE, whole = PL_TEXT_NONE;
     struct pl_server_layout_head head = {
@@ -45,6 +46,7 @@ enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_
         .staleness = staleness,
         .kind = optimizer->kind,
         .nesterov = optimizer->nesterov,
+        .wire = wire,
         .momentum = optimizer->momentum,
         .weight_decay = optimizer->weight_decay,
         .beta1 = optimizer->beta1,
@@ -127,9 +129,10 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has pieces that are not its %llu elements",
                             (unsigned long long)head->elems);
     }
-    if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1) {
-        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has staleness %lld, optimizer %llu",
-                            (long long)head->staleness, (unsigned long long)head->kind);
+    if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1 ||
+        head->wire > PL_SERVER_INT8) {
+        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has staleness %lld, optimizer %llu, wire type %u",
+                            (long long)head->staleness, (unsigned long long)head->kind, head->wire);
     }
     for (uint64_t t = 0; t < head->tables; t++) {
         PL_TRY(pl_table_check(&layout->tables[t], reterr));

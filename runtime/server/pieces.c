@@ -74,8 +74,8 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
     server->slots = pl_optimizer_rule_slots(&server->optimizer);
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host) {
-            server->stage[h] =
-                pl_memory_new_aligned(server->layout.longest_elems, (1 + server->slots) * sizeof(float), 64, reterr);
+            server->stage[h] = pl_memory_new_aligned((1 + server->slots) * server->layout.longest_elems + 1,
+                                                     sizeof(float), 64, reterr);
             if (!server->stage[h]) {
                 return PL_MEMORY;
             }
@@ -83,6 +83,15 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
     }
     for (unsigned s = 0; s < server->slots; s++) {
         PL_TRY(map_zeroes(head->elems, &server->slot[s], reterr));
+    }
+    if (head->wire != PL_SERVER_FLOAT32 && server->hosts > 1) {
+        server->unpacked = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
+        if (!server->unpacked) {
+            return PL_MEMORY;
+        }
+        for (int w = 0; w < server->options->workers; w++) {
+            PL_TRY(map_zeroes(head->elems, &server->locals[w].residual, reterr));
+        }
     }
     server->is_synchronous = head->staleness == 0;
     return server->is_synchronous ? open_rounds(server, reterr) : PL_OK;
@@ -104,7 +113,9 @@ void server_pieces_close(struct server *server)
     }
     for (int w = 0; w < server->options->workers; w++) {
         free(server->locals[w].is_pushing);
+        unmap(server, server->locals[w].residual);
     }
+    free(server->unpacked);
     free(server->rounds);
     free(server->sum);
     free(server->store);
@@ -152,6 +163,41 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
     pl_optimizer_rule_apply(&step, range->count_elems, pl_server_view_values(&server->view) + range->first_elem,
                             gradient, slot);
     pl_server_write_end(head);
+}
+
+enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
+                                  struct pl_error *reterr)
+{
+    const enum pl_server_wire wire = (enum pl_server_wire)server->layout.head->wire;
+    const struct pl_server_range *range = &server->layout.pieces[push->piece];
+    struct server_local *local = &server->locals[push->worker - server_first_worker(server)];
+    const bool is_packed = wire != PL_SERVER_FLOAT32 && push->push == PL_SERVER_PUSH_GRADIENT;
+    void *packed = NULL;
+
+    local->is_pushing[push->piece] = true;
+    if (is_packed) {
+        push->data_bytes = pl_server_wire_bytes(wire, range->count_elems);
+        packed = pl_memory_new_aligned(push->data_bytes, 1, 64, reterr);
+        if (!packed) {
+            return PL_MEMORY;
+        }
+        pl_server_wire_pack(wire, packed, data, local->residual + range->first_elem, range->count_elems);
+    }
+    if (push->push == PL_SERVER_PUSH_GRADIENT) {
+        atomic_fetch_add_explicit(&pl_server_view_header(&server->view)->sent_bytes, push->data_bytes,
+                                  memory_order_relaxed);
+    }
+    return pl_server_remote_send(server->remote, server_owner(server, push->piece), push, is_packed ? packed : data,
+                                 is_packed, reterr);
+}
+
+float *server_pieces_unpack(struct server *server, const struct pl_server_packet *push, const void *packed)
+{
+    const struct pl_server_range *range = &server->layout.pieces[push->piece];
+    float *data = server->is_synchronous ? server->store[push->worker] + range->first_elem : server->unpacked;
+
+    pl_server_wire_unpack((enum pl_server_wire)server->layout.head->wire, data, packed, range->count_elems);
+    return data;
 }
 
 enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, struct pl_error *reterr)

@@ -33,6 +33,7 @@ enum pl_server_push {
 struct pl_server_header {
     _Alignas(64) _Atomic uint64_t known_pieces; /* whose values this host has received or was given */
     _Atomic uint64_t slowest_steps;             /* that every worker which has not left has finished */
+    _Atomic uint64_t sent_bytes;                /* of gradients, to other hosts */
     _Atomic uint32_t stops; /* a worker has asked all to stop; with staleness 0 at this step's end */
 };
 

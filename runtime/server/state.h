@@ -47,6 +47,7 @@ struct server_local {
     uint64_t taken;   /* of what it has pushed */
     uint64_t fetches; /* of its requests for all pieces, those that are answered next */
     bool *is_pushing; /* [pieces]: passed on to their owner, whose answer is still to come */
+    float *residual;  /* [elems], of gradients that are sent rounded, which those of other hosts' pieces are */
 };
 
 /** A step that waits for all workers, of one piece of this server's (staleness 0). */
@@ -90,7 +91,8 @@ struct server {
     struct server_round *rounds; /* [pieces], synchronous */
     float *sum;                  /* [longest piece], synchronous */
     float **store;               /* [total]: gradients of other hosts' workers [elems], synchronous */
-    float **stage;               /* [hosts]: a piece that comes from another server [1 + slots][longest piece] */
+    float **stage;               /* [hosts]: a piece that comes from another server [1 + slots][longest piece] + 1 */
+    float *unpacked;             /* [longest piece]: of a rounded one, which is applied at once */
     struct server_rows *rows;    /* NULL: no tables */
 };
 
@@ -129,6 +131,11 @@ enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, 
 void server_pieces_overwrite(struct server *server, uint64_t piece, const float *data);
 /** A worker has asked all to stop: this host's learn it. */
 void server_pieces_stop(struct server *server);
+/** Send a worker's gradient of a piece to its owner, another server. */
+enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
+/** A gradient that another server has sent is `packed`, see wire.h: the values that it has. */
+float *server_pieces_unpack(struct server *server, const struct pl_server_packet *push, const void *packed);
 /** Send a piece of this server's to another server. */
 enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker,
                                   struct pl_error *reterr) PL_MUST_CHECK;

@@ -113,7 +113,12 @@ int pl_server_local_workers(const struct pl_server *server)
 
 struct pl_server_counts pl_server_counts(const struct pl_server *server)
 {
-    return server->counts;
+    struct pl_server_counts counts = server->counts;
+
+    if (server->view.base) {
+        counts.sent_bytes = pl_server_view_header(&server->view)->sent_bytes;
+    }
+    return counts;
 }
 
 void pl_server_set_rate(struct pl_server *server, double rate)
@@ -128,7 +133,7 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
     struct pl_server_layout layout;
     enum pl_status status;
 
-    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, server->tables,
+    PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, server->wire, server->tables,
                                 server->table_count, &layout, reterr));
     status = worker_join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);

@@ -17,6 +17,7 @@ struct pl_server {
     struct sockaddr_un address;
     int number; /* on its host */
     int64_t staleness;
+    enum pl_server_wire wire;
     int worker; /* of the job */
     int workers;
     int fd;

@@ -23,7 +23,7 @@ enum pl_status worker_find_server(struct pl_server *server, const struct pl_serv
                                   struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    const char *path = options->socket, *number, *staleness = options->staleness;
+    const char *path = options->socket, *number, *staleness = options->staleness, *wire = options->wire_type;
     char *end = NULL;
 
     PL_TRY(pl_environment_new(&environment, reterr));
@@ -42,6 +42,8 @@ enum pl_status worker_find_server(struct pl_server *server, const struct pl_serv
                             options->socket ? "below 0 or too large" : number, PL_SERVER_MOST_WORKERS - 1);
     }
     staleness = staleness ? staleness : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_STALENESS);
+    wire = wire ? wire : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_WIRE_TYPE);
+    PL_TRY(pl_server_wire_read(wire, &server->wire, reterr));
     PL_TRY(pl_knob_read_word(staleness, "none N", "ps_staleness", reterr));
     server->staleness = strcmp(staleness, "none") == 0 ? PL_SERVER_NO_BOUND : strtol(staleness, NULL, 10);
     return PL_OK;

@@ -289,8 +289,7 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
     if (owner == server->host) {
         PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
     } else {
-        local->is_pushing[piece] = true;
-        PL_TRY(pl_server_remote_send(server->remote, owner, &push, data, false, reterr));
+        PL_TRY(server_pieces_push(server, &push, data, reterr));
     }
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }

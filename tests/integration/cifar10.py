@@ -73,10 +73,12 @@ def link_pictures(folder):
             (folder / name / path.name).symlink_to(path)
 
 
-def train(ranks, words, environment=None, code=0):
-    """Run the example; its metric lines without what depends on time, or its message when `code` is not 0."""
+def train(ranks, words, environment=None, code=0, servers=False):
+    """Run the example, with ranks or as workers of a parameter server; its metric lines without what depends on time, or its message when `code` is not 0."""
     command = [str(PROGRAM), *map(str, words)]
-    if ranks > 1:
+    if servers:
+        command = [str(BUILD / "libexec/paceline/paceline-server"), "--workers", str(ranks), *command]
+    elif ranks > 1:
         command = ["mpirun", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-np", str(ranks), *command]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT_S, check=False, text=True,
                           env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -147,6 +149,17 @@ def check(folder, work):
         assert re.search(r"training_0': record \d+ at byte \d+: the input ends inside a record", message), message
         print(f"a feeder that dies in mid-record, {ranks} rank(s): {message.splitlines()[0]}")
     without_a_feeder(folder, work, words)
+    with_servers(folder, words)
+
+
+def with_servers(folder, words):
+    """In lockstep two workers print what two ranks do; asynchronously they learn too, each at its own speed."""
+    words = [*words, "--data", folder]
+    exact = {"PACELINE_REPRODUCIBLE": "1", "PACELINE_PS_STALENESS": "0"}
+    expect_same("two workers of a parameter server", train(2, words, exact, servers=True), train(2, words, exact))
+    found = train(2, words, {"PACELINE_PS_STALENESS": "none"}, servers=True)
+    losses = [float(re.search(r"train_loss=(\S+)", line)[1]) for line in found]
+    assert len(losses) == 2 and losses[1] < losses[0], found
 
 
 def without_a_feeder(folder, work, words):

@@ -6,7 +6,7 @@
     mnist.py equivalence   one rank with batch 128 and four with 32 have the same weights after 20 steps
     mnist.py named         gradients as named tensors give the plan's bits on 1 to 4 ranks, and the two go on from each other's checkpoints
     mnist.py pipe          from FIFOs that carry gzip objects one after the other, two ranks learn what they learn from files; without a feeder SIGTERM ends them
-    mnist.py server        with parameter servers: without staleness the bits of ranks on 1, 2 and 4 workers, asynchronously it learns, a killed or stopped job goes on from its checkpoint
+    mnist.py server        with parameter servers: without staleness the bits of ranks on 1, 2 and 4 workers, asynchronously it learns, a killed or stopped job goes on from its checkpoint; rounded gradients learn as well
     mnist.py errors        wrong arguments and missing data end with a message and a status other than 0
 """
 import array
@@ -192,6 +192,17 @@ def resume_by_servers(folder, words):
     assert f"resuming after step {step}, " in done.stderr and lines(done)[-1][1] == step + 9, done.stderr + done.stdout
 
 
+def round_by_servers(folder):
+    """Gradients that are rounded between two hosts, in lockstep: other weights than unrounded ones, which have learned as much."""
+    words = ["--data", synthetic_data(folder / "more", 480, 200), "--batch-size", "8", "--epochs", "4", "--learning-rate", "0.01", "--dropout", "0", "--model-dir"]
+    found = {}
+    for wire in ("", "int8"):
+        done = run_by_servers(2, 1, *words, folder / f"wire{wire}", staleness="0", environment={"PACELINE_PS_WIRE_TYPE": wire})
+        found[wire] = (lines(done)[-1][3], (folder / f"wire{wire}/model.safetensors").read_bytes())
+    assert found[""][1] != found["int8"][1], "the setting has no effect"
+    assert found[""][0] > 0.85 and found["int8"][0] > 0.85, f"accuracies {found[''][0]} and, in int8, {found['int8'][0]}"
+
+
 def server(folder):
     data = synthetic_data(folder / "digits", 240, 60)
     words = ["--data", data, "--batch-size", "4", "--epochs", "100", "--max-steps", "40", "--warmup-epochs", "0", "--learning-rate", "0.005"]
@@ -208,6 +219,7 @@ def server(folder):
     assert [line[0] for line in lines(done)] == [1, 2, 3, 4, 5], "not one line an epoch"
     assert float(read_model(folder / "model/model.safetensors")[0]["test_accuracy"]) == lines(done)[-1][3]
     resume_by_servers(folder, words)
+    round_by_servers(folder)
 
 
 def feed(path, objects):

@@ -174,7 +174,12 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
     pl_hosts_describe(&hosts, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 2 on host algo-1 stands where others do: queue");
     pl_text_clear(&text);
-    programs[0].rank = -1;
+    programs[0].rank = programs[1].rank = -1;
+    programs[0].pid = 7;
+    programs[1].key = other_key;
+    pl_hosts_describe(&hosts, &text);
+    ck_assert_str_eq(pl_text_string(&text), "process 7 on host algo-1 stands elsewhere than the others: queue");
+    pl_text_clear(&text);
     hosts.count = 1;
     pl_hosts_describe(&hosts, &text);
     ck_assert_str_eq(pl_text_string(&text), "the program on host algo-1 stands still: queue");

@@ -16,6 +16,7 @@ struct job {
     int hosts;
     int workers; /* on each host */
     const char *staleness;
+    const char *wire_type;        /* NULL: the setting's default */
     const char *timeout_s;        /* of worker 0; NULL: 50, as of the others */
     const char *bucket_bytes;     /* NULL: 128 */
     enum pl_status server_status; /* that all servers are to end with */
@@ -136,7 +137,8 @@ static inline struct pl_server *job_new_server(const struct job *job, int worker
     struct pl_server_options options = {.optimizer = *optimizer,
                                         .socket = job->socket_paths[worker / job->workers],
                                         .worker = worker % job->workers,
-                                        .staleness = job->staleness};
+                                        .staleness = job->staleness,
+                                        .wire_type = job->wire_type};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_server *server = NULL;
     size_t index;

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/server/wire.c. */
+#include "base/memory.h"
+#include "runtime/server/wire.h"
+#include "tests/unit/runtime/server/job.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const types[] = {"float16", "bfloat16", "int8"};
+/* half a step of the largest value, of which blocks have 0.5 */
+static const double half_steps[] = {0.5 / 2048, 0.5 / 256, 0.5 / 254};
+
+/* ---- packing ---- */
+
+START_TEST(what_rounding_leaves_is_kept)
+{
+    static const uint64_t counts[] = {1, 16, 255, 256, 257, 1000};
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t t = 0; t < PL_ARRAY_ITEMS(types); t++) {
+        for (size_t c = 0; c < PL_ARRAY_ITEMS(counts); c++) {
+            float gradient[1000], residual[1000] = {0.0F}, data[1000], packed[1001];
+            enum pl_server_wire wire;
+
+            ck_assert_ok(pl_server_wire_read(types[t], &wire, &error), &error);
+            ck_assert_str_eq(pl_server_wire_name(wire), types[t]);
+            ck_assert_uint_le(pl_server_wire_bytes(wire, counts[c]), counts[c] * 4 + 4);
+            for (int round = 0; round < 3; round++) {
+                for (uint64_t i = 0; i < counts[c]; i++) {
+                    gradient[i] = job_gradient_of((int)c, round, i);
+                    data[i] = gradient[i] + residual[i]; /* what there is to send */
+                }
+                packed[pl_server_wire_bytes(wire, counts[c]) / sizeof(float)] = 77.0F;
+                pl_server_wire_pack(wire, packed, gradient, residual, counts[c]);
+                for (uint64_t i = 0; i < counts[c]; i++) {
+                    gradient[i] = data[i];
+                }
+                pl_server_wire_unpack(wire, data, packed, counts[c]);
+                for (uint64_t i = 0; i < counts[c]; i++) {
+                    ck_assert_msg(fabs((double)(data[i] + residual[i] - gradient[i])) < 1e-6,
+                                  "%s, element %d of %d: %g and %g are kept of %g", types[t], (int)i, (int)counts[c],
+                                  (double)data[i], (double)residual[i], (double)gradient[i]);
+                    ck_assert(fabs((double)residual[i]) <= 1.1 * half_steps[t]);
+                }
+            }
+        }
+    }
+    ck_assert_int_eq(pl_server_wire_read("int4", &(enum pl_server_wire){0}, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "float16 bfloat16 int8"));
+}
+END_TEST
+
+START_TEST(what_is_not_finite_or_very_small_harms_nothing)
+{
+    for (int wire = PL_SERVER_FLOAT16; wire <= PL_SERVER_INT8; wire++) {
+        float gradient[300] = {1.0F, NAN, INFINITY}, residual[300] = {0.0F}, data[300], packed[301];
+
+        gradient[299] = 0.25F; /* in the second block */
+        pl_server_wire_pack((enum pl_server_wire)wire, packed, gradient, residual, 300);
+        pl_server_wire_unpack((enum pl_server_wire)wire, data, packed, 300);
+        ck_assert(!isfinite(data[1]) && !isfinite(data[2]) && fabsf(data[299] - 0.25F) < 1e-6F);
+        for (int i = 0; i < 300; i++) {
+            ck_assert(isfinite(residual[i]));
+            gradient[i] = 1e-44F; /* subnormal */
+            residual[i] = 0.0F;
+        }
+        pl_server_wire_pack((enum pl_server_wire)wire, packed, gradient, residual, 300);
+        pl_server_wire_unpack((enum pl_server_wire)wire, data, packed, 300);
+        for (int i = 0; i < 300; i++) {
+            ck_assert_msg(data[i] + residual[i] == gradient[i], "wire %d, element %d: %g + %g differ from %g", wire, i,
+                          (double)data[i], (double)residual[i], (double)gradient[i]);
+        }
+    }
+}
+END_TEST
+
+/* ---- between servers ---- */
+
+enum { COUNT = 4096, STEPS = 200 };
+
+/* One in 256 is large, so that the others are less than half a step of int8: without what is kept they never arrive. */
+static float small_gradient(int worker, uint64_t i)
+{
+    return i % 256 == 0 ? 0.5F : 0.0009765625F * (float)(1 + worker);
+}
+
+static void push_small(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    const int workers = job->hosts * job->workers;
+    const bool is_synchronous = strcmp(job->staleness, "0") == 0;
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT, 0);
+    struct pl_plan *plan = pl_server_plan(server);
+    struct pl_error error = PL_ERROR_NONE;
+    const double *half_step = job->context;
+    uint64_t sent = 0;
+
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    ck_assert_ok(pl_server_start(server, &error), &error); /* zeroes */
+    pl_server_set_rate(server, is_synchronous ? -workers : -1.0);
+    for (int step = 0; step < STEPS; step++) {
+        for (uint64_t i = 0; i < COUNT; i++) {
+            pl_plan_gradients(plan)[i] = small_gradient(worker, i);
+        }
+        ck_assert_ok(pl_plan_ready(plan, 0, &error), &error);
+        ck_assert_ok(pl_server_step(server, &error), &error);
+    }
+    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    ck_assert_ok(pl_server_pull(server, &error), &error);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        double expected = 0.0, value = (double)pl_plan_values(plan)[i];
+
+        for (int w = 0; w < workers; w++) {
+            expected += STEPS * (double)small_gradient(w, i);
+        }
+        ck_assert_msg(fabs(value - expected) <= 1.1 * workers * *half_step + 1e-4,
+                      "%s, element %d after %d steps is %g, not %g", job->wire_type, (int)i, STEPS, value, expected);
+    }
+    for (size_t p = 0; p < pl_plan_bucket_count(plan); p++) {
+        uint64_t first, count;
+
+        pl_plan_bucket(plan, p, &first, &count);
+        sent += p % 2 != (uint64_t)(worker / job->workers) ? count * sizeof(float) : 0;
+    }
+    sent *= STEPS * (uint64_t)job->workers;
+    ck_assert_double_le((double)pl_server_counts(server).sent_bytes,
+                        1.02 * (double)sent * (strcmp(job->wire_type, "int8") == 0 ? 0.25 : 0.5));
+    ck_assert_double_ge((double)pl_server_counts(server).sent_bytes, 0.25 * (double)sent);
+    job_leave(server);
+}
+
+START_TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
+{
+    for (size_t t = 0; t < PL_ARRAY_ITEMS(types); t++) {
+        double half_step = half_steps[t];
+
+        for (int synchronous = 0; synchronous < 2; synchronous++) {
+            struct job job = {.hosts = 2,
+                              .workers = 1 + synchronous,
+                              .staleness = synchronous ? "0" : "none",
+                              .bucket_bytes = "4096",
+                              .wire_type = types[t],
+                              .body = push_small,
+                              .context = &half_step};
+
+            job_run(&job);
+        }
+    }
+}
+END_TEST
+
+UNIT_MAIN("runtime/server/wire", what_rounding_leaves_is_kept, what_is_not_finite_or_very_small_harms_nothing,
+          over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
