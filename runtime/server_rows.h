@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Rows by id: tables that are too large for a worker, such as an embedding's. The parameter servers alone have them, each
- * those ids whose hash is its own. A worker gets the rows of a list of ids, and gives gradients for the rows of a list.
+ * Rows by id: tables that are too large for a worker, such as an embedding's. The parameter servers alone have them,
+ * each those ids whose hash is its own. A worker gets the rows of a list of ids, and gives gradients for those of a
+ * list.
  *
  *   pl_server_new()     pl_server_rows_add()     pl_server_join()     pl_server_start()
  *   each batch: pl_server_rows_pull()   forward, backward   pl_server_rows_push()   pl_server_step()
  *
- * Rows        any 64-bit number is an id. A row's first value depends on the table's seed and the id alone, whoever asks
- *             first and on however many servers; it takes memory from its first push on.
+ * Rows        any 64-bit number is an id. A row's first value depends on the table's seed and the id alone, whoever
+ *             asks first and on however many servers; it takes memory from its first push on.
  * Staleness   a push is applied at once, with none and with N: rows are no part of the steps that N counts. With 0
  *             tables are refused: there a step is one update by all workers.
  * Consistency a pull never has half an update of a row; two rows may be of different moments. A worker's pull has all
@@ -64,8 +65,8 @@ enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const
  * Take a step of the optimizer with each of these rows by `gradients` [count, columns]. Those of one id are added up
  * first, in their order, to one step. Returns when all is applied.
  *
- * Errors  as pl_server_rows_pull(). PL_MEMORY: a server cannot grow, with the table, its rows and their bytes; some rows
- *         may have been changed then.
+ * Errors  as pl_server_rows_pull(). PL_MEMORY: a server cannot grow, with the table, its rows and their bytes; some
+ *         rows may have been changed then.
  */
 enum pl_status pl_server_rows_push(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count,
                                    const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
@@ -87,11 +88,11 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The table becomes what pl_server_rows_save() has written, by any number of servers: each reads all the files and keeps
- * its own rows, so hosts need one shared directory or copies of all files. One worker asks, between two barriers.
+ * The table becomes what pl_server_rows_save() has written, by any number of servers: each reads all the files and
+ * keeps its own rows, so hosts need one shared directory or copies of all files. One worker asks, between two barriers.
  *
- * Errors  as pl_server_rows_pull(). PL_NOT_FOUND: no files, or not all of them; PL_MISMATCH: another number of columns or
- *         optimizer, or files of different moments; PL_CORRUPT; PL_MEMORY. After those a worker may go on; the table
+ * Errors  as pl_server_rows_pull(). PL_NOT_FOUND: no files, or not all of them; PL_MISMATCH: another number of columns
+ *         or optimizer, or files of different moments; PL_CORRUPT; PL_MEMORY. After those a worker may go on; the table
  *         may be empty on some servers then.
  */
 enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Synthetic clicks: a sample is one id of each of a few fields (say user, item, page, device), as frequent as Zipf's law
- * with exponent 1 has it, and whether it was clicked. The chance of that is a function of the ids that a factorization
- * machine can learn: a part of each id's own, and one of each two fields.
+ * Synthetic clicks: a sample is one id of each of a few fields (say user, item, page, device), as frequent as Zipf's
+ * law with exponent 1 has it, and whether it was clicked. The chance of that is a function of the ids that a
+ * factorization machine can learn: a part of each id's own, and one of each two fields.
  */
 #ifndef EXAMPLES_EMBEDDING_CLICKS_H
 #define EXAMPLES_EMBEDDING_CLICKS_H

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness, tables. A worker hands it
- * to its server, which compares it with that of its other workers and of the other servers. Internal to
+ * What all workers and servers of a job must agree on: tensors, pieces, the optimizer, the staleness, tables. A worker
+ * hands it to its server, which compares it with that of its other workers and of the other servers. Internal to
  * runtime/server/.
  *
- *   head | pieces: first element, count | tables | lines of text: options, then one for each tensor and each table, each
- *   ends in '\n'
+ *   head | pieces: first element, count | tables | lines of text
+ *
+ * Lines are the options, then one for each tensor and for each table; each ends in '\n'.
  *
  * Fuzz  tests/fuzz/fuzz_server.c
  */

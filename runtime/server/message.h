@@ -59,7 +59,7 @@ enum {
     PL_SERVER_MOST_SUMMED = 1 << 24,
 };
 
-struct pl_server_rows_question {
+struct pl_server_rows_request {
     uint64_t what; /* enum pl_server_rows */
     uint64_t moment;
     char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
@@ -72,7 +72,7 @@ struct pl_server_message {
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
-        struct pl_server_rows_question rows;
+        struct pl_server_rows_request rows;
     };
 };
 

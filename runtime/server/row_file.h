@@ -2,7 +2,8 @@
 /**
  * Files of the rows of a table, one for each server: NAME-00000-of-00002.rows. Internal to runtime/server/.
  *
- *   head | records: id | values [columns] | the optimizer's state, padded to 8 bytes | CRC-32C of the records, in 8 bytes
+ *   head | records | CRC-32C of the records, in 8 bytes
+ *   record: id | values [columns] | the optimizer's state | padding to 8 bytes
  *
  * Numbers are little-endian, as all machines are that this runs on.
  *
@@ -31,8 +32,8 @@ enum pl_status pl_row_file_write(const char *directory, const struct pl_table *t
                                  int part, int parts, uint64_t moment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put those rows from all files there into `store` that are server `host`'s of `hosts`; what it had is gone in any case.
- * Errors as pl_server_rows_load(); it is empty then.
+ * Put those rows from all files there into `store` that are server `host`'s of `hosts`; what it had is gone in any
+ * case. Errors as pl_server_rows_load(); it is empty then.
  */
 enum pl_status pl_row_file_read(const char *directory, const struct pl_table *table, struct pl_row_store *store,
                                 int host, int hosts, struct pl_error *reterr) PL_MUST_CHECK;

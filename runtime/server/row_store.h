@@ -31,11 +31,11 @@ void pl_row_store_free(struct pl_row_store *store);
 void pl_row_store_pull(const struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                        float *values);
 
-/** A step of the optimizer with each. PL_MEMORY says the table, its rows and bytes; PL_LIMIT: 2^32 - 1 rows are there. */
+/** A step of the optimizer with each. PL_MEMORY says the table, its rows and bytes; PL_LIMIT: there are 2^32 - 1. */
 enum pl_status pl_row_store_push(struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                                  const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put a whole record, new or over the one that is there. `record` needs no alignment. Errors as pl_row_store_push(). */
+/** Put a whole record, new or over the one that is there, of any alignment. Errors as pl_row_store_push(). */
 enum pl_status pl_row_store_put(struct pl_row_store *store, const void *record, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Forget all rows. */

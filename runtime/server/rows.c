@@ -16,7 +16,7 @@ enum { LEAST_ROW_BYTES = sizeof(int64_t) + sizeof(float), MOST_ROWS = PL_SERVER_
 _Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SERVER_ROWS_BYTES, "a row has room");
 
 /* What a worker of this host has asked and waits for; it asks one thing after another. */
-struct question {
+struct request {
     enum pl_server_rows what;
     uint64_t table;
     int waiting;           /* servers whose answer is still to come */
@@ -30,7 +30,7 @@ struct question {
 
 struct server_rows {
     struct pl_row_store **stores; /* [tables] */
-    struct question *questions;   /* [workers of this host] */
+    struct request *requests;     /* [workers of this host] */
     char **stage;                 /* [hosts]: what comes from another server */
 };
 
@@ -47,26 +47,26 @@ enum pl_status server_rows_open(struct server *server, struct pl_error *reterr)
         return PL_MEMORY;
     }
     rows->stores = pl_memory_new(layout->head->tables, sizeof(*rows->stores), reterr);
-    rows->questions = pl_memory_new((size_t)server->options->workers, sizeof(*rows->questions), reterr);
+    rows->requests = pl_memory_new((size_t)server->options->workers, sizeof(*rows->requests), reterr);
     rows->stage = pl_memory_new((size_t)server->hosts, sizeof(*rows->stage), reterr);
-    if (!rows->stores || !rows->questions || !rows->stage) {
+    if (!rows->stores || !rows->requests || !rows->stage) {
         return PL_MEMORY;
     }
     for (uint64_t t = 0; t < layout->head->tables; t++) {
         PL_TRY(pl_row_store_new(&layout->tables[t], &rows->stores[t], reterr));
     }
     for (int w = 0; w < server->options->workers; w++) {
-        struct question *question = &rows->questions[w];
+        struct request *request = &rows->requests[w];
 
-        question->is_waiting = pl_memory_new((size_t)server->hosts, sizeof(bool), reterr);
-        question->first = pl_memory_new((size_t)server->hosts + 1, sizeof(*question->first), reterr);
-        if (!question->is_waiting || !question->first) {
+        request->is_waiting = pl_memory_new((size_t)server->hosts, sizeof(bool), reterr);
+        request->first = pl_memory_new((size_t)server->hosts + 1, sizeof(*request->first), reterr);
+        if (!request->is_waiting || !request->first) {
             return PL_MEMORY;
         }
         if (server->hosts > 1) {
-            question->at = pl_memory_new(MOST_ROWS, sizeof(*question->at), reterr);
-            question->owner = pl_memory_new(MOST_ROWS, sizeof(*question->owner), reterr);
-            if (!question->at || !question->owner) {
+            request->at = pl_memory_new(MOST_ROWS, sizeof(*request->at), reterr);
+            request->owner = pl_memory_new(MOST_ROWS, sizeof(*request->owner), reterr);
+            if (!request->at || !request->owner) {
                 return PL_MEMORY;
             }
         }
@@ -90,17 +90,17 @@ void server_rows_close(struct server *server)
     for (uint64_t t = 0; rows->stores && t < server->layout.head->tables; t++) {
         pl_row_store_free(rows->stores[t]);
     }
-    for (int w = 0; rows->questions && w < server->options->workers; w++) {
-        free(rows->questions[w].is_waiting);
-        free(rows->questions[w].first);
-        free(rows->questions[w].at);
-        free(rows->questions[w].owner);
+    for (int w = 0; rows->requests && w < server->options->workers; w++) {
+        free(rows->requests[w].is_waiting);
+        free(rows->requests[w].first);
+        free(rows->requests[w].at);
+        free(rows->requests[w].owner);
     }
     for (int h = 0; rows->stage && h < server->hosts; h++) {
         free(rows->stage[h]);
     }
     free(rows->stores);
-    free(rows->questions);
+    free(rows->requests);
     free(rows->stage);
     free(rows);
 }
@@ -126,7 +126,7 @@ enum pl_status server_rows_check(const struct server *server, int local, const s
 {
     uint64_t table = (uint64_t)message->number;
 
-    if (table >= server->layout.head->tables || server->rows->questions[local].waiting > 0 ||
+    if (table >= server->layout.head->tables || server->rows->requests[local].waiting > 0 ||
         (has_list(message->rows.what) && !is_list(server, table, message->count))) {
         return pl_error_set(reterr, PL_CORRUPT,
                             "worker %d asks for %llu rows of table %d: there are %llu tables, and one list at a time",
@@ -137,21 +137,21 @@ enum pl_status server_rows_check(const struct server *server, int local, const s
 }
 
 /* Sort the places of the list by the server whose row it is. */
-static void deal(const struct server *server, struct question *question, const int64_t *ids, uint64_t count)
+static void deal(const struct server *server, struct request *request, const int64_t *ids, uint64_t count)
 {
-    uint64_t *first = question->first;
+    uint64_t *first = request->first;
 
     memset(first, 0, ((size_t)server->hosts + 1) * sizeof(*first));
     for (uint64_t i = 0; i < count; i++) {
-        question->owner[i] = (uint16_t)pl_table_owner(ids[i], server->hosts);
-        first[question->owner[i] + 1]++;
+        request->owner[i] = (uint16_t)pl_table_owner(ids[i], server->hosts);
+        first[request->owner[i] + 1]++;
     }
     for (int h = 0; h < server->hosts; h++) {
         first[h + 1] += first[h];
     }
     for (uint64_t i = count; i-- > 0;) {
         /* from the end of each server's range on, so that `first` is right again afterwards */
-        question->at[--first[question->owner[i] + 1]] = (uint32_t)i;
+        request->at[--first[request->owner[i] + 1]] = (uint32_t)i;
     }
     memmove(first, first + 1, (size_t)server->hosts * sizeof(*first));
     first[server->hosts] = count;
@@ -161,20 +161,20 @@ static void deal(const struct server *server, struct question *question, const i
 static enum pl_status ask_other(struct server *server, int host, int worker, const struct pl_server_message *message,
                                 const int64_t *ids, const float *values, struct pl_error *reterr)
 {
-    struct question *question = &server->rows->questions[worker - server_first_worker(server)];
+    struct request *request = &server->rows->requests[worker - server_first_worker(server)];
     struct pl_server_packet packet = {
-        .kind = PL_SERVER_PACKET_ROWS, .worker = worker, .piece = question->table, .rows = message->rows};
-    const uint32_t *at = question->at + question->first[host];
-    uint64_t columns = server->layout.tables[question->table].columns;
+        .kind = PL_SERVER_PACKET_ROWS, .worker = worker, .piece = request->table, .rows = message->rows};
+    const uint32_t *at = request->at + request->first[host];
+    uint64_t columns = server->layout.tables[request->table].columns;
     char *data = NULL;
 
-    if (has_list(question->what)) {
-        packet.steps = question->first[host + 1] - question->first[host];
+    if (has_list(request->what)) {
+        packet.steps = request->first[host + 1] - request->first[host];
         packet.data_bytes = packet.steps * sizeof(*ids);
         if (packet.steps == 0) {
             return PL_OK;
         }
-        if (question->what == PL_SERVER_ROWS_PUSH) {
+        if (request->what == PL_SERVER_ROWS_PUSH) {
             packet.data_bytes += packet.steps * columns * sizeof(float);
         }
         data = pl_memory_new(packet.data_bytes, 1, reterr);
@@ -184,18 +184,18 @@ static enum pl_status ask_other(struct server *server, int host, int worker, con
         for (uint64_t i = 0; i < packet.steps; i++) {
             memcpy(data + i * sizeof(*ids), &ids[at[i]], sizeof(*ids));
         }
-        for (uint64_t i = 0; question->what == PL_SERVER_ROWS_PUSH && i < packet.steps; i++) {
+        for (uint64_t i = 0; request->what == PL_SERVER_ROWS_PUSH && i < packet.steps; i++) {
             memcpy(data + packet.steps * sizeof(*ids) + i * columns * sizeof(float), values + at[i] * columns,
                    columns * sizeof(float));
         }
     }
-    question->is_waiting[host] = true;
-    question->waiting++;
+    request->is_waiting[host] = true;
+    request->waiting++;
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
 /* What this server itself has to do, for its own rows; `*ret_rows`: how many it has. */
-static enum pl_status do_it(struct server *server, uint64_t table, const struct pl_server_rows_question *question,
+static enum pl_status do_it(struct server *server, uint64_t table, const struct pl_server_rows_request *request,
                             const int64_t *ids, const uint32_t *at, uint64_t count, float *values, uint64_t *ret_rows,
                             struct pl_error *reterr)
 {
@@ -203,7 +203,7 @@ static enum pl_status do_it(struct server *server, uint64_t table, const struct 
     struct pl_row_store *store = server->rows->stores[table];
     enum pl_status status = PL_OK;
 
-    switch ((enum pl_server_rows)question->what) {
+    switch ((enum pl_server_rows)request->what) {
     case PL_SERVER_ROWS_PULL:
         pl_row_store_pull(store, ids, at, count, values);
         break;
@@ -211,10 +211,10 @@ static enum pl_status do_it(struct server *server, uint64_t table, const struct 
         status = pl_row_store_push(store, ids, at, count, values, reterr);
         break;
     case PL_SERVER_ROWS_SAVE:
-        status = pl_row_file_write(question->path, shape, store, server->host, server->hosts, question->moment, reterr);
+        status = pl_row_file_write(request->path, shape, store, server->host, server->hosts, request->moment, reterr);
         break;
     case PL_SERVER_ROWS_LOAD:
-        status = pl_row_file_read(question->path, shape, store, server->host, server->hosts, reterr);
+        status = pl_row_file_read(request->path, shape, store, server->host, server->hosts, reterr);
         break;
     case PL_SERVER_ROWS_COUNT:
     case PL_SERVER_ROWS_END:
@@ -230,12 +230,12 @@ static enum pl_status do_it(struct server *server, uint64_t table, const struct 
 /* All servers have done their part. */
 static void answer(struct server *server, int local)
 {
-    struct question *question = &server->rows->questions[local];
+    struct request *request = &server->rows->requests[local];
     struct pl_server_message message = {
-        .kind = PL_SERVER_ROWS_DONE, .number = (int32_t)question->table, .count = question->counted};
+        .kind = PL_SERVER_ROWS_DONE, .number = (int32_t)request->table, .count = request->counted};
 
-    if (question->error.status != PL_OK) {
-        server_workers_refuse_one(server, local, &question->error);
+    if (request->error.status != PL_OK) {
+        server_workers_refuse_one(server, local, &request->error);
     } else if (server->locals[local].fd >= 0 &&
                pl_server_message_send(server->locals[local].fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", server_first_worker(server) + local);
@@ -245,29 +245,29 @@ static void answer(struct server *server, int local)
 enum pl_status server_rows_ask(struct server *server, int local, const struct pl_server_message *message,
                                struct pl_error *reterr)
 {
-    struct question *question = &server->rows->questions[local];
+    struct request *request = &server->rows->requests[local];
     char *list = pl_server_view_rows(&server->view, (uint64_t)local);
     int64_t *ids = (int64_t *)(void *)list;
     uint64_t count = has_list(message->rows.what) ? message->count : 0;
     float *values = (float *)(void *)(ids + count);
     const uint32_t *at = NULL;
 
-    question->what = (enum pl_server_rows)message->rows.what;
-    question->table = (uint64_t)message->number;
-    question->error = PL_ERROR_NONE;
+    request->what = (enum pl_server_rows)message->rows.what;
+    request->table = (uint64_t)message->number;
+    request->error = PL_ERROR_NONE;
     if (server->hosts > 1) {
-        deal(server, question, ids, count);
+        deal(server, request, ids, count);
         for (int h = 0; h < server->hosts; h++) {
             if (h != server->host) {
                 PL_TRY(ask_other(server, h, server_first_worker(server) + local, message, ids, values, reterr));
             }
         }
-        at = question->at + question->first[server->host];
-        count = question->first[server->host + 1] - question->first[server->host];
+        at = request->at + request->first[server->host];
+        count = request->first[server->host + 1] - request->first[server->host];
     }
-    question->error.status =
-        do_it(server, question->table, &message->rows, ids, at, count, values, &question->counted, &question->error);
-    if (question->waiting == 0) {
+    request->error.status =
+        do_it(server, request->table, &message->rows, ids, at, count, values, &request->counted, &request->error);
+    if (request->waiting == 0) {
         answer(server, local);
     }
     return PL_OK;
@@ -277,7 +277,7 @@ bool server_rows_may_send(const struct server *server, int host, const struct pl
 {
     const struct server_rows *rows = server->rows;
     bool is_answer = packet->kind == PL_SERVER_PACKET_ROWS_DONE;
-    const struct question *question;
+    const struct request *request;
     uint64_t data_bytes = 0;
 
     if (!rows || packet->piece >= server->layout.head->tables || packet->worker < 0 ||
@@ -285,13 +285,13 @@ bool server_rows_may_send(const struct server *server, int host, const struct pl
         return false;
     }
     if (is_answer) {
-        question = &rows->questions[packet->worker - server_first_worker(server)];
-        if (!question->is_waiting[host] || question->table != packet->piece || packet->count > PL_FAILED ||
+        request = &rows->requests[packet->worker - server_first_worker(server)];
+        if (!request->is_waiting[host] || request->table != packet->piece || packet->count > PL_FAILED ||
             (packet->count != PL_OK && !memchr(packet->text, '\0', sizeof(packet->text)))) {
             return false;
         }
-        if (question->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
-            data_bytes = (question->first[host + 1] - question->first[host]) * row_bytes(server, packet->piece);
+        if (request->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
+            data_bytes = (request->first[host + 1] - request->first[host]) * row_bytes(server, packet->piece);
         }
         return packet->data_bytes == data_bytes;
     }
@@ -344,25 +344,25 @@ enum pl_status server_rows_serve(struct server *server, int host, const struct p
 void server_rows_answered(struct server *server, int host, const struct pl_server_packet *packet, const void *data)
 {
     int local = packet->worker - server_first_worker(server);
-    struct question *question = &server->rows->questions[local];
-    uint64_t count = question->first[host + 1] - question->first[host];
-    uint64_t bytes = row_bytes(server, question->table);
+    struct request *request = &server->rows->requests[local];
+    uint64_t count = request->first[host + 1] - request->first[host];
+    uint64_t bytes = row_bytes(server, request->table);
 
-    if (question->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
+    if (request->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
         /* the rows follow the ids of the whole list */
         char *values =
-            pl_server_view_rows(&server->view, (uint64_t)local) + question->first[server->hosts] * sizeof(int64_t);
+            pl_server_view_rows(&server->view, (uint64_t)local) + request->first[server->hosts] * sizeof(int64_t);
 
         for (uint64_t i = 0; i < count; i++) {
-            memcpy(values + question->at[question->first[host] + i] * bytes, (const char *)data + i * bytes, bytes);
+            memcpy(values + request->at[request->first[host] + i] * bytes, (const char *)data + i * bytes, bytes);
         }
     }
-    question->counted += packet->steps;
-    if (packet->count != PL_OK && question->error.status == PL_OK) {
-        question->error.status = pl_error_set(&question->error, (enum pl_status)packet->count, "%s", packet->text);
+    request->counted += packet->steps;
+    if (packet->count != PL_OK && request->error.status == PL_OK) {
+        request->error.status = pl_error_set(&request->error, (enum pl_status)packet->count, "%s", packet->text);
     }
-    question->is_waiting[host] = false;
-    if (--question->waiting == 0) {
+    request->is_waiting[host] = false;
+    if (--request->waiting == 0) {
         answer(server, local);
     }
 }

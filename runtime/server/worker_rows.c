@@ -42,19 +42,19 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
 }
 
 static enum pl_status ask(struct pl_server *server, size_t table, uint64_t count,
-                          const struct pl_server_rows_question *question, uint64_t *ret_count, struct pl_error *reterr)
+                          const struct pl_server_rows_request *request, uint64_t *ret_count, struct pl_error *reterr)
 {
     static const char *const verbs[] = {
         [PL_SERVER_ROWS_PULL] = "pull", [PL_SERVER_ROWS_PUSH] = "push", [PL_SERVER_ROWS_COUNT] = "count",
         [PL_SERVER_ROWS_SAVE] = "save", [PL_SERVER_ROWS_LOAD] = "load",
     };
     struct pl_server_message message = {
-        .kind = PL_SERVER_ROWS, .number = (int32_t)table, .count = count, .rows = *question};
+        .kind = PL_SERVER_ROWS, .number = (int32_t)table, .count = count, .rows = *request};
     struct pl_server_message done;
     enum pl_status status = worker_ask(server, &message, PL_SERVER_ROWS_DONE, &done, reterr);
 
     if (status != PL_OK) {
-        pl_error_context(reterr, "%s rows of table '%s'", verbs[question->what], server->tables[table].name);
+        pl_error_context(reterr, "%s rows of table '%s'", verbs[request->what], server->tables[table].name);
         return status;
     }
     *ret_count = done.count;
@@ -77,7 +77,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
 {
     const uint64_t columns = server->tables[table].columns, row_bytes = columns * sizeof(float);
     const uint64_t most = PL_SERVER_ROWS_BYTES / (sizeof(*ids) + row_bytes);
-    const struct pl_server_rows_question question = {.what = what};
+    const struct pl_server_rows_request request = {.what = what};
     char *list = pl_server_view_rows(&server->view, (uint64_t)server->number);
 
     for (uint64_t at = 0, part; at < count; at += part) {
@@ -90,7 +90,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
         if (pushed) {
             memcpy(values, pushed + at * columns, part * row_bytes);
         }
-        PL_TRY(ask(server, table, part, &question, &rows, reterr));
+        PL_TRY(ask(server, table, part, &request, &rows, reterr));
         if (pulled) {
             memcpy(pulled + at * columns, values, part * row_bytes);
         }
@@ -147,16 +147,16 @@ enum pl_status pl_server_rows_push(struct pl_server *server, size_t table, const
 enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint64_t *ret_count,
                                     struct pl_error *reterr)
 {
-    const struct pl_server_rows_question question = {.what = PL_SERVER_ROWS_COUNT};
+    const struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_COUNT};
 
     PL_TRY(check_table(server, table, reterr));
-    return ask(server, table, 0, &question, ret_count, reterr);
+    return ask(server, table, 0, &request, ret_count, reterr);
 }
 
 static enum pl_status ask_files(struct pl_server *server, size_t table, enum pl_server_rows what, const char *directory,
                                 struct pl_error *reterr)
 {
-    struct pl_server_rows_question question = {.what = what, .moment = (uint64_t)pl_clock_now_ns()};
+    struct pl_server_rows_request request = {.what = what, .moment = (uint64_t)pl_clock_now_ns()};
     uint64_t rows;
 
     PL_TRY(check_table(server, table, reterr));
@@ -164,12 +164,12 @@ static enum pl_status ask_files(struct pl_server *server, size_t table, enum pl_
         return pl_error_set(reterr, PL_INVALID, "directory '%s' for rows of table '%s': expected an absolute path",
                             directory, server->tables[table].name);
     }
-    if (strlen(directory) >= sizeof(question.path)) {
+    if (strlen(directory) >= sizeof(request.path)) {
         return pl_error_set(reterr, PL_INVALID, "directory '%s' has %zu characters, at most %zu are possible",
-                            directory, strlen(directory), sizeof(question.path) - 1);
+                            directory, strlen(directory), sizeof(request.path) - 1);
     }
-    strcpy(question.path, directory);
-    return ask(server, table, 0, &question, &rows, reterr);
+    strcpy(request.path, directory);
+    return ask(server, table, 0, &request, &rows, reterr);
 }
 
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,

@@ -5,13 +5,13 @@
  *   build/tests/bench/server_rows store [ROWS [COLUMNS [adagrad]]]
  *   paceline server --workers 2 build/tests/bench/server_rows [ROWS [COLUMNS [LIST [SECONDS]]]]
  *
- * `store`: one thread puts ROWS (10,000,000) rows of COLUMNS (64) into a store, and says its memory as a multiple of the
- * bytes of rows and optimizer state, by its own count and by the process's resident bytes; then rows pushed and pulled a
- * second in lists of 4096, evenly over all rows and by Zipf's law, beside a dense array of 2^22 elements with the same
- * optimizer, in bytes a second: 12 an element (gradient read, value read and written), Adagrad 20; a pull 8.
+ * `store`: one thread puts ROWS (10,000,000) rows of COLUMNS (64) into a store, and says its memory as a multiple of
+ * the bytes of rows and optimizer state, by its own count and by the process's resident bytes; then rows pushed and
+ * pulled a second in lists of 4096, evenly over all rows and by Zipf's law, beside a dense array of 2^22 elements with
+ * the same optimizer, in bytes a second: 12 an element (gradient read, value read and written), Adagrad 20; a pull 8.
  *
- * As a worker: each pulls and pushes lists of LIST (4096) distinct ids of ROWS (1,000,000) for SECONDS (3) each; worker 0
- * says the rows a second of all workers and the share of a core that a server had if its process is the parent.
+ * As a worker: each pulls and pushes lists of LIST (4096) distinct ids of ROWS (1,000,000) for SECONDS (3) each; worker
+ * 0 says the rows a second of all workers and the share of a core that a server had if its process is the parent.
  */
 #include "runtime/paceline.h"
 

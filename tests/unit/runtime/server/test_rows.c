@@ -37,7 +37,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
     return __real_pl_memory_new(count, item_bytes, reterr);
 }
 
-/* A worker with these tables, which has joined and started; a tensor of one element is there because a plan has some. */
+/* A worker with these tables, which has joined and started; it has a tensor because a plan has one at least. */
 static struct pl_server *new_worker(const struct job *job, int worker, struct pl_world *world,
                                     const struct pl_server_table *const *tables, size_t count)
 {
