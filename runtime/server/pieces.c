@@ -94,6 +94,11 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
         }
     }
     server->is_synchronous = head->staleness == 0;
+    if (!server->is_synchronous) {
+        server->known_updates =
+            pl_memory_new((size_t)server->total * head->pieces, sizeof(*server->known_updates), reterr);
+        PL_TRY(server->known_updates ? PL_OK : PL_MEMORY);
+    }
     return server->is_synchronous ? open_rounds(server, reterr) : PL_OK;
 }
 
@@ -116,6 +121,7 @@ void server_pieces_close(struct server *server)
         unmap(server, server->locals[w].residual);
     }
     free(server->unpacked);
+    free(server->known_updates);
     free(server->rounds);
     free(server->sum);
     free(server->store);
@@ -148,6 +154,21 @@ void server_pieces_overwrite(struct server *server, uint64_t piece, const float 
     know(server, piece);
 }
 
+/* By how many updates of others the piece is newer than what `worker` has computed its gradient from, at most. */
+static void count_age(struct server *server, uint64_t piece, int worker)
+{
+    uint64_t *known = &server->known_updates[(uint64_t)worker * server->layout.head->pieces + piece];
+    unsigned age = 0;
+
+    for (uint64_t others = server->updates[piece] + 1 - *known; others > 0 && age + 1 < PL_SERVER_AGES; others >>= 1) {
+        age++;
+    }
+    if (*known > 0) {
+        server->counts.ages[age]++;
+    }
+    *known = server->updates[piece] + 2; /* with its own */
+}
+
 /* One step of the optimizer over `piece`. */
 static void update(struct server *server, uint64_t piece, double rate, const float *gradient)
 {
@@ -159,6 +180,7 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
     for (unsigned s = 0; s < PL_OPTIMIZER_MOST_SLOTS; s++) {
         slot[s] = server->slot[s] ? server->slot[s] + range->first_elem : NULL;
     }
+    server->counts.updates++;
     pl_server_write_begin(head);
     pl_optimizer_rule_apply(&step, range->count_elems, pl_server_view_values(&server->view) + range->first_elem,
                             gradient, slot);
@@ -214,6 +236,7 @@ enum pl_status server_pieces_send(struct server *server, int host, uint64_t piec
         return PL_MEMORY;
     }
     memcpy(copy, pl_server_view_values(&server->view) + range->first_elem, packet.data_bytes);
+    server->counts.value_bytes += packet.data_bytes;
     return pl_server_remote_send(server->remote, host, &packet, copy, true, reterr);
 }
 
@@ -327,6 +350,7 @@ enum pl_status server_pieces_take(struct server *server, int worker, const struc
         return assign(server, push->piece, worker, data, reterr);
     }
     if (!server->is_synchronous) {
+        count_age(server, push->piece, worker);
         update(server, push->piece, push->rate, data);
         return answer(server, push->piece, worker, reterr);
     }

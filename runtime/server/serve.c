@@ -463,6 +463,10 @@ enum pl_status pl_server_serve(const struct pl_server_serve_options *options, st
             tell_failure(&server, &error);
         }
     }
+    if (options->counts) {
+        *options->counts = server.counts;
+        options->counts->gradient_bytes = server.view.base ? pl_server_view_header(&server.view)->sent_bytes : 0;
+    }
     close_server(&server);
     if (error.status != PL_OK && reterr) {
         *reterr = error;

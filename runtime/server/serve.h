@@ -18,6 +18,20 @@ struct pl_server_ended {
     int status; /* as of waitpid(); 0 too where a stop has ended it */
 };
 
+enum { PL_SERVER_AGES = 12 };
+
+/** What a server has done. */
+struct pl_server_serve_counts {
+    uint64_t pushes;         /* pieces that its host's workers have pushed */
+    uint64_t pulls;          /* requests of its host's workers for the newest values of all pieces */
+    uint64_t updates;        /* steps of the optimizer over a piece of its own */
+    uint64_t gradient_bytes; /* sent to other servers */
+    uint64_t value_bytes;
+    /* Updates by how many others a piece had since the worker knew it: none, 1, 2 to 3, 4 to 7, ...; with staleness 0
+     * there are none to count. */
+    uint64_t ages[PL_SERVER_AGES];
+};
+
 struct pl_server_serve_options {
     const char *socket_path;        /* made by it, and removed at the end */
     int workers;                    /* on each host; the job's workers are counted host by host */
@@ -28,6 +42,7 @@ struct pl_server_serve_options {
      * With fewer the job ends, named after the last. 0: any may, as far as this function is concerned.
      */
     int min_workers;
+    struct pl_server_serve_counts *counts; /* filled at the end; NULL: nobody asks */
 };
 
 /**

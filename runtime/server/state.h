@@ -88,6 +88,8 @@ struct server {
     unsigned slots;
     struct pl_optimizer_options optimizer;
     bool is_synchronous;
+    uint64_t *known_updates; /* [total][pieces]: after how many a worker knew it, + 1; 0: never. Asynchronous */
+    struct pl_server_serve_counts counts;
     struct server_round *rounds; /* [pieces], synchronous */
     float *sum;                  /* [longest piece], synchronous */
     float **store;               /* [total]: gradients of other hosts' workers [elems], synchronous */

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -287,13 +288,44 @@ static enum pl_status send_pieces_at_once(struct pl_error *reterr)
     return PL_OK;
 }
 
+/* One line at the end, for people. */
+static void say_counts(const struct pl_server_serve_counts *counts, int host, int64_t elapsed_ns)
+{
+    const double seconds = (double)elapsed_ns / (double)PL_NS_PER_S;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    uint64_t all = 0;
+
+    pl_text_printf(&text,
+                   "host %d: %" PRIu64 " pushes and %" PRIu64 " pulls (%.1f and %.1f a second), %" PRIu64 " updates, "
+                   "%.1f MB of gradients and %.1f MB of values sent",
+                   host, counts->pushes, counts->pulls, (double)counts->pushes / seconds,
+                   (double)counts->pulls / seconds, counts->updates, (double)counts->gradient_bytes / 1e6,
+                   (double)counts->value_bytes / 1e6);
+    for (int a = 0; a < PL_SERVER_AGES; a++) {
+        all += counts->ages[a];
+    }
+    if (all > 0) {
+        pl_text_append(&text, "; updates of others to a piece before a push:");
+    }
+    for (int a = 0; a < PL_SERVER_AGES; a++) {
+        if (counts->ages[a] > 0) {
+            pl_text_printf(&text, " %d%s %.1f %%", a == 0 ? 0 : 1 << (a - 1), a > 1 ? "+" : "",
+                           100.0 * (double)counts->ages[a] / (double)all);
+        }
+    }
+    pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
+}
+
 static enum pl_status serve(struct children *children, const char *socket_path, int ended_fd, struct pl_error *reterr)
 {
+    struct pl_server_serve_counts counts = {0};
+    const int64_t began_ns = pl_clock_now_ns();
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_server_serve_options options = {.socket_path = socket_path,
                                               .workers = children->count,
                                               .ended_fd = ended_fd,
-                                              .min_workers = children->min_workers};
+                                              .min_workers = children->min_workers,
+                                              .counts = &counts};
     pthread_t waiter;
     enum pl_status status;
 
@@ -303,6 +335,7 @@ static enum pl_status serve(struct children *children, const char *socket_path, 
                                     : pl_bootstrap_new_self(&bootstrap, reterr));
     options.bootstrap = bootstrap;
     status = pl_server_serve(&options, reterr);
+    say_counts(&counts, bootstrap->rank, pl_clock_now_ns() - began_ns);
     if (status == PL_OK) {
         pthread_join(waiter, NULL); /* workers may still be saving; the job's own stop ends that */
         status = pl_bootstrap_leave(bootstrap, PL_DEADLINE_NEVER, reterr);

@@ -285,6 +285,7 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
         return pl_error_set(reterr, PL_CORRUPT, "worker %d pushes something of kind %u", worker, push.push);
     }
     local->taken++;
+    server->counts.pushes++;
     PL_TRY(push.stops && !server->is_synchronous ? stop_all(server, reterr) : PL_OK);
     if (owner == server->host) {
         PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
@@ -308,8 +309,11 @@ static void answer_fetch(struct server *server)
 static enum pl_status fetch(struct server *server, struct pl_error *reterr)
 {
     for (int w = 0; w < server->options->workers; w++) {
-        server->locals[w].fetches =
+        uint64_t asked =
             atomic_load_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetches, memory_order_acquire);
+
+        server->counts.pulls += asked - server->locals[w].fetches;
+        server->locals[w].fetches = asked;
     }
     for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
         struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FETCH, .piece = p};

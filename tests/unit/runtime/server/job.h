@@ -23,6 +23,7 @@ struct job {
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
     int min_workers;
+    struct pl_server_serve_counts counts[JOB_MOST_HOSTS]; /* of each server, at its end */
     int absent; /* a worker's number + 1, whose process ends without joining; 0: none */
     /* The job's own: */
     struct scratch scratch;
@@ -46,7 +47,8 @@ static inline void *job_serve(void *argument)
                                               .workers = job->workers,
                                               .bootstrap = job->bootstraps[seat->number],
                                               .ended_fd = job->ended[seat->number][0],
-                                              .min_workers = job->min_workers};
+                                              .min_workers = job->min_workers,
+                                              .counts = &job->counts[seat->number]};
     enum pl_status status = pl_server_serve(&options, &job->errors[seat->number]);
 
     ck_assert_msg(status == job->server_status, "server %d ended with %s: %s", seat->number, pl_status_name(status),

@@ -149,6 +149,31 @@ static void push_whole_numbers(struct job *job, int worker, struct pl_world *wor
     job_leave(server);
 }
 
+/* All steps of all workers, and the values that worker 0 gave twice. */
+static void check_counts(const struct job *job)
+{
+    const uint64_t workers = (uint64_t)(job->hosts * job->workers), pieces = 6;
+    uint64_t pushes = 0, updates = 0, aged = 0, steps = STEPS * workers;
+
+    if (strcmp(job->staleness, "none") == 0) {
+        steps += workers * (workers - 1) / 2; /* each takes as many more as its number */
+    }
+    for (int h = 0; h < job->hosts; h++) {
+        ck_assert_uint_eq(job->counts[h].pulls, 2 * (uint64_t)job->workers); /* starting, and at the end */
+        pushes += job->counts[h].pushes;
+        updates += job->counts[h].updates;
+        for (int a = 0; a < PL_SERVER_AGES; a++) {
+            aged += job->counts[h].ages[a];
+        }
+    }
+    ck_assert_uint_eq(pushes, (steps + 2) * pieces);
+    ck_assert_uint_eq(updates, steps * pieces);
+    ck_assert_uint_eq(aged, (steps - workers) * pieces); /* but for the first ones */
+    if (workers == 1) {
+        ck_assert_uint_eq(job->counts[0].ages[0], aged); /* there are no others */
+    }
+}
+
 START_TEST(every_push_counts_once)
 {
     for (int hosts = 1; hosts <= 3; hosts++) {
@@ -160,6 +185,7 @@ START_TEST(every_push_counts_once)
                     .hosts = hosts, .workers = workers, .staleness = bounds[b], .body = push_whole_numbers};
 
                 job_run(&job);
+                check_counts(&job);
             }
         }
     }
