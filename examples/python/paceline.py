@@ -64,7 +64,8 @@ _PlanTensor = _struct("_PlanTensor", name=ctypes.c_char_p, count_elems=ctypes.c_
 _Optimizer = _struct("_Optimizer", kind=ctypes.c_int, momentum=ctypes.c_double, nesterov=ctypes.c_bool, weight_decay=ctypes.c_double,
                      beta1=ctypes.c_double, beta2=ctypes.c_double, epsilon=ctypes.c_double, clip_norm=ctypes.c_double, loss_scale=ctypes.c_double,
                      growth_steps=ctypes.c_uint)
-_ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c_char_p, worker=ctypes.c_int, staleness=ctypes.c_char_p)
+_ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c_char_p, worker=ctypes.c_int, staleness=ctypes.c_char_p,
+                         wire_type=ctypes.c_char_p)
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
