@@ -50,7 +50,7 @@ short() {
   expect_values 2 20 60.0 # 20 x (1 + 2)
   start "$both" 2 none 20 && finish "$both" 0
   expect_values 4 20 200.0 # 20 x (1 + 2 + 3 + 4)
-  grep -Eq 'host 1: [0-9]+ pushes and [0-9]+ pulls .* MB of values sent; updates of others to a piece before a push: ' "$cluster"/*.log || case_failed "no server says what it has done"
+  grep -Eq 'host 0: [0-9]+ pushes and [0-9]+ pulls .* MB of values sent; updates of others to a piece before a push: ' "$cluster"/*.log || case_failed "no server says what it has done"
   start "$both" 1 1 20 && finish "$both" 0
   expect_values 2 20 60.0
   start "$both" 2 0 20 && finish "$both" 0

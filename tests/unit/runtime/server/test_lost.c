@@ -34,6 +34,7 @@ static void lose_one(struct job *job, int worker, struct pl_world *world)
     struct pl_error error = PL_ERROR_NONE;
 
     job_join_and_start(server, worker);
+    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error); /* all have joined */
     if (worker == LOST) {
         job_backward(pl_server_plan(server), worker, 0);
         ck_assert_ok(pl_server_step(server, &error), &error);
