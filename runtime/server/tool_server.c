@@ -279,10 +279,12 @@ static void *await_workers(void *argument)
 static enum pl_status send_pieces_at_once(struct pl_error *reterr)
 {
     static const char *const limits[] = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_max_send_size"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
+    PL_TRY(pl_environment_new(&environment, reterr));
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        if (setenv(limits[i], "8388608", 0) != 0) {
-            return pl_error_errno(reterr, "set %s", limits[i]);
+        if (!pl_environment_get_or(environment, limits[i], NULL)) {
+            PL_TRY(pl_environment_export(limits[i], "8388608", reterr));
         }
     }
     return PL_OK;
