@@ -55,7 +55,7 @@ ARROWS = {
     "runtime/checkpoint": {"runtime/gradient"},
     "runtime/server": {"runtime/gradient", "runtime/named"},
     "runtime/horovod": {"runtime/named"},
-    "runtime/abi.c": {"runtime/named"},
+    "runtime/abi.c": {"runtime/named", "runtime/server"},
     "entrypoint/job": set(),
     "entrypoint/launch": {"entrypoint/job"},
     "entrypoint/check": {"entrypoint/launch"},
