@@ -18,6 +18,9 @@ enum {
     MOST_LINES = 8, /* of a record that are asked for ahead; what follows comes by itself */
 };
 
+/* The index has 32 bits of a hash, so at most 2^32 slots, of which 4/5 are used. */
+#define MOST_RECORDS (UINT32_MAX / 5 * 4)
+
 struct slot {
     uint32_t number; /* of the record, counted from 1; 0: free */
     uint32_t hash;   /* the lower half of its id's */
@@ -253,7 +256,7 @@ static enum pl_status make_room(struct pl_row_store *store, struct pl_error *ret
 {
     uint64_t slot_count = store->slot_mask + 1;
 
-    if (store->rows >= UINT32_MAX) {
+    if (store->rows >= MOST_RECORDS) {
         return pl_error_set(reterr, PL_LIMIT, "table '%s' has %llu rows on one server: no more are possible",
                             store->table.name, (unsigned long long)store->rows);
     }
