@@ -4,6 +4,7 @@
 #
 #   native_server.sh          every push counts, with a bound and without; a worker that fails, with and without the others going on; a stop
 #   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle
+#   native_server.sh faults [TIMES]    a worker or a server of a job in full training is killed, stopped, or cut off, TIMES (8) at random moments each
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -112,14 +113,50 @@ long() {
   grep -q 'worker 1 (host 0) is gone without leaving' "$cluster/algo-1.log" || case_failed "nobody says that worker 1 is gone"
   timeout_s=30 start "$both" 2 2 2000 stop && finish "$both" bad
   expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
-  for killed in algo-1 algo-2; do
-    start "$both" 2 none 20 term
-    for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
-    host_run "$killed" pkill -KILL paceline-server
+  faults 2
+}
+
+# begin: a job of 2 x 2 workers trains, and has for a random time; `host` is a random one
+begin() {
+  start "$both" 2 none 100000000 ready
+  for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
+  sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
+  host=algo-$((1 + RANDOM % 2))
+}
+
+# strike SIGNAL NAME: the first process of that name on `host`
+strike() { host_run "$host" pkill "-$1" -o "$2"; }
+
+# faults TIMES
+faults() {
+  local host every
+  RANDOM=33
+  for ((i = 0; i < $1; i++)); do
+    begin
+    strike KILL server_worker
     finish "$both" bad
-    for host in $both; do expect_failure "$host" "$killed was killed by signal 9"; done
+    for every in $both; do expect_failure "$every" "rank [01] on host $host was killed by signal 9" 'worker [0-3] of this host was killed by signal 9'; done
+    begin
+    strike KILL paceline-server
+    finish "$both" bad
+    for every in $both; do expect_failure "$every" "rank [01] on host $host was killed by signal 9"; done
+    timeout_s=5 begin
+    strike STOP paceline-server
+    finish "$both" bad
+    for every in $both; do expect_failure "$every" "rank [01] on host $host was stopped by signal 19"; done
+    cluster_environment=(PACELINE_SILENCE_S=3)
+    begin
+    host_cut "$host"
+    finish "$both" bad
+    host_join "$host"
+    expect_failure algo-1 '^host algo-2 went away: nothing was received from it for 3 s'
+    expect_failure algo-2 '^the master host algo-1 went away: nothing was received from it for 3 s'
+    cluster_environment=()
   done
 }
 
-if [ "${1:-}" = long ]; then long; else short; fi
+case ${1:-short} in
+faults) faults "${2:-8}" ;;
+*) "${1:-short}" ;;
+esac
 echo "parameter servers apply every push once, and end with the job"

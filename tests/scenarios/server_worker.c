@@ -5,7 +5,8 @@
  * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
  * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in its step number STEP, or in the
  * middle, after it has pushed the gradients: exit3, kill, segv,
- * stop (SIGSTOP), leave (it ends with 0, without a word); or term: every worker waits for SIGTERM, and then ends well.
+ * stop (SIGSTOP), leave (it ends with 0, without a word). Or term: every worker is "ready", waits for SIGTERM, and then
+ * ends well; or ready: it says so and goes on.
  */
 #include "runtime/paceline.h"
 #include "runtime/server.h"
@@ -72,7 +73,7 @@ static enum pl_status run(struct pl_world *world, int steps, const char *fault, 
     struct pl_server_options options = {.optimizer = {.kind = PL_SGD}};
     struct pl_server *server;
     const float *values;
-    bool is_uniform = true;
+    bool is_uniform = true, waits = strcmp(fault, "term") == 0;
     size_t index;
 
     PL_TRY(pl_server_new(world, &options, &server, reterr));
@@ -81,16 +82,18 @@ static enum pl_status run(struct pl_world *world, int steps, const char *fault, 
     PL_TRY(pl_server_join(server, reterr));
     PL_TRY(pl_server_start(server, reterr));
     PL_TRY(pl_server_sum(server, NULL, 0, reterr));
-    if (strcmp(fault, "term") == 0) {
+    if (waits) {
         struct sigaction action = {.sa_handler = on_stop};
 
         sigaction(SIGTERM, &action, NULL);
         signal(SIGUSR1, SIG_IGN);
+    }
+    if (waits || strcmp(fault, "ready") == 0) {
         printf("ready\n");
         fflush(stdout);
-        while (!is_stopped) {
-            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
-        }
+    }
+    while (waits && !is_stopped) {
+        pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER);
     }
     PL_TRY(take_steps(server, steps, fault, fault_step, reterr));
     PL_TRY(pl_server_sum(server, NULL, 0, reterr));
