@@ -200,6 +200,7 @@ optimizer = make(model.parameters())
 assert paceline.ServerOptimizer(optimizer, model.named_parameters(), staleness=staleness, overlap=kind != "Adam") is optimizer
 server = optimizer.server
 assert isinstance(optimizer, getattr(torch.optim, kind)) and type(optimizer).__name__ == kind and server.workers == 2
+server.sum()  # a worker that joins later would begin at the others' step, and with a bound wait for them when they have ended
 part = slice(server.worker, None, 2)
 train(model, optimizer, part, 100, closure=kind == "Adagrad")
 server.sum()
