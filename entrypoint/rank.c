@@ -10,8 +10,10 @@
  */
 #include "entrypoint/subcommand.h"
 
+#include "base/clock.h"
 #include "base/cpus.h"
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/devices.h"
@@ -72,12 +74,30 @@ static int local_size_of(const struct pl_environment *environment, int fallback)
     return number_of(environment, variables, fallback);
 }
 
+/* Whether this rank is a parameter server, which starts its host's workers. */
+static bool is_server(const struct pl_environment *environment)
+{
+    return strcmp(pl_environment_get_or(environment, "PACELINE_PS", ""), "native") == 0;
+}
+
+/* Workers wait for their server, and nobody waits for them: a server that stays stopped would hold the job for ever. */
+static enum pl_status set_most_stopped(const struct pl_environment *environment, struct pl_shim_options *options,
+                                       struct pl_error *reterr)
+{
+    struct pl_knobs knobs;
+
+    if (is_server(environment)) {
+        PL_TRY(pl_knobs_resolve(environment, &knobs, reterr));
+        options->most_stopped_ns = pl_knob_ns(&knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S);
+    }
+    return PL_OK;
+}
+
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     static const char *const workers[] = {"PACELINE_PS_WORKERS_PER_HOST", NULL};
-    const bool has_workers = strcmp(pl_environment_get_or(environment, "PACELINE_PS", ""), "native") == 0;
-    int local_size = local_size_of(environment, 1) * (has_workers ? number_of(environment, workers, 1) : 1);
+    int local_size = local_size_of(environment, 1) * (is_server(environment) ? number_of(environment, workers, 1) : 1);
     char text[16];
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));
@@ -219,6 +239,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(run_dir != NULL ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
+        PL_TRY(set_most_stopped(environment, &options, reterr));
     }
     if (pl_environment_get(environment, PL_PYTHON_VARIABLE) != NULL) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));

@@ -36,6 +36,7 @@
 #include "base/environment.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
+#include "runtime/trace.h"
 
 /** What `paceline train` tells a worker: its host's server's socket, and its number on the host (0 when unset). */
 #define PL_SERVER_SOCKET_VARIABLE "PACELINE_PS_SOCKET"
@@ -47,10 +48,11 @@ struct pl_server;
 struct pl_server_options {
     /* The servers'. clip_norm and loss_scale need all gradients at once, and are PL_UNSUPPORTED. */
     struct pl_optimizer_options optimizer;
-    const char *socket;    /* NULL: from the environment */
-    int worker;            /* with `socket`: this worker's number on its host */
-    const char *staleness; /* "none" or a number; NULL: the setting ps_staleness */
-    const char *wire_type; /* of gradients between hosts; NULL: the setting ps_wire_type */
+    const char *socket;     /* NULL: from the environment */
+    int worker;             /* with `socket`: this worker's number on its host */
+    const char *staleness;  /* "none" or a number; NULL: the setting ps_staleness */
+    const char *wire_type;  /* of gradients between hosts; NULL: the setting ps_wire_type */
+    struct pl_trace *trace; /* gets a span for each wait, pull and list of rows; pl_runtime_trace(), or NULL */
 };
 
 /** Whether this process was started beside a parameter server. */

@@ -54,7 +54,9 @@ struct shim {
     struct copier copier;
     pid_t pid; /* of the program and its group */
     bool exited;
-    bool stopped;  /* by SIGSTOP or the like */
+    bool stopped;           /* by SIGSTOP or the like */
+    int64_t stopped_end_ns; /* when it is killed, if it still is */
+    bool stopped_too_long;
     bool sent_end; /* it was sent a signal that ends it */
     int wait_status;
     /* of a rank: */
@@ -150,6 +152,8 @@ static void log_stop(struct shim *shim, int number)
         return; /* a signal is followed by SIGCONT always */
     }
     shim->stopped = number != 0;
+    shim->stopped_end_ns =
+        shim->options->most_stopped_ns > 0 ? pl_deadline_after_ns(shim->options->most_stopped_ns) : PL_DEADLINE_NEVER;
     pl_exit_report_name(shim->options->source, shim->options->rank, shim->options->host, &name);
     if (number != 0) {
         snprintf(how, sizeof(how), "was stopped by signal %d (%s)", number, pl_signals_name(number, signal_name));
@@ -406,7 +410,12 @@ static void run_to_end(struct shim *shim)
     int64_t deadline_ns;
 
     while (!shim->exited) {
-        poll_once(shim, PL_DEADLINE_NEVER);
+        poll_once(shim, shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER);
+        if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
+            shim->stopped_end_ns = PL_DEADLINE_NEVER;
+            shim->stopped_too_long = true;
+            forward_signal(shim, SIGKILL);
+        }
     }
     kill_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
@@ -491,6 +500,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         }
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == shim.stop_number && !shim.catches) {
             add_note(exit_report, "it has no handler for this signal");
+        }
+        if (shim.stopped_too_long) {
+            add_note(exit_report, "it was stopped and did not go on within timeout_s");
         }
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == SIGKILL) {
             add_note(exit_report, "it had not ended when it was asked to");

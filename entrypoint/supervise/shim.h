@@ -18,7 +18,8 @@ struct pl_shim_options {
     enum pl_exit_source source;
     int rank; /* -1 when it is no rank */
     const char *host;
-    int local_size; /* ranks of this launch on this host; 0: unknown */
+    int local_size;          /* ranks of this launch on this host; 0: unknown */
+    int64_t most_stopped_ns; /* a program that SIGSTOP or the like stops for longer is killed; 0: it never is */
     /* how many of its first words name the program in a report; those after them may hold secrets */
     size_t program_words;
     struct pl_process_setup setup; /* stderr_fd, own_group and signals are set by the shim */

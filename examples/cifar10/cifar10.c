@@ -214,6 +214,7 @@ static enum pl_status report(struct trainer *t, uint64_t number, const struct ep
     pl_metrics_real(&metrics, "images_per_second", 1, (double)epoch->score.samples / seconds);
     pl_metrics_real(&metrics, "waited_share", 4, epoch->waited);
     pl_metrics_whole(&metrics, "batch_order", epoch->order & INT64_C(0xffffffff));
+    nn_peers_add_metrics(&t->peers, &metrics);
     status = pl_metrics_write(&metrics, stdout, NULL, reterr);
     pl_metrics_done(&metrics);
     return status;

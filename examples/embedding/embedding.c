@@ -75,7 +75,7 @@ static enum pl_status make_batch(struct batch *batch, uint64_t samples, uint64_t
 /* Join the other workers: the table's rows are the servers' alone, the bias is a tensor that each worker has. */
 static enum pl_status join(struct trainer *t, struct pl_error *reterr)
 {
-    struct pl_server_options options = {.optimizer = {.kind = PL_ADAGRAD}};
+    struct pl_server_options options = {.optimizer = {.kind = PL_ADAGRAD}, .trace = pl_runtime_trace(t->runtime)};
     struct pl_server_table rows = {.name = "rows",
                                    .columns = t->options.columns,
                                    .initial = PL_SERVER_UNIFORM,

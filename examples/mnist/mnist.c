@@ -294,6 +294,7 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
         pl_metrics_real(&metrics, "test_accuracy", 4, accuracy);
     }
     pl_metrics_real(&metrics, "images_per_second", 1, rate);
+    nn_peers_add_metrics(&t->peers, &metrics);
     status = pl_metrics_write(&metrics, stdout, directory ? pl_text_string(&path) : NULL, reterr);
     pl_metrics_done(&metrics);
     return status;

@@ -21,12 +21,13 @@ static enum pl_status open_ranks(struct nn_peers *peers, struct pl_world *world,
     return pl_optimizer_new(peers->plan, optimizer, &peers->optimizer, reterr);
 }
 
-static enum pl_status open_workers(struct nn_peers *peers, struct pl_world *world,
+static enum pl_status open_workers(struct nn_peers *peers, const struct pl_runtime *runtime,
                                    const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
                                    struct pl_error *reterr)
 {
+    struct pl_world *world = pl_runtime_world(runtime);
     const char *staleness = pl_knob_text(pl_world_knobs(world), PL_KNOB_PS_STALENESS);
-    struct pl_server_options options = {.optimizer = *optimizer};
+    struct pl_server_options options = {.optimizer = *optimizer, .trace = pl_runtime_trace(runtime)};
 
     if (nn_model_stream(model)) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
@@ -55,7 +56,7 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
     struct nn_peers peers = {.plan = NULL};
     enum pl_status status =
         pl_server_is_there(pl_runtime_environment(runtime))
-            ? open_workers(&peers, pl_runtime_world(runtime), optimizer, model, seed, reterr)
+            ? open_workers(&peers, runtime, optimizer, model, seed, reterr)
             : open_ranks(&peers, pl_runtime_world(runtime), options, optimizer, model, seed, reterr);
 
     if (status != PL_OK) {
@@ -136,6 +137,18 @@ enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_
     }
     PL_TRY(peers->server ? pl_server_pull_state(peers->server, reterr) : PL_OK);
     return pl_checkpoints_save(peers->checkpoints, state, reterr);
+}
+
+void nn_peers_add_metrics(const struct nn_peers *peers, struct pl_metrics *metrics)
+{
+    struct pl_server_counts counts;
+
+    if (peers->server) {
+        counts = pl_server_counts(peers->server);
+        pl_metrics_whole(metrics, "pieces_pulled", (int64_t)counts.pieces_pulled);
+        pl_metrics_real(metrics, "server_wait_s", 3, (double)counts.waited_ns / (double)PL_NS_PER_S);
+        pl_metrics_whole(metrics, "gradient_bytes_sent", (int64_t)counts.sent_bytes);
+    }
 }
 
 enum pl_status nn_peers_stop_agreed(struct nn_peers *peers, struct pl_stop *stop, bool *ret_stop,

@@ -64,6 +64,9 @@ void nn_peers_set_rate(struct nn_peers *peers, double rate);
 /** After the backward pass: take the step. Collective, unless the servers are asynchronous. */
 enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Of the whole run: pieces pulled, seconds waited for the servers, bytes this host's has sent. Ranks have none. */
+void nn_peers_add_metrics(const struct nn_peers *peers, struct pl_metrics *metrics);
+
 /** Add up each of `values` [count], or a score, over all ranks, or over all workers that have not left. Collective. */
 enum pl_status nn_peers_sum(struct nn_peers *peers, double *values, size_t count,
                             struct pl_error *reterr) PL_MUST_CHECK;

@@ -65,7 +65,7 @@ _Optimizer = _struct("_Optimizer", kind=ctypes.c_int, momentum=ctypes.c_double, 
                      beta1=ctypes.c_double, beta2=ctypes.c_double, epsilon=ctypes.c_double, clip_norm=ctypes.c_double, loss_scale=ctypes.c_double,
                      growth_steps=ctypes.c_uint)
 _ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c_char_p, worker=ctypes.c_int, staleness=ctypes.c_char_p,
-                         wire_type=ctypes.c_char_p)
+                         wire_type=ctypes.c_char_p, trace=ctypes.c_void_p)
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
@@ -86,7 +86,7 @@ def _load():
     library.pl_runtime_world.restype = library.pl_runtime_device.restype = ctypes.c_void_p
     library.pl_world_is_homogeneous.restype = library.pl_world_any_thread.restype = ctypes.c_bool
     library.pl_device_info.restype = ctypes.POINTER(ctypes.c_int)
-    library.pl_server_plan.restype = ctypes.c_void_p
+    library.pl_server_plan.restype = library.pl_runtime_trace.restype = ctypes.c_void_p
     library.pl_plan_tensor.restype = ctypes.POINTER(_PlanTensor)
     return library
 
@@ -899,6 +899,7 @@ class Server:
         options = _ServerOptions(_Optimizer(_SERVER_KINDS.index(optimizer), momentum, nesterov, weight_decay, *betas, eps),
                                  staleness=None if staleness is None else str(staleness).encode())
         _call(_library.pl_runtime_start, ctypes.byref(self._runtime))
+        options.trace = _library.pl_runtime_trace(self._runtime)
         world = ctypes.c_void_p(_library.pl_runtime_world(self._runtime))
         _call(_library.pl_server_new, world, ctypes.byref(options), ctypes.byref(self._server))
         self._plan = ctypes.c_void_p(_library.pl_server_plan(self._server))

@@ -162,15 +162,23 @@ static void run_worker(char **argv, const struct pl_environment *environment, pi
 static enum pl_status start_workers(struct children *children, char **argv, const char *socket_path,
                                     struct pl_environment *environment, struct pl_error *reterr)
 {
+    PL_AUTO_FREE char *trace = pl_memory_string(pl_environment_get_or(environment, "PACELINE_TRACE", ""), reterr);
     const pid_t parent = getpid();
 
+    PL_TRY(trace ? PL_OK : PL_MEMORY);
     PL_TRY(hide_mpi(environment, reterr));
     PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
     for (int w = 0; w < children->count; w++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
         char number[16];
 
         snprintf(number, sizeof(number), "%d", w);
         PL_TRY(pl_environment_set(environment, PL_SERVER_WORKER_VARIABLE, number, reterr));
+        if (*trace) { /* each is a rank 0 to itself */
+            pl_text_printf(&path, "%s.worker%d", trace, w);
+            PL_TRY(pl_text_check(&path, reterr));
+            PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", pl_text_string(&path), reterr));
+        }
         children->pids[w] = fork();
         if (children->pids[w] < 0) {
             return pl_error_errno(reterr, "start worker %d of %d", w, children->count);

@@ -55,6 +55,7 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
         return PL_MEMORY;
     }
     server->world = world;
+    server->trace = options->trace;
     server->fd = server->server_event_fd = server->event_fd = -1;
     server->optimizer = options->optimizer;
     status = pl_optimizer_rule_check(&server->optimizer, reterr);
@@ -217,37 +218,39 @@ static bool is_fulfilled(const struct pl_server *server, enum awaited what)
     return true;
 }
 
-static enum pl_status say_late(const struct pl_server *server, enum awaited what, struct pl_error *reterr)
+/* What has not come `limit`: "within timeout_s", or "so far". */
+static enum pl_status say_late(const struct pl_server *server, enum awaited what, const char *limit,
+                               struct pl_error *reterr)
 {
     uint64_t pieces = server->view.shape.pieces;
 
     switch (what) {
     case ALL_APPLIED:
         return pl_error_set(reterr, PL_TIMEOUT,
-                            "step %" PRIu64 ": the servers did not apply %" PRIu64 " of its %" PRIu64
-                            " pieces within timeout_s%s",
-                            server->counts.steps + 1, server->slot->pushed - server->slot->applied, pieces,
+                            "step %" PRIu64 ": the servers did not apply %" PRIu64 " of its %" PRIu64 " pieces %s%s",
+                            server->counts.steps + 1, server->slot->pushed - server->slot->applied, pieces, limit,
                             server->staleness == 0 ? ": with ps_staleness 0 all workers must push" : "");
     case ALL_KNOWN:
         return pl_error_set(reterr, PL_TIMEOUT,
                             "the servers have first values of %" PRIu64 " of %" PRIu64
-                            " pieces: worker 0 did not give them within timeout_s",
-                            (uint64_t)pl_server_view_header(&server->view)->known_pieces, pieces);
+                            " pieces: worker 0 did not give them %s",
+                            (uint64_t)pl_server_view_header(&server->view)->known_pieces, pieces, limit);
     case ALL_FETCHED:
-        return pl_error_set(reterr, PL_TIMEOUT, "the servers did not send their values within timeout_s");
+        return pl_error_set(reterr, PL_TIMEOUT, "the servers did not send their values %s", limit);
     case NOT_AHEAD:
         break;
     }
     return pl_error_set(reterr, PL_TIMEOUT,
                         "this worker has finished %" PRIu64 " steps, the slowest one %" PRIu64
-                        ": it did not come nearer than ps_staleness %" PRId64 " within timeout_s",
+                        ": it did not come nearer than ps_staleness %" PRId64 " %s",
                         server->slot->first_step + server->counts.steps,
-                        (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness);
+                        (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness, limit);
 }
 
 enum pl_status worker_await(struct pl_server *server, enum awaited what, struct pl_error *reterr)
 {
-    int64_t deadline_ns = pl_world_deadline_ns(server->world);
+    int64_t deadline_ns = pl_world_deadline_ns(server->world), stall_ns = worker_stall_ns(server);
+    struct pl_error late = PL_ERROR_NONE;
     struct pollfd polls[] = {{.fd = server->event_fd, .events = POLLIN}, {.fd = server->fd, .events = POLLIN}};
     struct pl_server_message message;
     int fds[3] = {-1, -1, -1};
@@ -264,9 +267,14 @@ enum pl_status worker_await(struct pl_server *server, enum awaited what, struct 
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return say_late(server, what, reterr);
+            return say_late(server, what, "within timeout_s", reterr);
         }
-        if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns)) > 0 && polls[1].revents) {
+        if (pl_deadline_passed(stall_ns)) {
+            (void)say_late(server, what, "so far", &late);
+            worker_warn_stalled(server, late.cause, &stall_ns);
+        }
+        if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) > 0 &&
+            polls[1].revents) {
             PL_TRY(pl_server_message_receive(server->fd, false, &message, fds, &closed, reterr));
             return worker_read_failure(&message, closed, reterr);
         }
@@ -304,7 +312,7 @@ enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 
 enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 {
-    int64_t began_ns = pl_clock_now_ns();
+    int64_t began_ns = pl_clock_now_ns(), ended_ns;
 
     PL_TRY(worker_check_started(server, reterr));
     if (!server->is_pushed) {
@@ -317,7 +325,9 @@ enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
     if (server->staleness > 0) {
         PL_TRY(worker_await(server, NOT_AHEAD, reterr));
     }
-    server->counts.waited_ns += pl_clock_now_ns() - began_ns;
+    ended_ns = pl_clock_now_ns();
+    server->counts.waited_ns += ended_ns - began_ns;
+    pl_trace_add(server->trace, "server wait", began_ns, ended_ns);
     pl_activity_note();
     return pull_newer(server, reterr);
 }
@@ -353,10 +363,13 @@ enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reter
 
 enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 {
+    int64_t began_ns = pl_clock_now_ns();
+
     PL_TRY(worker_check_started(server, reterr));
     atomic_fetch_add_explicit(&server->slot->fetches, 1, memory_order_release);
     PL_TRY(wake_server(server, reterr));
     PL_TRY(worker_await(server, ALL_FETCHED, reterr));
+    pl_trace_add(server->trace, "server pull", began_ns, pl_clock_now_ns());
     return pull_newer(server, reterr);
 }
 

@@ -11,6 +11,7 @@
 
 struct pl_server {
     struct pl_world *world;
+    struct pl_trace *trace; /* NULL: none */
     struct pl_plan *plan;
     struct pl_optimizer_options optimizer;
     struct pl_optimizer *copy; /* of the servers' optimizer; NULL: nobody has asked for it */
@@ -63,6 +64,9 @@ enum pl_status worker_read_failure(const struct pl_server_message *message, bool
 /** A server that is gone may have said why. */
 enum pl_status worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
                            size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
+/** When a wait that begins now is to be told of (the setting stall_s), and telling it, once. */
+int64_t worker_stall_ns(const struct pl_server *server);
+void worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
 /** Wait for a message of `kind`. */
 enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                               int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;

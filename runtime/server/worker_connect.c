@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -112,18 +113,36 @@ enum pl_status worker_send(struct pl_server *server, const struct pl_server_mess
 }
 
 /* Wait for a message of `kind`. */
+int64_t worker_stall_ns(const struct pl_server *server)
+{
+    int64_t stall_ns = pl_knob_ns(pl_world_knobs(server->world), PL_KNOB_STALL_S, PL_NS_PER_S);
+
+    return stall_ns > 0 ? pl_deadline_after_ns(stall_ns) : PL_DEADLINE_NEVER;
+}
+
+void worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns)
+{
+    *stall_ns = PL_DEADLINE_NEVER;
+    pl_log(PL_LOG_WARNING, "worker %d has waited %.0f s: %s", server->worker,
+           pl_knob_real(pl_world_knobs(server->world), PL_KNOB_STALL_S), what);
+}
+
 enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                               int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
 {
+    const char *missing = kind == PL_SERVER_TOTAL   ? "not all workers have come to this sum"
+                          : kind == PL_SERVER_ALONE ? "not all other workers have left"
+                                                    : "the parameter server has not answered";
     struct pollfd ready = {.fd = server->fd, .events = POLLIN};
+    int64_t stall_ns = worker_stall_ns(server);
     bool closed = false;
 
-    while (poll(&ready, 1, pl_deadline_poll_ms(deadline_ns)) <= 0) {
+    while (poll(&ready, 1, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) <= 0) {
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "the parameter server did not answer within timeout_s%s",
-                                kind == PL_SERVER_TOTAL   ? ": not all workers have come to this sum"
-                                : kind == PL_SERVER_ALONE ? ": not all other workers have left"
-                                                          : "");
+            return pl_error_set(reterr, PL_TIMEOUT, "%s within timeout_s", missing);
+        }
+        if (pl_deadline_passed(stall_ns)) {
+            worker_warn_stalled(server, missing, &stall_ns);
         }
     }
     PL_TRY(pl_server_message_receive(server->fd, false, ret_message, ret_fds, &closed, reterr));

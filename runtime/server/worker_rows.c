@@ -78,6 +78,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
     const uint64_t columns = server->tables[table].columns, row_bytes = columns * sizeof(float);
     const uint64_t most = PL_SERVER_ROWS_BYTES / (sizeof(*ids) + row_bytes);
     const struct pl_server_rows_request request = {.what = what};
+    const int64_t began_ns = pl_clock_now_ns();
     char *list = pl_server_view_rows(&server->view, (uint64_t)server->number);
 
     for (uint64_t at = 0, part; at < count; at += part) {
@@ -95,6 +96,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
             memcpy(pulled + at * columns, values, part * row_bytes);
         }
     }
+    pl_trace_add(server->trace, pulled ? "rows pull" : "rows push", began_ns, pl_clock_now_ns());
     return PL_OK;
 }
 

@@ -19,7 +19,7 @@ start() {
   for host in $hosts; do
     job_config "$host" "$hosts" 0
     echo "{\"sagemaker_parameter_server_enabled\": \"true\", \"paceline_ps\": \"native\", \"paceline_ps_workers_per_host\": \"$2\",
-      \"paceline_ps_staleness\": \"$3\", \"paceline_timeout_s\": \"${timeout_s:-60}\", \"paceline_ps_min_workers\": \"${min_workers:-all}\",
+      \"paceline_ps_staleness\": \"$3\", \"paceline_timeout_s\": \"${timeout_s:-60}\", \"paceline_stall_s\": \"2\", \"paceline_trace\": \"${trace:-}\", \"paceline_ps_min_workers\": \"${min_workers:-all}\",
       \"sagemaker_mpi_custom_mpi_options\": \"--mca mpi_yield_when_idle 1\"}" >"$cluster/$host/ml/input/config/hyperparameters.json"
   done
   for host in $hosts; do host_start "$host" "$paceline" -- "$worker" "${@:4}"; done
@@ -47,8 +47,11 @@ expect_values() {
 }
 
 short() {
-  start $one 2 none 20 && finish $one 0
+  trace=/opt/ml/output/data/trace start $one 2 none 20 && finish $one 0
   expect_values 2 20 60.0 # 20 x (1 + 2)
+  for number in 0 1; do
+    [ "$(grep -o '"server wait"' "$cluster/algo-1/ml/output/data/trace.worker$number" | wc -l)" = 20 ] || case_failed "worker $number has no trace of 20 steps"
+  done
   start "$both" 2 none 20 && finish "$both" 0
   expect_values 4 20 200.0 # 20 x (1 + 2 + 3 + 4)
   grep -Eq 'host 0: [0-9]+ pushes and [0-9]+ pulls .* MB of values sent; updates of others to a piece before a push: ' "$cluster"/*.log || case_failed "no server says what it has done"
@@ -113,6 +116,7 @@ long() {
   grep -q 'worker 1 (host 0) is gone without leaving' "$cluster/algo-1.log" || case_failed "nobody says that worker 1 is gone"
   timeout_s=30 start "$both" 2 2 2000 stop && finish "$both" bad
   expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
+  grep -q 'worker [0-3] has waited 2 s: .* did not come nearer than ps_staleness 2 so far' "$cluster/algo-1.log" || case_failed "nobody says that it waits"
   faults 2
 }
 

@@ -68,15 +68,16 @@ static enum pl_status take_steps(struct pl_server *server, int steps, const char
     return PL_OK;
 }
 
-static enum pl_status run(struct pl_world *world, int steps, const char *fault, int fault_step, struct pl_error *reterr)
+static enum pl_status run(const struct pl_runtime *runtime, int steps, const char *fault, int fault_step,
+                          struct pl_error *reterr)
 {
-    struct pl_server_options options = {.optimizer = {.kind = PL_SGD}};
+    struct pl_server_options options = {.optimizer = {.kind = PL_SGD}, .trace = pl_runtime_trace(runtime)};
     struct pl_server *server;
     const float *values;
     bool is_uniform = true, waits = strcmp(fault, "term") == 0;
     size_t index;
 
-    PL_TRY(pl_server_new(world, &options, &server, reterr));
+    PL_TRY(pl_server_new(pl_runtime_world(runtime), &options, &server, reterr));
     PL_TRY(pl_plan_add(pl_server_plan(server), "a", 1, &(uint64_t){ELEMS}, &index, reterr));
     PL_TRY(pl_plan_add(pl_server_plan(server), "b", 1, &(uint64_t){ELEMS}, &index, reterr));
     PL_TRY(pl_server_join(server, reterr));
@@ -117,8 +118,8 @@ int main(int argc, char **argv)
     struct pl_runtime *runtime = NULL;
 
     if (argc < 2 || pl_runtime_start(&runtime, &error) != PL_OK ||
-        run(pl_runtime_world(runtime), atoi(argv[1]), argc > 2 ? argv[2] : "",
-            argc > 3 ? atoi(argv[3]) : atoi(argv[1]) / 2, &error) != PL_OK) {
+        run(runtime, atoi(argv[1]), argc > 2 ? argv[2] : "", argc > 3 ? atoi(argv[3]) : atoi(argv[1]) / 2, &error) !=
+            PL_OK) {
         pl_log_error(&error, "a worker of parameter servers");
         return EXIT_FAILURE;
     }

@@ -23,6 +23,7 @@
 static struct pl_signals signals;
 static struct pl_link link_to_watch;
 static pid_t watch_pid;
+static int64_t most_stopped_ns;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
 static void start_source(enum pl_exit_source source, int rank, const char *const *argv, const char *cwd)
@@ -32,6 +33,7 @@ static void start_source(enum pl_exit_source source, int rank, const char *const
     struct pl_error error = PL_ERROR_NONE;
     int fd;
 
+    options.most_stopped_ns = most_stopped_ns;
     signals = PL_SIGNALS_NONE;
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
     options.setup.argv = argv;
@@ -253,6 +255,20 @@ START_TEST(a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on)
         ck_assert_ok(pl_link_read(&link_to_watch, &error), &error);
     } while (pl_link_next(&link_to_watch, &frame, &error) != PL_OK);
     ck_assert_int_eq(frame.type, PL_FRAME_ENDED);
+}
+END_TEST
+
+START_TEST(a_program_that_stays_stopped_for_too_long_is_killed)
+{
+    const char *const argv[] = {"sh", "-c", "kill -STOP $$; sleep 100", NULL};
+    struct pl_exit_report exit_report;
+
+    most_stopped_ns = 20 * PL_NS_PER_MS;
+    start_rank(7, argv, NULL);
+    exit_report = await_exit_report();
+    ck_assert(exit_report.signalled);
+    ck_assert_int_eq(exit_report.code, SIGKILL);
+    ck_assert_str_eq(exit_report.note, "it was stopped and did not go on within timeout_s");
 }
 END_TEST
 
@@ -664,6 +680,7 @@ UNIT_MAIN("entrypoint/shim", exit_code_and_last_words_are_reported, every_exit_c
           a_signal_is_told_from_an_exit, the_program_gets_clean_signals,
           an_inherited_ignored_sigchld_costs_no_exit_code, a_report_names_the_program_without_its_arguments,
           a_stop_reaches_the_whole_group, a_rank_that_is_stopped_by_a_signal_is_told_of_until_it_goes_on,
+          a_program_that_stays_stopped_for_too_long_is_killed,
           the_shim_of_a_rank_that_a_stop_ends_waits_for_its_release,
           a_rank_without_a_handler_gets_the_stop_with_the_release,
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
