@@ -86,7 +86,8 @@ def train(ranks, words, environment=None, code=0, servers=False):
     assert done.returncode == code, f"{words}: exit {done.returncode}: {done.stderr}"
     if code:
         return done.stderr
-    lines = [re.sub(r"(images_per_second|waited_share)=\S+ ?", "", line) for line in done.stdout.splitlines() if line.startswith("epoch=")]
+    times = r" (images_per_second|waited_share|pieces_pulled|server_wait_s|gradient_bytes_sent)=\S+"
+    lines = [re.sub(times, "", line) for line in done.stdout.splitlines() if line.startswith("epoch=")]
     assert lines and all("batch_order=" in line for line in lines), done.stdout
     return lines
 

@@ -30,7 +30,7 @@ BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 SOURCE = pathlib.Path(os.environ["PACELINE_SOURCE"])
 MNIST = BUILD / "libexec/paceline/mnist"
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-LINE = re.compile(r"^epoch=(\d+) step=(\d+) train_loss=(\d+\.\d{4}) test_accuracy=(\d\.\d{4}) images_per_second=\d+\.\d$", re.M)
+LINE = re.compile(r"^epoch=(\d+) step=(\d+) train_loss=(\d+\.\d{4}) test_accuracy=(\d\.\d{4}) images_per_second=\d+\.\d(?: pieces_pulled=\d+ server_wait_s=\d+\.\d+ gradient_bytes_sent=\d+)?$", re.M)
 
 
 def skip(why):
