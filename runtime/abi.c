@@ -21,6 +21,7 @@ size_t pl_abi_struct_bytes(const char *name)
         {"pl_named_result", sizeof(struct pl_named_result)},
         {"pl_plan_tensor", sizeof(struct pl_plan_tensor)},
         {"pl_server_options", sizeof(struct pl_server_options)},
+        {"pl_server_table", sizeof(struct pl_server_table)},
     };
 
     for (size_t i = 0; i < sizeof(structs) / sizeof(structs[0]); i++) {

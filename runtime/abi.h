@@ -9,13 +9,14 @@
 
 #include "runtime/process_set.h"
 #include "runtime/server.h"
+#include "runtime/server_rows.h"
 #include "runtime/start.h"
 
 #include <stddef.h>
 
 /**
  * Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result", "pl_plan_tensor",
- * "pl_server_options"), 0 when no binding needs it.
+ * "pl_server_options", "pl_server_table"), 0 when no binding needs it.
  */
 size_t pl_abi_struct_bytes(const char *name);
 

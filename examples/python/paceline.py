@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import math
 import operator
 import os
 import pickle
@@ -66,6 +67,8 @@ _Optimizer = _struct("_Optimizer", kind=ctypes.c_int, momentum=ctypes.c_double, 
                      growth_steps=ctypes.c_uint)
 _ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c_char_p, worker=ctypes.c_int, staleness=ctypes.c_char_p,
                          wire_type=ctypes.c_char_p, trace=ctypes.c_void_p)
+_Table = _struct("_Table", name=ctypes.c_char_p, columns=ctypes.c_uint64, initial=ctypes.c_int, bound=ctypes.c_double, seed=ctypes.c_uint64, kind=ctypes.c_int,
+                 rate=ctypes.c_double, epsilon=ctypes.c_double)
 _Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
@@ -77,7 +80,7 @@ def _load():
     library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.pl_abi_struct_bytes.restype = ctypes.c_size_t
     for name, struct in (("pl_error", _Error), ("pl_named_op", _Op), ("pl_named_result", _Result), ("pl_named_options", _Options),
-                         ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions)):
+                         ("pl_plan_tensor", _PlanTensor), ("pl_server_options", _ServerOptions), ("pl_server_table", _Table)):
         bytes_there = library.pl_abi_struct_bytes(name.encode())
         if bytes_there != ctypes.sizeof(struct):
             raise ImportError(f"{path}: struct {name} has {bytes_there} bytes, this file expects {ctypes.sizeof(struct)}: "
@@ -885,9 +888,10 @@ class Server:
     `arrays` are first values by name, float32, in the order of the forward pass, with the same names and shapes in all workers; worker 0's count.
     Arrays of the same kinds are in `values`, whose numbers step() makes the newest, and in `gradients`, where a program may compute in place.
     The servers apply `optimizer` (one of _SERVER_KINDS, with torch's options) at the rate `lr`, which may be set before each step.
-    `staleness` is "none" or a number; None: the setting ps_staleness."""
+    `staleness` is "none" or a number; None: the setting ps_staleness. `tables` are of rows by id, which the servers alone have, as {"users": dict(columns=64,
+    bound=0.05, seed=1, optimizer="adagrad", lr=0.1, eps=1e-8)}: first values are drawn from -bound to bound by seed and id, or zeros; "sgd" is the other one."""
 
-    def __init__(self, arrays, optimizer="sgd", lr=0.01, staleness=None, momentum=0.0, nesterov=False, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+    def __init__(self, arrays, optimizer="sgd", lr=0.01, staleness=None, momentum=0.0, nesterov=False, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, tables=None):
         global _library
         if optimizer not in _SERVER_KINDS or not min(eps, *betas) > 0:
             raise ValueError(f"optimizer is one of {', '.join(_SERVER_KINDS)}, eps and betas are above 0; not {optimizer!r}, {eps}, {betas}")
@@ -895,7 +899,7 @@ class Server:
             if _gpu_of(array) is not None or _view(array)[2] != "float32":
                 raise TypeError(f"'{name}': a parameter server has float32 in host memory, not {array.dtype}{'' if _gpu_of(array) is None else ' on a GPU'}")
         _library = _library or _load()
-        self.lr, self._indices, self._runtime, self._server = lr, {}, ctypes.c_void_p(), ctypes.c_void_p()
+        self.lr, self._indices, self._tables, self._runtime, self._server = lr, {}, {}, ctypes.c_void_p(), ctypes.c_void_p()
         options = _ServerOptions(_Optimizer(_SERVER_KINDS.index(optimizer), momentum, nesterov, weight_decay, *betas, eps),
                                  staleness=None if staleness is None else str(staleness).encode())
         _call(_library.pl_runtime_start, ctypes.byref(self._runtime))
@@ -906,6 +910,8 @@ class Server:
         for name, array in arrays.items():
             self._indices[name], dims = ctypes.c_size_t(), len(array.shape)
             _call(_library.pl_plan_add, self._plan, name.encode(), dims, (ctypes.c_uint64 * dims)(*array.shape), ctypes.byref(self._indices[name]))
+        for name, options in (tables or {}).items():
+            self._add_table(name, **options)
         _call(_library.pl_server_join, self._server)
         self.worker, self.workers = _library.pl_server_worker(self._server), _library.pl_server_workers(self._server)
         self.local_worker, self.local_workers = _library.pl_server_local_worker(self._server), _library.pl_server_local_workers(self._server)
@@ -962,6 +968,52 @@ class Server:
         total = numpy.array(values, numpy.float64, order="C")
         _call(_library.pl_server_sum, self._server, ctypes.c_void_p(total.ctypes.data), ctypes.c_size_t(total.size))
         return total if total.ndim else float(total)
+
+    def _add_table(self, name, columns, bound=0.0, seed=0, optimizer="sgd", lr=0.01, eps=1e-8):
+        if optimizer not in ("sgd", "adagrad"):
+            raise ValueError(f"'{name}': a table's optimizer is sgd or adagrad, not {optimizer!r}")
+        number, kind = ctypes.c_size_t(), _SERVER_KINDS.index(optimizer)
+        table = _Table(name.encode(), columns, int(bound > 0), bound, seed, kind, lr, eps if optimizer == "adagrad" else 0.0)
+        _call(_library.pl_server_rows_add, self._server, ctypes.byref(table), ctypes.byref(number))
+        self._tables[name] = number, columns
+
+    def _table(self, name):
+        if name not in self._tables:
+            raise InvalidError(f"'{name}': there is no such table")
+        return self._tables[name]
+
+    def _list_rows(self, call, table, ids, rows):
+        _call(call, self._server, self._table(table)[0], ctypes.c_void_p(_view(ids)[0]), ctypes.c_uint64(math.prod(ids.shape)), ctypes.c_void_p(_view(rows)[0]))
+
+    def pull_rows(self, table, ids):
+        """The rows of `ids`, whole numbers in an array or tensor of any shape; the result is of its kind, float32, and has the columns as one more dimension."""
+        ids = ids.detach().long().contiguous() if _is_torch(ids) else numpy.ascontiguousarray(ids, numpy.int64)
+        shape = (*ids.shape, self._table(table)[1])
+        rows = sys.modules["torch"].empty(shape) if _is_torch(ids) else numpy.empty(shape, numpy.float32)
+        self._list_rows(_library.pl_server_rows_pull, table, ids, rows)
+        return rows
+
+    def push_rows(self, table, ids, gradients):
+        """Take a step with the rows of `ids`; `gradients` are shaped as what pull_rows() gives. Those of one id are added up first."""
+        ids, gradients = (array.detach().cpu().numpy() if _is_torch(array) else array for array in (ids, gradients))
+        ids, gradients = numpy.ascontiguousarray(ids, numpy.int64), numpy.ascontiguousarray(gradients, numpy.float32)
+        if gradients.shape != (*ids.shape, self._table(table)[1]):
+            raise InvalidError(f"'{table}': gradients of shape {gradients.shape}, and ids and columns have {(*ids.shape, self._table(table)[1])}")
+        self._list_rows(_library.pl_server_rows_push, table, ids, gradients)
+
+    def count_rows(self, table):
+        """How many rows have been pushed, and so are kept."""
+        count = ctypes.c_uint64()
+        _call(_library.pl_server_rows_count, self._server, self._table(table)[0], ctypes.byref(count))
+        return count.value
+
+    def save_rows(self, table, directory):
+        """Each server writes its part there. One worker calls it, after sum() as a barrier."""
+        _call(_library.pl_server_rows_save, self._server, self._table(table)[0], os.fspath(directory).encode())
+
+    def load_rows(self, table, directory):
+        """The table becomes what was saved there. One worker calls it, between two barriers."""
+        _call(_library.pl_server_rows_load, self._server, self._table(table)[0], os.fspath(directory).encode())
 
     def leave(self):
         """This worker is done, the others go on. A program that ends well leaves by itself."""

@@ -129,6 +129,55 @@ else:
 print(f"calls: fine in worker {r}\n", end="")  # worker 1 leaves by its end
 '''
 
+# Two workers and a table of rows.
+ROWS = r'''
+import sys
+import numpy
+import paceline
+try:
+    import torch
+except ImportError:
+    torch = None
+
+def refuses(text, call, *arguments, **keywords):
+    try:
+        call(*arguments, **keywords)
+    except (ValueError, paceline.PacelineError) as said:
+        assert text in str(said), said
+    else:
+        raise AssertionError(f"'{text}' was expected")
+
+a = {"a": numpy.zeros(3, numpy.float32)}
+refuses("a table's optimizer is sgd or adagrad, not 'adam'", paceline.Server, a, staleness="none", tables={"t": dict(columns=2, optimizer="adam")})
+refuses("with ps_staleness 0", paceline.Server, a, staleness=0, tables={"t": dict(columns=2)})
+with paceline.Server(a, staleness="none", tables={"zeros": dict(columns=2, lr=-1.0), "drawn": dict(columns=3, bound=0.5, seed=7, optimizer="adagrad", lr=0.5)}) as server:
+    r, last = server.worker, 2 ** 62
+    server.push_rows("zeros", [[5, 5], [last, -1]], numpy.full((2, 2, 2), r + 1))
+    server.sum()
+    assert server.pull_rows("zeros", [5, last, -1, 9]).tolist() == [[6, 6], [3, 3], [3, 3], [0, 0]], server.pull_rows("zeros", [5, last, -1, 9])
+    first = server.pull_rows("drawn", numpy.array([1, 2, 1]))
+    assert first.dtype == numpy.float32 and (first[0] == first[2]).all() and (first[0] != first[1]).all() and abs(first).max() <= 0.5
+    server.sum()
+    if r == 0:
+        server.push_rows("drawn", [2, 1], [[1, 2, 3], [4, 0, 0]])
+        server.save_rows("drawn", sys.argv[1])
+        moved = server.pull_rows("drawn", [1, 2])
+        assert numpy.allclose(first[:2] - moved, [[0.5, 0, 0], [0.5, 0.5, 0.5]], atol=1e-6), first[:2] - moved
+        server.push_rows("drawn", [1], [[1, 1, 1]])
+        server.load_rows("drawn", sys.argv[1])
+        assert (server.pull_rows("drawn", [1, 2]) == moved).all() and server.count_rows("drawn") == 2 and server.count_rows("zeros") == 3
+    if torch:
+        rows = server.pull_rows("zeros", torch.tensor([[9], [5]]))
+        assert rows.shape == (2, 1, 2) and rows.dtype == torch.float32 and rows[1, 0].tolist() == [6, 6]
+    server.sum()
+    if torch and r == 1:
+        server.push_rows("zeros", torch.tensor([9]), torch.ones(1, 2, requires_grad=True))
+        assert server.pull_rows("zeros", [9]).tolist() == [[1, 1]]
+    refuses("'none': there is no such table", server.pull_rows, "none", [1])
+    refuses("'zeros': gradients of shape (2, 3), and ids and columns have (2, 2)", server.push_rows, "zeros", [1, 2], numpy.zeros((2, 3)))
+print(f"rows: fine in worker {r}\n", end="")
+'''
+
 # What worker 1 does wrong.
 WRONG = r'''
 import os
@@ -287,6 +336,8 @@ def main():
         both(beside_a_server(IN_STEP, kind), "in step: fine in worker")
     print("two workers in step have the values of a computation by hand, with each optimizer")
     both(beside_a_server(CALLS), "calls: fine in worker")
+    with tempfile.TemporaryDirectory() as folder:
+        both(beside_a_server(ROWS, folder), "rows: fine in worker")
     output = beside_a_server(WRONG, "raise", expected=1)
     assert "KeyError: 'a mistake in the program'" in output and "worker 1 of this host exited with code 1" in output, output
     output = beside_a_server(WRONG, "shape", expected=1)
