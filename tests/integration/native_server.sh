@@ -120,9 +120,9 @@ long() {
   faults 2
 }
 
-# begin: a job of 2 x 2 workers trains, and has for a random time; `host` is a random one
+# begin STALENESS: a job of 2 x 2 workers trains, and has for a random time; `host` is a random one
 begin() {
-  start "$both" 2 none 100000000 ready
+  start "$both" 2 "$1" 100000000 ready
   for rank in 0 1; do await_log algo-1 "1,$rank.*ready\$" 60; done
   sleep "0.$((RANDOM % 10))$((RANDOM % 10))"
   host=algo-$((1 + RANDOM % 2))
@@ -136,20 +136,24 @@ faults() {
   local host every
   RANDOM=33
   for ((i = 0; i < $1; i++)); do
-    begin
+    timeout_s=5 begin 2
+    strike STOP server_worker
+    finish "$both" bad
+    expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
+    begin none
     strike KILL server_worker
     finish "$both" bad
     for every in $both; do expect_failure "$every" "rank [01] on host $host was killed by signal 9" 'worker [0-3] of this host was killed by signal 9'; done
-    begin
+    begin none
     strike KILL paceline-server
     finish "$both" bad
     for every in $both; do expect_failure "$every" "rank [01] on host $host was killed by signal 9"; done
-    timeout_s=5 begin
+    timeout_s=5 begin none
     strike STOP paceline-server
     finish "$both" bad
     for every in $both; do expect_failure "$every" "rank [01] on host $host was stopped by signal 19"; done
     cluster_environment=(PACELINE_SILENCE_S=3)
-    begin
+    begin none
     host_cut "$host"
     finish "$both" bad
     host_join "$host"
