@@ -191,6 +191,20 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
     return PL_OK;
 }
 
+/* A server that was killed has left its socket, where nobody listens, and this one has its process number. */
+static bool remove_left(const struct sockaddr_un *address)
+{
+    PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    return fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 && errno == ECONNREFUSED &&
+           unlink(address->sun_path) == 0;
+}
+
+static bool bind_at(int fd, const struct sockaddr_un *address)
+{
+    return bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
+}
+
 static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
 {
     const char *path = server->options->socket_path;
@@ -198,7 +212,9 @@ static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
 
     PL_TRY(pl_server_message_address(path, &address, reterr));
     server->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (server->listen_fd < 0 || bind(server->listen_fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+    if (server->listen_fd < 0 ||
+        (!bind_at(server->listen_fd, &address) &&
+         (errno != EADDRINUSE || !remove_left(&address) || !bind_at(server->listen_fd, &address)))) {
         return pl_error_errno(reterr, "make the parameter server's socket '%s'", path);
     }
     server->is_bound = true;

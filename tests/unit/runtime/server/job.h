@@ -9,6 +9,9 @@
 #include "tests/unit/runtime/ranks.h"
 
 #include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 enum { JOB_MOST_HOSTS = 3, JOB_MOST_WORKERS = 8 };
 
@@ -100,6 +103,17 @@ static inline void *job_work(void *argument)
     return NULL;
 }
 
+/** What a server leaves that was killed: the next one of the same name takes its place. */
+static inline void job_leave_socket(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    ck_assert_uint_lt(strlen(path), sizeof(address.sun_path));
+    strcpy(address.sun_path, path);
+    ck_assert(fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && close(fd) == 0);
+}
+
 /** Run `body` as every worker of the job, and its servers. */
 static inline void job_run(struct job *job)
 {
@@ -112,6 +126,7 @@ static inline void job_run(struct job *job)
     for (int h = 0; h < job->hosts; h++) {
         snprintf(name, sizeof(name), "s%d", h);
         (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
+        job_leave_socket(job->socket_paths[h]);
         ck_assert_int_eq(pipe(job->ended[h]), 0);
         servers[h] = (struct job_seat){.job = job, .number = h};
         ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
