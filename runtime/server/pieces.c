@@ -187,13 +187,19 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
     pl_server_write_end(head);
 }
 
+bool server_pieces_is_packed(const struct server *server, const struct pl_server_packet *packet)
+{
+    return packet->kind == PL_SERVER_PACKET_PUSH && packet->push == PL_SERVER_PUSH_GRADIENT &&
+           server->layout.head->wire != PL_SERVER_FLOAT32;
+}
+
 enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
                                   struct pl_error *reterr)
 {
     const enum pl_server_wire wire = (enum pl_server_wire)server->layout.head->wire;
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
     struct server_local *local = &server->locals[push->worker - server_first_worker(server)];
-    const bool is_packed = wire != PL_SERVER_FLOAT32 && push->push == PL_SERVER_PUSH_GRADIENT;
+    const bool is_packed = server_pieces_is_packed(server, push);
     void *packed = NULL;
 
     local->is_pushing[push->piece] = true;
@@ -252,6 +258,17 @@ static enum pl_status answer(struct server *server, uint64_t piece, int worker, 
     return server_pieces_send(server, host, piece, worker, reterr);
 }
 
+/* All other servers but `told` get the piece's values. */
+static enum pl_status share(struct server *server, uint64_t piece, int told, struct pl_error *reterr)
+{
+    for (int h = 0; h < server->hosts; h++) {
+        if (h != server->host && h != told) {
+            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
+        }
+    }
+    return PL_OK;
+}
+
 void server_pieces_read_state(const struct server *server, uint64_t piece, float *data)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
@@ -274,12 +291,7 @@ enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, 
                range->count_elems * sizeof(float));
     }
     server->updates[piece] = updates;
-    for (int h = 0; h < server->hosts; h++) {
-        if (h != server->host) {
-            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
-        }
-    }
-    return PL_OK;
+    return share(server, piece, server->host, reterr);
 }
 
 void server_pieces_stop(struct server *server)
@@ -292,11 +304,7 @@ static enum pl_status assign(struct server *server, uint64_t piece, int worker, 
                              struct pl_error *reterr)
 {
     server_pieces_overwrite(server, piece, data);
-    for (int h = 0; h < server->hosts; h++) {
-        if (h != server->host && h != worker / server->options->workers) {
-            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
-        }
-    }
+    PL_TRY(share(server, piece, worker / server->options->workers, reterr));
     return answer(server, piece, worker, reterr);
 }
 

@@ -51,13 +51,6 @@ static const struct {
     [PL_SERVER_PACKET_FAILED] = {.is_early = true},
 };
 
-/* Whether its data is a gradient that was rounded. */
-static bool is_packed(const struct server *server, const struct pl_server_packet *packet)
-{
-    return packet->kind == PL_SERVER_PACKET_PUSH && packet->push == PL_SERVER_PUSH_GRADIENT &&
-           server->layout.head->wire != PL_SERVER_FLOAT32;
-}
-
 static bool may_send(const struct server *server, int host, const struct pl_server_packet *packet)
 {
     const struct pl_server_layout *layout = &server->layout;
@@ -91,7 +84,7 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
         data_bytes = layout->pieces[packet->piece].count_elems * sizeof(float) *
                      (packets[packet->kind].has_state ? 1 + server->slots : 1);
     }
-    if (is_packed(server, packet)) {
+    if (server_pieces_is_packed(server, packet)) {
         data_bytes =
             pl_server_wire_bytes((enum pl_server_wire)layout->head->wire, layout->pieces[packet->piece].count_elems);
     }
@@ -124,7 +117,7 @@ static enum pl_status place(void *context, int host, const struct pl_server_pack
         return PL_OK;
     }
     if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT &&
-        !is_packed(server, packet)) {
+        !server_pieces_is_packed(server, packet)) {
         *ret_data = server->store[packet->worker] + server->layout.pieces[packet->piece].first_elem;
         return PL_OK;
     }
@@ -155,9 +148,9 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
         server_workers_publish_slowest(server);
         break;
     case PL_SERVER_PACKET_PUSH:
-        return server_pieces_take(server, packet->worker, packet,
-                                  is_packed(server, packet) ? server_pieces_unpack(server, packet, data) : data,
-                                  reterr);
+        return server_pieces_take(
+            server, packet->worker, packet,
+            server_pieces_is_packed(server, packet) ? server_pieces_unpack(server, packet, data) : data, reterr);
     case PL_SERVER_PACKET_FETCH:
         return server_pieces_send(server, host, packet->piece, PL_SERVER_ANSWERS_FETCH, reterr);
     case PL_SERVER_PACKET_VALUES:

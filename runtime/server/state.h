@@ -136,6 +136,8 @@ void server_pieces_stop(struct server *server);
 /** Send a worker's gradient of a piece to its owner, another server. */
 enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+/** Whether the packet's data is a gradient that is rounded. */
+bool server_pieces_is_packed(const struct server *server, const struct pl_server_packet *packet);
 /** A gradient that another server has sent is `packed`, see wire.h: the values that it has. */
 float *server_pieces_unpack(struct server *server, const struct pl_server_packet *push, const void *packed);
 /** Send a piece of this server's to another server. */

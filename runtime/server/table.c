@@ -2,6 +2,7 @@
 /* A table's name and options: their ranges, and how they are said. */
 #include "runtime/server/table.h"
 
+#include "base/memory.h"
 #include "runtime/gradient/optimizer_rule.h"
 
 #include <float.h>
@@ -32,9 +33,9 @@ enum pl_status pl_table_make(const struct pl_server_table *options, struct pl_ta
                              .kind = options->kind,
                              .bound = options->initial == PL_SERVER_UNIFORM ? options->bound : 0.0,
                              .rate = options->rate,
-                             .epsilon = options->kind == PL_ADAGRAD && !(options->epsilon != 0.0) ? 1e-8
-                                        : options->kind == PL_ADAGRAD                             ? options->epsilon
-                                                                                                  : 0.0};
+                             .epsilon = options->kind != PL_ADAGRAD ? 0.0
+                                        : options->epsilon != 0.0   ? options->epsilon
+                                                                    : 1e-8};
     size_t length = options->name ? strlen(options->name) : 0;
 
     if (!is_name(options->name, length)) {
@@ -79,7 +80,7 @@ enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *ret
         return pl_error_set(reterr, PL_INVALID, "table '%s' has first values of kind %llu, which there is not",
                             table->name, (unsigned long long)table->initial);
     }
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         if (!(numbers[i].value >= numbers[i].least && numbers[i].value <= (double)FLT_MAX)) {
             return pl_error_set(reterr, PL_INVALID, "table '%s': %s is %g, expected a number from %g to %g",
                                 table->name, numbers[i].name, numbers[i].value, numbers[i].least, (double)FLT_MAX);

@@ -290,7 +290,7 @@ static enum pl_status send_pieces_at_once(struct pl_error *reterr)
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
 
     PL_TRY(pl_environment_new(&environment, reterr));
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(limits); i++) {
         if (!pl_environment_get_or(environment, limits[i], NULL)) {
             PL_TRY(pl_environment_export(limits[i], "8388608", reterr));
         }

@@ -384,16 +384,6 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
 }
 
-enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, uint32_t kind,
-                          struct pl_server_message *ret_answer, struct pl_error *reterr)
-{
-    int fds[3] = {-1, -1, -1};
-
-    PL_TRY(worker_check_there(server, reterr));
-    PL_TRY(worker_send(server, message, NULL, 0, reterr));
-    return worker_receive(server, kind, ret_answer, fds, pl_world_deadline_ns(server->world), reterr);
-}
-
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
 {
     PL_TRY(worker_check_there(server, reterr));
@@ -403,14 +393,12 @@ enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t co
     }
     for (size_t at = 0; at < count || at == 0; at += PL_SERVER_MOST_VALUES) {
         struct pl_server_message message = {.kind = PL_SERVER_SUM, .number = (int32_t)(count - at)};
-        int fds[3] = {-1, -1, -1};
 
         message.count = count - at < PL_SERVER_MOST_VALUES ? count - at : PL_SERVER_MOST_VALUES;
         if (count > 0) {
             memcpy(message.values, values + at, message.count * sizeof(*values));
         }
-        PL_TRY(worker_send(server, &message, NULL, 0, reterr));
-        PL_TRY(worker_receive(server, PL_SERVER_TOTAL, &message, fds, pl_world_deadline_ns(server->world), reterr));
+        PL_TRY(worker_ask(server, &message, -1, PL_SERVER_TOTAL, &message, reterr));
         if (count > 0) {
             memcpy(values + at, message.values, message.count * sizeof(*values));
         }

@@ -71,10 +71,10 @@ void worker_warn_stalled(const struct pl_server *server, const char *what, int64
 enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                               int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 /**
- * Send `message` and wait for the answer of `kind`, up to the setting timeout_s. PL_INVALID: it has not joined, or has
- * left; what the server refuses; PL_PEER, PL_TIMEOUT.
+ * Send `message`, with `sent_fd` unless that is -1, and wait for the answer of `kind`, up to the setting timeout_s.
+ * What the server refuses; PL_PEER, PL_TIMEOUT.
  */
-enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, uint32_t kind,
+enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd, uint32_t kind,
                           struct pl_server_message *ret_answer, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

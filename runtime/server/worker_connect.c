@@ -149,6 +149,15 @@ enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl
     return !closed && ret_message->kind == kind ? PL_OK : worker_read_failure(ret_message, closed, reterr);
 }
 
+enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd, uint32_t kind,
+                          struct pl_server_message *ret_answer, struct pl_error *reterr)
+{
+    int fds[3] = {-1, -1, -1};
+
+    PL_TRY(worker_send(server, message, &sent_fd, sent_fd >= 0, reterr));
+    return worker_receive(server, kind, ret_answer, fds, pl_world_deadline_ns(server->world), reterr);
+}
+
 static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
                                 struct pl_error *reterr)
 {

@@ -47,10 +47,8 @@ static enum pl_status transfer(struct pl_server *server, int fd, enum pl_server_
                                struct pl_error *reterr)
 {
     struct pl_server_message message = {.kind = PL_SERVER_STATE, .number = (int32_t)way, .count = bytes};
-    int fds[3] = {-1, -1, -1};
 
-    PL_TRY(worker_send(server, &message, &fd, 1, reterr));
-    return worker_receive(server, PL_SERVER_STATE, &message, fds, pl_world_deadline_ns(server->world), reterr);
+    return worker_ask(server, &message, fd, PL_SERVER_STATE, &message, reterr);
 }
 
 static enum pl_status move_state(struct pl_server *server, enum pl_server_state_way way, struct pl_error *reterr)
@@ -116,10 +114,8 @@ bool pl_server_is_stopping(const struct pl_server *server)
 enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *reterr)
 {
     struct pl_server_message message = {.kind = PL_SERVER_OUTLAST};
-    int fds[3] = {-1, -1, -1};
 
     PL_TRY(worker_check_started(server, reterr));
     PL_TRY(worker_check_between(server, "pl_server_outlast()", reterr));
-    PL_TRY(worker_send(server, &message, NULL, 0, reterr));
-    return worker_receive(server, PL_SERVER_ALONE, &message, fds, pl_world_deadline_ns(server->world), reterr);
+    return worker_ask(server, &message, -1, PL_SERVER_ALONE, &message, reterr);
 }

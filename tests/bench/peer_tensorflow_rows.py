@@ -9,23 +9,22 @@ TensorFlow's is a session-style program: the table is a variable on /job:ps, a p
 of rows that are there already (a variable of the worker's). A line: rows a second of both workers, pulled and pushed, medians of the rounds; `ratio` is
 ours over theirs, round by round.
 
-    peer_tensorflow_rows.py theirs ROWS COLUMNS LIST SECONDS CLUSTER JOB INDEX     a server (ps) or worker of TensorFlow's
+    peer_tensorflow_rows.py theirs ROWS COLUMNS LIST SECONDS CLUSTER JOB INDEX [PID]     a server (ps) or worker of TensorFlow's
 """
 import argparse
 import json
 import os
 import pathlib
 import re
-import socket
 import statistics
 import subprocess
 import sys
 import time
 
-ENVIRONMENT = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+from peer_tensorflow_server import ENVIRONMENT, their_outputs, their_session
 
 
-def their_task(rows, columns, count, seconds, cluster, job, index):
+def their_task(rows, columns, count, seconds, cluster, job, index, _server_pid=0):
     import numpy
     import tensorflow as tf
     tf1 = tf.compat.v1
@@ -36,21 +35,14 @@ def their_task(rows, columns, count, seconds, cluster, job, index):
     here = f"/job:worker/task:{index}"
     with tf1.device("/job:ps/task:0"):
         table = tf1.get_variable("table", [rows, columns], initializer=tf1.zeros_initializer())
-        arrived = tf1.get_variable("arrived", initializer=0)
-        arrive = arrived.assign_add(1, use_locking=True).op
     with tf1.device(here):
         ids = tf1.placeholder(tf.int64, [count])
         gradients = tf1.get_variable("gradients", [count, columns], initializer=tf1.constant_initializer(1e-6), collections=[tf1.GraphKeys.LOCAL_VARIABLES])
         sent = tf1.identity(gradients.read_value())
         pull = tf1.identity(tf1.nn.embedding_lookup(table, ids)).op
-    push, unset = table.scatter_sub(tf1.IndexedSlices(sent, ids)).op, tf1.report_uninitialized_variables(tf1.global_variables())
-    session = tf1.Session(server.target)
-    if index == 0:
-        session.run(tf1.global_variables_initializer())
-    while len(session.run(unset)):
-        time.sleep(0.1)
-    session.run(tf1.local_variables_initializer())
-    random, reached, come = numpy.random.default_rng(index), arrived.read_value(), 0
+    push = table.scatter_sub(tf1.IndexedSlices(sent, ids)).op
+    session, barrier = their_session(tf1, server, index, len(cluster["worker"]))
+    random = numpy.random.default_rng(index)
     stride, found = rows // count, {"worker": index}
 
     def draw():
@@ -58,20 +50,14 @@ def their_task(rows, columns, count, seconds, cluster, job, index):
     for name, operation in ("pulled", pull), ("pushed", push):
         call = session.make_callable(operation, [ids])
         call(draw())
-        come += len(cluster["worker"])
-        session.run(arrive)
-        while session.run(reached) < come:
-            time.sleep(0.001)
+        barrier()
         begin, lists = time.monotonic(), 0
         while time.monotonic() - begin < seconds:
             call(draw())
             lists += 1
         found[name] = lists * count / (time.monotonic() - begin)
     os.write(1, (json.dumps(found) + "\n").encode())
-    session.run(arrive)
-    come += len(cluster["worker"])
-    while session.run(reached) < come:
-        time.sleep(0.001)
+    barrier()
     os._exit(0)  # its server has no other end
 
 
@@ -83,28 +69,13 @@ def our_round(words):
 
 
 def their_round(words):
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
-    for probe in probes:
-        probe.close()
-    cluster = json.dumps({"ps": ports[:1], "worker": ports[1:]})
-
-    def start(job, index):
-        return subprocess.Popen([words.python, __file__, "theirs", str(words.rows), str(words.columns), str(words.list), str(words.seconds), cluster, job,
-                                 str(index)], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    server = start("ps", 0)
-    try:
-        outputs = [worker.communicate(timeout=300)[0] for worker in [start("worker", index) for index in range(2)]]
-    finally:
-        server.kill()
-        server.wait()
-    found = [json.loads(output) for output in outputs]
+    found = [json.loads(output) for output in their_outputs([words.python, __file__, "theirs", words.rows, words.columns, words.list, words.seconds])]
     return {name: sum(worker[name] for worker in found) for name in ("pulled", "pushed")}
 
 
 def main():
     if sys.argv[1:2] == ["theirs"]:
-        return their_task(*map(int, sys.argv[2:5]), float(sys.argv[5]), json.loads(sys.argv[6]), sys.argv[7], int(sys.argv[8]))
+        return their_task(*map(int, sys.argv[2:5]), float(sys.argv[5]), json.loads(sys.argv[6]), sys.argv[7], *map(int, sys.argv[8:]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))

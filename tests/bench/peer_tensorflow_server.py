@@ -88,6 +88,27 @@ def our_worker(total_bytes, seconds):
         measure(server.worker, os.getppid() if server.local_worker == 0 else 0, seconds, lambda: server.step(gradients), server.pull, server.sum)
 
 
+def their_session(tf1, server, index, workers):
+    """A worker's session, once all variables of the graph are there, and a barrier of all workers."""
+    with tf1.device("/job:ps/task:0"):
+        arrived = tf1.get_variable("arrived", initializer=0)
+        arrive = arrived.assign_add(1, use_locking=True).op
+    unset, reached, come = tf1.report_uninitialized_variables(tf1.global_variables()), arrived.read_value(), [0]
+    session = tf1.Session(server.target)
+    if index == 0:
+        session.run(tf1.global_variables_initializer())
+    while len(session.run(unset)):
+        time.sleep(0.1)
+    session.run(tf1.local_variables_initializer())
+
+    def barrier():
+        come[0] += workers
+        session.run(arrive)
+        while session.run(reached) < come[0]:
+            time.sleep(0.001)
+    return session, barrier
+
+
 def their_task(total_bytes, seconds, cluster, job, index, server_pid=0):
     import tensorflow as tf
     tf1 = tf.compat.v1
@@ -97,9 +118,6 @@ def their_task(total_bytes, seconds, cluster, job, index, server_pid=0):
         server.join()
     here, workers, servers = f"/job:worker/task:{index}", len(cluster["worker"]), len(cluster["ps"])
     steps, pulls = [], []
-    with tf1.device("/job:ps/task:0"):
-        arrived = tf1.get_variable("arrived", initializer=0)
-        arrive = arrived.assign_add(1, use_locking=True).op
     for i, (name, elems) in enumerate(tensors(total_bytes).items()):
         with tf1.device(f"/job:ps/task:{i % servers}"):
             value = tf1.get_variable(name, [elems], initializer=tf1.zeros_initializer())
@@ -111,20 +129,8 @@ def their_task(total_bytes, seconds, cluster, job, index, server_pid=0):
             with tf1.control_dependencies([update]):
                 steps.append(tf1.identity(value.read_value()).op)
             pulls.append(tf1.identity(value.read_value()).op)
-    step, pull, unset = tf1.group(*steps), tf1.group(*pulls), tf1.report_uninitialized_variables(tf1.global_variables())
-    session, come = tf1.Session(server.target), [0]
-    if index == 0:
-        session.run(tf1.global_variables_initializer())
-    while len(session.run(unset)):
-        time.sleep(0.1)
-    session.run(tf1.local_variables_initializer())
-    reached = arrived.read_value()
-
-    def barrier():
-        come[0] += workers
-        session.run(arrive)
-        while session.run(reached) < come[0]:
-            time.sleep(0.001)
+    step, pull = tf1.group(*steps), tf1.group(*pulls)
+    session, barrier = their_session(tf1, server, index, workers)
     run_step, run_pull = session.make_callable(step), session.make_callable(pull)
     barrier()
     measure(index, server_pid, seconds, run_step, run_pull, barrier)
@@ -147,7 +153,8 @@ def our_round(words, total_bytes):
     return read_workers([done.stdout])
 
 
-def their_round(words, total_bytes):
+def their_outputs(command):
+    """What two workers print beside a server, each started as `command` with a cluster, a job, an index and, for the server's first worker, its process."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     ports = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
     for probe in probes:
@@ -155,15 +162,18 @@ def their_round(words, total_bytes):
     cluster = json.dumps({"ps": ports[:1], "worker": ports[1:]})
 
     def start(job, index, *more):
-        return subprocess.Popen([words.python, __file__, "theirs", str(total_bytes), str(words.seconds), cluster, job, str(index), *more], env=ENVIRONMENT,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen([*map(str, command), cluster, job, str(index), *more], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     server = start("ps", 0)
     try:
         workers = [start("worker", index, str(server.pid) if index == 0 else "0") for index in range(2)]
-        return read_workers([worker.communicate(timeout=300)[0] for worker in workers])
+        return [worker.communicate(timeout=300)[0] for worker in workers]
     finally:
         server.kill()
         server.wait()
+
+
+def their_round(words, total_bytes):
+    return read_workers(their_outputs([words.python, __file__, "theirs", total_bytes, words.seconds]))
 
 
 def size_of(text):
@@ -204,4 +214,5 @@ def main():
     return None
 
 
-main()
+if __name__ == "__main__":
+    main()

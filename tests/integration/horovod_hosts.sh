@@ -24,7 +24,7 @@ short | long)
     cluster_skip "pip cannot install horovod==0.28.1 here: $(tail -n 1 "$cluster/pip.log")"
   ;;
 *)
-  python=$(python_of "$PACELINE_SOURCE/tests/support/tensorflow_python.py" "$what") || cluster_skip "$python"
+  python=$(python_of "$PACELINE_SOURCE/tests/support/tensorflow_python.py" "$what") || { code=$?; echo "$python"; exit $code; }
   cluster_up 2
   ;;
 esac

@@ -248,9 +248,7 @@ def main():
     if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-tensorflow.so"):
         skip("built without Python.h or without a C++ compiler")
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-    python, why = tensorflow_python("2.21.0")
-    if not python:
-        skip(why)
+    python = tensorflow_python("2.21.0")
     with tempfile.TemporaryDirectory() as folder:
         assert "runs on Paceline" in run(PACELINE, "horovod", "--python", python)
         assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)

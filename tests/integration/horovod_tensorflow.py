@@ -308,9 +308,7 @@ def main():
     version, counts = sys.argv[1], [int(word) for word in sys.argv[2:]] or [1, 2, 3, 4]
     if not os.path.exists(f"{BUILD}/libexec/paceline/libpaceline-horovod-tensorflow.so"):
         skip("built without Python.h or a C++ compiler")
-    python, why = tensorflow_python(version)
-    if not python:
-        skip(why)
+    python = tensorflow_python(version)
     has_torch = version == "2.15.1" and subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL, check=False).returncode == 0
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **({} if version == "2.15.1" else {"TF_USE_LEGACY_KERAS": "1"})}
 
