@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What a sweep has found, for people and for programs.
+ *
+ * Test  tests/unit/entrypoint/sweep/test_results.c
+ */
+#ifndef PL_ENTRYPOINT_SWEEP_RESULTS_H
+#define PL_ENTRYPOINT_SWEEP_RESULTS_H
+
+#include "base/text.h"
+#include "entrypoint/sweep/journal.h"
+
+/**
+ * Append trials.jsonl: one JSON object a trial, by number: trial, state, hyperparameters, METRIC (best), step, runs,
+ * seconds, host, reason; null where there is nothing.
+ */
+enum pl_status pl_sweep_results_jsonl(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler,
+                                      const struct pl_sweep_record *records, struct pl_text *text,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Append a table for a terminal: the best first, those that failed last with the first words of their reason; at most
+ * `most_rows` rows, then how many more there are. With seeds, a row a point: mean, spread (standard deviation) and
+ * count.
+ */
+void pl_sweep_results_table(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler,
+                            const struct pl_sweep_record *records, size_t most_rows, struct pl_text *text);
+
+/**
+ * The trial whose model is the result: the best one; with seeds the best trial of the point with the best mean. False
+ * where no trial has a value.
+ */
+bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler, size_t *ret_trial);
+
+#endif
