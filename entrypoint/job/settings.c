@@ -12,7 +12,7 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and the last six are set by Paceline itself. A number has a default; a text is
+ * do. LIBRARY is for examples/python, and those from RUN_DIR on are set by Paceline itself. A number has a default; a text is
  * checked by the code that reads it.
  */
 static const struct setting {
@@ -52,6 +52,9 @@ static const struct setting {
     {.name = "PYTHON_STACKS"},
     {.name = "PS_SOCKET"},
     {.name = "PS_WORKER"},
+    {.name = "TRIAL"},
+    {"TRIAL_CPUS", WHOLE, "CPUs", 1, 65536, 0},
+    {"TRIAL_GPUS", WHOLE, "GPUs", 0, 65536, 0},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
