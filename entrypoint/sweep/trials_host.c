@@ -141,15 +141,20 @@ void pl_trials_host_forget(struct pl_trials_host *host, int trial)
     }
 }
 
-enum pl_status pl_trials_host_fetch(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind,
+enum pl_status pl_trials_host_fetch(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind, bool begins,
                                     struct pl_files_piece *piece, struct pl_error *reterr)
 {
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
 
-    if (host->reader == NULL) {
+    if (begins) {
+        pl_files_reader_free(host->reader);
+        host->reader = NULL;
         PL_TRY(pl_trial_folder_name(host->supervisor->job, trial, &folder, reterr));
         PL_TRY(pl_files_reader_open(kind == PL_TRIALS_HOST_MODEL ? folder.model : folder.checkpoints, &host->reader,
                                     reterr));
+    }
+    if (host->reader == NULL) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: a piece of a folder that nobody has begun to move");
     }
     PL_TRY(pl_files_read(host->reader, piece, reterr));
     if (piece->path.length == 0) {
@@ -159,16 +164,21 @@ enum pl_status pl_trials_host_fetch(struct pl_trials_host *host, int trial, enum
     return PL_OK;
 }
 
-enum pl_status pl_trials_host_store(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind,
+enum pl_status pl_trials_host_store(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind, bool begins,
                                     const struct pl_files_piece *piece, struct pl_error *reterr)
 {
     const struct pl_job *job = host->supervisor->job;
     const bool is_model = kind == PL_TRIALS_HOST_MODEL;
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
 
-    if (host->writer == NULL) {
+    if (begins) {
+        pl_files_writer_free(host->writer);
+        host->writer = NULL;
         PL_TRY(pl_trial_folder_name(job, trial, &folder, reterr));
         PL_TRY(pl_files_writer_open(is_model ? job->paths.model : folder.checkpoints, is_model, &host->writer, reterr));
+    }
+    if (host->writer == NULL) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: a piece of a folder that nobody has begun to move");
     }
     PL_TRY(pl_files_write(host->writer, piece, reterr));
     if (piece->path.length == 0) {

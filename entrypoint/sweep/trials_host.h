@@ -43,12 +43,12 @@ void pl_trials_host_end(struct pl_trials_host *host, const struct pl_exit_report
 /** Its model is of no use any more. */
 void pl_trials_host_forget(struct pl_trials_host *host, int trial);
 
-/** The next piece of a folder, from its beginning where none was read before; the piece without a path is the last. */
-enum pl_status pl_trials_host_fetch(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind,
+/** The first (`begins`) or next piece of a folder; the one without a path is the last. */
+enum pl_status pl_trials_host_fetch(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind, bool begins,
                                     struct pl_files_piece *piece, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Store a piece; of a model in the job's own directory for it. */
-enum pl_status pl_trials_host_store(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind,
+/** Store the first (`begins`) or next piece; of a model in the job's own directory for it. */
+enum pl_status pl_trials_host_store(struct pl_trials_host *host, int trial, enum pl_trials_host_kind kind, bool begins,
                                     const struct pl_files_piece *piece, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** What was begun of either is given up. */
