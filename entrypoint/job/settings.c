@@ -44,6 +44,8 @@ static const struct setting {
     {.name = "BUCKET_KEY_ENABLED", .type = BOOL},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
+    {.name = "SWEEP"},
+    {"SWEEP_TIME_S", REAL, "seconds", 0, 8640000, 0},
     {.name = "CHECKPOINT_DIR"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},

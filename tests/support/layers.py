@@ -62,6 +62,7 @@ ARROWS = {
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/supervise": {"entrypoint/stacks"},
     "entrypoint/shell": {"entrypoint/ssh"},
+    "entrypoint/sweep": {"entrypoint/supervise", "entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/unpack": set(),
     "entrypoint/stacks": {"entrypoint/ssh"},
     "entrypoint/subcommand.c": {"entrypoint/job"},
