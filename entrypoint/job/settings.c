@@ -12,8 +12,8 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and those from RUN_DIR on are set by Paceline itself. A number has a default; a text is
- * checked by the code that reads it.
+ * do. LIBRARY is for examples/python, and those from RUN_DIR on are set by Paceline itself. A number has a default; a
+ * text is checked by the code that reads it.
  */
 static const struct setting {
     const char *name;

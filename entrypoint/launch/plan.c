@@ -239,6 +239,7 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     free_sidecars(plan->side);
+    pl_python_json_free(plan->sweep);
     free(plan->cwd);
     free(plan->chmod_path);
     free(plan);

@@ -42,8 +42,8 @@
     X(REPORT, "trial, step, value: it has printed this value of the metric")                                           \
     X(TRIAL_ENDED, "trial, 0 or 1, reason: whether it ended well, and why not")                                        \
     X(TRIAL_FORGET, "trial: its model is of no use any more")                                                          \
-    X(FETCH, "trial, kind, begins: a piece of its folder, see sweep/files.h")                                           \
-    X(PIECE, "trial, kind, begins, path, mode, data, error: the piece; without a path the end")                       \
+    X(FETCH, "trial, kind, begins: a piece of its folder, see sweep/files.h")                                          \
+    X(PIECE, "trial, kind, begins, path, mode, data, error: the piece; without a path the end")                        \
     X(STORED, "trial, error: the piece is stored where it is empty, or why not")
 
 enum pl_frame_type {

@@ -2,9 +2,9 @@
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its
  * own, forwards signals to the group, copies the program's stderr unchanged while keeping the last lines, and reports
- * its exit over a link. A trial's stdout passes through it too. It is the only place where the programs' output passes through Paceline. It writes whole lines;
- * one whose end does not come within 100 ms, one that is longer than 64 KiB, and what comes on a terminal go out as
- * they are.
+ * its exit over a link. A trial's stdout passes through it too. It is the only place where the programs' output passes
+ * through Paceline. It writes whole lines; one whose end does not come within 100 ms, one that is longer than 64 KiB,
+ * and what comes on a terminal go out as they are.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H

@@ -23,8 +23,8 @@ struct pl_slots_machine pl_slots_look(const char *host, int gpus, const char *vi
     const int limit = pl_devices_cpu_limit("");
     struct pl_cpus cpus;
 
-    machine.cpus = sched_getaffinity(0, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets)
-                                                                      : pl_devices_cpus();
+    machine.cpus =
+        sched_getaffinity(0, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : pl_devices_cpus();
     machine.cpus = limit > 0 && limit < machine.cpus ? limit : machine.cpus;
     if (gpus > 0 && visible != NULL) {
         machine.visible = visible;

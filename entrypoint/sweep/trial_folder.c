@@ -104,8 +104,9 @@ static enum pl_status set_processes(struct pl_python_json *object, int processes
                               reterr);
 }
 
-enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values, const struct pl_python_json *own,
-                                               int processes, struct pl_text *text, struct pl_error *reterr)
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
+                                               const struct pl_python_json *own, int processes, struct pl_text *text,
+                                               struct pl_error *reterr)
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
 

@@ -30,7 +30,7 @@ void pl_trial_folder_root(const struct pl_job *job, struct pl_text *text);
 enum pl_status pl_trial_folder_name(const struct pl_job *job, int trial, struct pl_trial_folder *ret_folder,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make it anew; checkpoints and model of an earlier run stay. `hyperparameters`: what the space gives, an object. */
+/** Make it again; checkpoints and model of an earlier run stay. `hyperparameters`: what the space gives, an object. */
 enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder, int processes,
                                     const char *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -38,8 +38,8 @@ enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_tr
  * Append hyperparameters.json: `job_values`, a whole such file, without what is the sweep's, and in its place what
  * `own` names; with more than one process of a kind that asks for them.
  */
-enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values, const struct pl_python_json *own,
-                                               int processes, struct pl_text *text,
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
+                                               const struct pl_python_json *own, int processes, struct pl_text *text,
                                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append why it failed: the first line of its failure file, and the last, which is the program's own; "" without. */

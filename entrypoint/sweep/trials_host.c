@@ -52,8 +52,8 @@ static enum pl_status make_environment(const struct pl_trials_host *host, const 
                                        "PACELINE_CHECKPOINT_DIR", "PACELINE_PS"};
     const struct pl_job *job = host->supervisor->job;
     const double stop_s = pl_job_number(job, "PACELINE_STOP_S");
-    const double own_stop_s = stop_s - STOP_EARLIER_S > stop_s * STOP_SHARE ? stop_s - STOP_EARLIER_S
-                                                                           : stop_s * STOP_SHARE;
+    const double own_stop_s =
+        stop_s - STOP_EARLIER_S > stop_s * STOP_SHARE ? stop_s - STOP_EARLIER_S : stop_s * STOP_SHARE;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
 
