@@ -273,7 +273,7 @@ bool pl_scheduler_note_report(struct pl_scheduler *scheduler, size_t number, int
     bool stop = false;
 
     PL_BUG_IF(progress->state != PL_SWEEP_RUNNING);
-    if (step <= progress->step) {
+    if (step <= progress->step || step > PL_SWEEP_STEP_MAX) {
         return trial->stop_asked;
     }
     scheduler->reports++;
