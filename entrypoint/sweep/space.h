@@ -21,6 +21,9 @@ enum {
     PL_SWEEP_RUNGS_MAX = 32,
 };
 
+/** Larger whole numbers have no double of their own, which strict JSON asks for. */
+#define PL_SWEEP_STEP_MAX (INT64_C(1) << 53)
+
 enum pl_sweep_scheduler {
     PL_SWEEP_SCHEDULER_NONE,   /* every trial runs to its end */
     PL_SWEEP_SCHEDULER_ASHA,   /* a trial that is not among the best 1/factor of its rung is stopped there */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHOLE_MAX (INT64_C(1) << 53) /* what strict JSON has */
-
 enum { NAME_BYTES_MAX = 100, HOST_PROCESSES_MAX = 4096, FACTOR_MAX = 1000000, TIME_S_MAX = 10 * 365 * 86400 };
 
 static const char dimension_kinds[] =
@@ -112,7 +110,7 @@ static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, 
         if (index == 2) {
             PL_TRY(pl_sweep_value_whole(&item, 2, PL_SWEEP_TRIALS_MAX, &points, reterr));
         } else if (is_int) {
-            PL_TRY(pl_sweep_value_whole(&item, -WHOLE_MAX, WHOLE_MAX, &whole, reterr));
+            PL_TRY(pl_sweep_value_whole(&item, -PL_SWEEP_STEP_MAX, PL_SWEEP_STEP_MAX, &whole, reterr));
             ends[index] = (double)whole;
         } else {
             PL_TRY(pl_sweep_value_number(&item, &ends[index], reterr));
@@ -222,14 +220,14 @@ static enum pl_status read_search(const struct pl_sweep_value *root, struct pl_s
         PL_TRY(read_word(&value, words, "\"grid\", \"random\" or \"list\"", &search, reterr));
     }
     draft->search = (enum pl_sweep_search)search;
-    PL_TRY(read_whole(root, "seed", 0, WHOLE_MAX, &number, reterr));
+    PL_TRY(read_whole(root, "seed", 0, PL_SWEEP_STEP_MAX, &number, reterr));
     draft->seed = (uint64_t)number;
     if (find(root, "trials", &value) && draft->search != PL_SWEEP_SEARCH_RANDOM) {
         return pl_sweep_value_wrong(&value, "no number of trials: without \"search\": \"random\" the space has it",
                                     reterr);
     }
     if (draft->search == PL_SWEEP_SEARCH_RANDOM) {
-        PL_TRY(pl_sweep_value_whole(&value, 1, WHOLE_MAX, &number, reterr));
+        PL_TRY(pl_sweep_value_whole(&value, 1, PL_SWEEP_STEP_MAX, &number, reterr));
         draft->trials = (size_t)number;
     }
     return draft->search == PL_SWEEP_SEARCH_LIST ? read_list(&space, draft, reterr)
@@ -269,7 +267,7 @@ static enum pl_status read_seed_values(const struct pl_sweep_value *values, stru
          node = pl_python_json_next(node)) {
         struct pl_sweep_value item = pl_sweep_value_child(values, node, draft->seeds_count);
 
-        PL_TRY(pl_sweep_value_whole(&item, 0, WHOLE_MAX, &draft->seeds[draft->seeds_count], reterr));
+        PL_TRY(pl_sweep_value_whole(&item, 0, PL_SWEEP_STEP_MAX, &draft->seeds[draft->seeds_count], reterr));
         for (size_t i = 0; i < draft->seeds_count; i++) {
             if (draft->seeds[i] == draft->seeds[draft->seeds_count]) {
                 return pl_sweep_value_wrong(&item, "each seed once", reterr);
@@ -374,8 +372,8 @@ static enum pl_status read_asha(const struct pl_sweep_value *asha, struct pl_swe
 
     PL_TRY(pl_sweep_value_object(asha, names, reterr));
     space->scheduler = PL_SWEEP_SCHEDULER_ASHA;
-    PL_TRY(read_whole(asha, "min", 1, WHOLE_MAX - 1, &space->min_step, reterr));
-    PL_TRY(read_whole(asha, "max", space->min_step + 1, WHOLE_MAX, &space->max_step, reterr));
+    PL_TRY(read_whole(asha, "min", 1, PL_SWEEP_STEP_MAX - 1, &space->min_step, reterr));
+    PL_TRY(read_whole(asha, "max", space->min_step + 1, PL_SWEEP_STEP_MAX, &space->max_step, reterr));
     return read_whole(asha, "factor", 2, FACTOR_MAX, &space->factor, reterr);
 }
 
@@ -386,7 +384,7 @@ static enum pl_status read_median(const struct pl_sweep_value *median, struct pl
 
     PL_TRY(pl_sweep_value_object(median, names, reterr));
     space->scheduler = PL_SWEEP_SCHEDULER_MEDIAN;
-    PL_TRY(read_whole(median, "min", 1, WHOLE_MAX, &space->min_step, reterr));
+    PL_TRY(read_whole(median, "min", 1, PL_SWEEP_STEP_MAX, &space->min_step, reterr));
     return read_whole(median, "least_trials", 1, PL_SWEEP_TRIALS_MAX, &space->least_trials, reterr);
 }
 
