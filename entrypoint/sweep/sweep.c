@@ -227,6 +227,7 @@ void pl_sweep_close(struct pl_sweep *sweep)
         pl_sweep_journal_close(sweep->journal);
     }
     pl_scheduler_free(sweep->scheduler);
+    free(sweep->ended_badly);
     free(sweep->records);
     free(sweep->runs);
     free(sweep->hosts);

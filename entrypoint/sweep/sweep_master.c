@@ -345,7 +345,7 @@ void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
     struct pl_error error = PL_ERROR_NONE;
     struct pl_sweep_run *run;
     enum pl_sweep_end end;
-    enum pl_status status;
+    enum pl_status status = PL_OK;
     double seconds;
 
     if (!sweep->started || (size_t)trial >= sweep->space->trials_count ||
@@ -361,8 +361,13 @@ void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
         pl_text_append(&words, reason);
     }
     sweep->records[trial].seconds += seconds;
-    status = pl_sweep_journal_end(sweep->journal, (size_t)trial, end, seconds,
-                                  end == PL_SWEEP_END_FAILED ? pl_text_string(&words) : NULL, &error);
+    if (run->state == PL_SWEEP_RUN_MOVES) { /* its run ends before it has begun */
+        status =
+            pl_sweep_journal_start(sweep->journal, (size_t)trial, sweep->plan->hosts.items[run->from_host], &error);
+    }
+    status = status != PL_OK ? status
+                             : pl_sweep_journal_end(sweep->journal, (size_t)trial, end, seconds,
+                                                    end == PL_SWEEP_END_FAILED ? pl_text_string(&words) : NULL, &error);
     if (status == PL_OK && end == PL_SWEEP_END_FAILED) {
         status = replace_text(&sweep->records[trial].reason, pl_text_string(&words), &error);
         sweep->first_failed = sweep->first_failed < 0 ? trial : sweep->first_failed;
@@ -370,8 +375,10 @@ void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
     pl_scheduler_note_end(sweep->scheduler, (size_t)trial, end);
     free_slot(sweep, trial);
     log_end(sweep, trial, end, seconds, pl_text_string(&words));
-    if (end == PL_SWEEP_END_LOST && !ok) {
-        pl_supervise_fail(sweep->supervisor, "the job was stopped; trial %d: %s", trial, reason);
+    if (end == PL_SWEEP_END_LOST && !ok && sweep->ended_badly == NULL) {
+        pl_text_clear(&words);
+        pl_text_printf(&words, "trial %d: %s", trial, reason);
+        sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
     }
     fail_status(sweep, status, &error);
     if (end != PL_SWEEP_END_LOST) {
@@ -431,14 +438,15 @@ static void fail(struct pl_sweep *sweep)
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
         pl_log_error(&error, "write trials.jsonl");
     }
-    pl_supervise_fail(
-        sweep->supervisor, "%zu of %zu trials have failed, more than max_failed, %.6g, allows; trial %d: %s", failed,
-        sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed, reason != NULL ? reason : "");
+    pl_supervise_fail(sweep->supervisor, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s",
+                      failed, sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
+                      reason != NULL ? reason : "");
 }
 
 /* All that ran has saved and ended. */
 static void end_stopped(struct pl_sweep *sweep)
 {
+    char name[16];
     struct pl_error error = PL_ERROR_NONE;
 
     sweep->finishing = true;
@@ -446,6 +454,10 @@ static void end_stopped(struct pl_sweep *sweep)
         pl_log_error(&error, "write trials.jsonl");
     }
     pl_log(PL_LOG_INFO, "the sweep was stopped; with the same checkpoints it goes on where it was");
+    if (sweep->ended_badly != NULL) {
+        pl_supervise_fail(sweep->supervisor, "the job was stopped by %s; %s",
+                          pl_signals_name(sweep->supervisor->stop_number, name), sweep->ended_badly);
+    }
     sweep->supervisor->main_ended = true;
 }
 
@@ -464,35 +476,17 @@ static bool any_runs(const struct pl_sweep *sweep)
     return false;
 }
 
-void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
+/* What is due of a sweep that is not stopped. */
+static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
 {
-    struct pl_sweep *sweep = supervisor->extension_state;
+    const struct pl_supervisor *supervisor = sweep->supervisor;
 
-    if (!sweep->started) {
-        return;
-    }
-    if (supervisor->stop_number != 0 && !supervisor->main_ended) {
-        if (!any_runs(sweep) && !sweep->finishing) {
-            end_stopped(sweep);
-        } else if (sweep->finishing) {
-            pl_sweep_move_go_on(sweep, next_ns);
-        }
-        return;
-    }
-    if (supervisor->failed || supervisor->main_ended) {
-        return;
-    }
     if (!sweep->closed && pl_deadline_passed(sweep->end_ns)) {
         close_sweep(sweep);
     }
     if (!sweep->closed && sweep->end_ns < *next_ns) {
         *next_ns = sweep->end_ns;
     }
-    if (!sweep->finishing) {
-        fill(sweep);
-        begin_move(sweep);
-    }
-    pl_sweep_move_go_on(sweep, next_ns);
     if (!supervisor->failed && !sweep->finishing && pl_scheduler_has_failed(sweep->scheduler)) {
         sweep->finishing = true;
         fail(sweep);
@@ -500,7 +494,31 @@ void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
                pl_scheduler_is_done(sweep->scheduler)) {
         sweep->finishing = true;
         pl_sweep_result_begin(sweep);
+    }
+    if (!sweep->finishing) {
+        fill(sweep);
+        begin_move(sweep);
+    }
+    pl_sweep_move_go_on(sweep, next_ns);
+    check_times(sweep, next_ns);
+}
+
+void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    struct pl_sweep *sweep = supervisor->extension_state;
+    const bool failed_before = supervisor->failed;
+
+    if (!sweep->started || supervisor->main_ended || (supervisor->failed && supervisor->stop_number == 0)) {
+        return;
+    }
+    if (supervisor->stop_number == 0) {
+        go_on(sweep, next_ns);
+    } else if (sweep->finishing) {
+        pl_sweep_move_go_on(sweep, next_ns); /* the result is nearly there */
+    } else if (!any_runs(sweep)) {
+        end_stopped(sweep);
+    }
+    if (supervisor->main_ended || supervisor->failed != failed_before) {
         *next_ns = 0;
     }
-    check_times(sweep, next_ns);
 }

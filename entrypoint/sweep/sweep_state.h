@@ -53,10 +53,11 @@ struct pl_sweep {
     struct pl_sweep_host *hosts;     /* as in the plan */
     size_t hosts_count;
     int running;
-    int64_t end_ns;   /* of PACELINE_SWEEP_TIME_S */
-    bool closed;      /* that time is over */
-    bool finishing;   /* all trials are over, or the job has failed or is stopped */
-    int first_failed; /* -1: none */
+    int64_t end_ns;    /* of PACELINE_SWEEP_TIME_S */
+    bool closed;       /* that time is over */
+    bool finishing;    /* all trials are over, or the job has failed or is stopped */
+    int first_failed;  /* -1: none */
+    char *ended_badly; /* the first trial that did while the job was being stopped; NULL */
     struct pl_sweep_move move;
 };
 

@@ -307,7 +307,8 @@ void pl_trial_folder_remove_tree(const char *path)
 void pl_trial_folder_remove(const struct pl_trial_folder *folder)
 {
     pl_trial_folder_remove_tree(folder->base);
-    (void)rmdir(folder->output_data); /* where it is empty */
+    (void)rmdir(folder->output_data); /* where they are empty */
+    (void)rmdir(folder->checkpoints);
 }
 
 void pl_trial_folder_done(struct pl_trial_folder *folder)
