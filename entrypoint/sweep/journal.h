@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The journal of a sweep: a file of one JSON object a line, appended and brought to disk before what it tells counts.
+ * The journal of a sweep: a file of one JSON object a line, appended and synced to disk before what it tells counts.
  * After a crash or a stop it brings the scheduler back; trials that ran then are lost runs, which go on from their
  * checkpoints.
  *

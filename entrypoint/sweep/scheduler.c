@@ -17,7 +17,7 @@ struct trial {
     struct pl_sweep_progress progress;
     bool stop_asked;        /* of its present run */
     int rung;               /* asha: the highest that it has reached; -1: none */
-    uint64_t best_at;       /* the report that brought its best value, counted over all trials */
+    uint64_t best_at;       /* the report that had its best value, counted over all trials */
     struct report *reports; /* median */
     size_t reports_count, reports_capacity;
     double sum;

@@ -68,8 +68,8 @@ void pl_scheduler_note_start(struct pl_scheduler *scheduler, size_t trial);
 
 /**
  * A running trial has reported. A step that is not above its last one (a run that goes on from an older checkpoint), or
- * above PL_SWEEP_STEP_MAX, changes nothing. True: it is to be stopped, also where an earlier report said so. Where there is no memory for what a
- * median needs, the report has no part in it.
+ * above PL_SWEEP_STEP_MAX, changes nothing. True: it is to be stopped, also where an earlier report said so. Where
+ * there is no memory for what a median needs, the report has no part in it.
  */
 bool pl_scheduler_note_report(struct pl_scheduler *scheduler, size_t trial, int64_t step, double value);
 

@@ -69,7 +69,7 @@ ARROWS = {
     "entrypoint/subcommand_plan.c": {"entrypoint/launch", "entrypoint/sweep", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
     "entrypoint/train.c": {"entrypoint/sweep", "entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
-    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
+    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/sweep", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests
