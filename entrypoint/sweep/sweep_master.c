@@ -190,8 +190,8 @@ static void fill(struct pl_sweep *sweep)
         const int host = home >= 0 && sweep->hosts[home].used < sweep->hosts[home].slots ? home : free_host(sweep);
         struct pl_sweep_run *run = &sweep->runs[next];
 
-        if (host < 0) {
-            return;
+        if (host < 0 || (home >= 0 && sweep->hosts[home].slots == 0)) {
+            return; /* there is none, or its own host has not said yet how many it has */
         }
         pl_scheduler_note_start(sweep->scheduler, next);
         take_slot(sweep, (int)next, host);
