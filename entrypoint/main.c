@@ -31,6 +31,7 @@ static const char usage[] =
     "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
     "  paceline check         whether the job's hosts and the links between them are as they should be\n"
     "  paceline env           print as JSON the variables that train adds\n"
+    "  paceline sweep         print the trials of a job that trains several models\n"
     "\n"
     "  paceline info          what this machine offers, and every setting of the runtime\n"
     "  paceline horovod       put Paceline under an installed Horovod's Python\n"
@@ -57,8 +58,13 @@ static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
 } subcommands[] = {
-    {"train", pl_train_main}, {"check", pl_check_main},          {"rank", pl_rank_main},
-    {"relay", run_relay},     {"plan", pl_subcommand_plan_main}, {"env", pl_subcommand_plan_env_main},
+    {"train", pl_train_main},
+    {"check", pl_check_main},
+    {"rank", pl_rank_main},
+    {"relay", run_relay},
+    {"plan", pl_subcommand_plan_main},
+    {"env", pl_subcommand_plan_env_main},
+    {"sweep", pl_subcommand_sweep_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */

@@ -6,9 +6,11 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
+#include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/subcommand.h"
+#include "entrypoint/sweep/sweep.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,9 @@ static enum pl_status print_plan(const struct pl_invocation *call, struct pl_err
     PL_TRY(pl_secrets_mask(job, reterr));
     PL_TRY(pl_source_plan(job, &source, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
+    if (pl_launchers_choose(job) == &pl_launcher_sweep) {
+        PL_TRY(pl_sweep_describe(job, &plan->sweep, reterr));
+    }
     PL_TRY(pl_launch_plan_print(job, plan, &source, &text, reterr));
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }

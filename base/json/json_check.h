@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The grammar of base/json/json.h, checked to the letter before cJSON builds a tree. For json.c. */
+/** The grammar of base/json/json.h, checked to the letter before json.c or python_json_parse.c builds a tree. */
 #ifndef PL_BASE_JSON_JSON_CHECK_H
 #define PL_BASE_JSON_JSON_CHECK_H
 

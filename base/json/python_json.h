@@ -52,6 +52,13 @@ enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *
 enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * As pl_python_json_parse() for strict JSON: what base/json/json.h refuses is refused, duplicate names included. For
+ * programs that link no cJSON, and values that keep their text.
+ */
+enum pl_status pl_python_json_parse_strict(const char *text, size_t bytes, const char *source,
+                                           struct pl_python_json **ret_root, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Read and parse the file at `path`, at most `max_bytes`. A missing file is PL_NOT_FOUND. */
 enum pl_status pl_python_json_read(const char *path, size_t max_bytes, struct pl_python_json **ret_root,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,6 +3,7 @@
  * The reader: Python's grammar to the letter, one pass, linear time. A column is counted from the place where the last
  * one was, never from the start of the line, so that a file of one long line costs no more than another.
  */
+#include "base/json/json_check.h"
 #include "base/json/python_json.h"
 #include "base/json/python_json_tree.h"
 #include "base/json/text_place.h"
@@ -19,7 +20,8 @@ struct reader {
     const char *end;
     const char *at;
     const char *source;
-    bool inner; /* the text comes out of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
+    bool unique; /* duplicate names are refused */
+    bool inner;  /* the text comes out of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
     unsigned line;
     unsigned column; /* of `column_at` */
     const char *column_at;
@@ -55,6 +57,16 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
     locate(reader, place);
     return pl_error_set(reader->reterr, status, "%s:%u:%u: expected at most %ld %s, found more", reader->source,
                         reader->line, reader->column, limit, what);
+}
+
+static enum pl_status fail_twice(struct reader *reader, const char *place, const char *name)
+{
+    PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
+
+    locate(reader, place);
+    pl_python_json_print_string(name, &quoted);
+    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected each name once, found %.80s twice",
+                        reader->source, reader->line, reader->column, pl_text_string(&quoted));
 }
 
 static void skip_blanks(struct reader *reader)
@@ -285,10 +297,15 @@ static enum pl_status read_children(struct reader *reader, int depth, struct pl_
     for (bool first = true;; first = false) {
         PL_AUTO_FREE char *name = NULL;
         struct pl_python_json *child = NULL;
+        const char *place;
 
         skip_blanks(reader);
+        place = reader->at;
         if (is_object) {
             PL_TRY(read_name(reader, first ? "a name in double quotes or '}'" : "a name in double quotes", &name));
+            if (reader->unique && pl_python_json_member(node, name) != NULL) {
+                return fail_twice(reader, place, name);
+            }
         }
         PL_TRY(read_value(reader, depth + 1, &child));
         if (is_object) {
@@ -340,27 +357,20 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
     return PL_OK;
 }
 
-static enum pl_status parse(const char *text, size_t bytes, const char *source, bool inner,
-                            struct pl_python_json **ret_root, struct pl_error *reterr)
+static enum pl_status parse(struct reader *reader, struct pl_python_json **ret_root)
 {
-    struct reader reader = {.text = text,
-                            .end = text + bytes,
-                            .at = text,
-                            .source = source,
-                            .inner = inner,
-                            .line = 1,
-                            .column = 1,
-                            .column_at = text,
-                            .reterr = reterr};
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
 
-    if (next_is(&reader, "\xEF\xBB\xBF")) {
-        return pl_error_set(reterr, PL_INVALID, "%s:1:1: expected a value, found a byte order mark", source);
+    reader->at = reader->column_at = reader->text;
+    reader->line = reader->column = 1;
+    if (next_is(reader, "\xEF\xBB\xBF")) {
+        return pl_error_set(reader->reterr, PL_INVALID, "%s:1:1: expected a value, found a byte order mark",
+                            reader->source);
     }
-    PL_TRY(read_value(&reader, 0, &root));
-    skip_blanks(&reader);
-    if (reader.at != reader.end) {
-        return fail(&reader, reader.at, "the end of the text");
+    PL_TRY(read_value(reader, 0, &root));
+    skip_blanks(reader);
+    if (reader->at != reader->end) {
+        return fail(reader, reader->at, "the end of the text");
     }
     *ret_root = PL_TAKE(root);
     return PL_OK;
@@ -369,11 +379,25 @@ static enum pl_status parse(const char *text, size_t bytes, const char *source, 
 enum pl_status pl_python_json_parse(const char *text, size_t bytes, const char *source,
                                     struct pl_python_json **ret_root, struct pl_error *reterr)
 {
-    return parse(text, bytes, source, false, ret_root, reterr);
+    struct reader reader = {.text = text, .end = text + bytes, .source = source, .reterr = reterr};
+
+    return parse(&reader, ret_root);
+}
+
+enum pl_status pl_python_json_parse_strict(const char *text, size_t bytes, const char *source,
+                                           struct pl_python_json **ret_root, struct pl_error *reterr)
+{
+    struct reader reader = {.text = text, .end = text + bytes, .source = source, .unique = true, .reterr = reterr};
+
+    PL_TRY(pl_json_check(text, bytes, source, reterr));
+    return parse(&reader, ret_root);
 }
 
 enum pl_status pl_python_json_parse_inner(const char *text, const char *source, struct pl_python_json **ret_root,
                                           struct pl_error *reterr)
 {
-    return parse(text, strlen(text), source, true, ret_root, reterr);
+    struct reader reader = {
+        .text = text, .end = text + strlen(text), .source = source, .inner = true, .reterr = reterr};
+
+    return parse(&reader, ret_root);
 }

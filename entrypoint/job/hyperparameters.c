@@ -57,7 +57,9 @@ static enum pl_status add_setting(const char *name, const struct pl_python_json 
         pl_text_append_char(&text, *name >= 'a' && *name <= 'z' ? (char)(*name - 32) : keep ? *name : '_');
     }
     pl_text_append_char(&text, '=');
-    pl_pyrepr_append_variable(value, &text);
+    if (pl_python_json_kind(value) != PL_PYTHON_JSON_NULL) {
+        pl_pyrepr_append_dumps(value, &text); /* members keep their order, which of a sweep's space is that of a grid */
+    }
     PL_TRY(pl_text_check(&text, reterr));
     return pl_strv_add(setting_values, pl_text_string(&text), reterr);
 }

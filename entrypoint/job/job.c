@@ -408,6 +408,17 @@ static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
+/* A trial of a sweep has a part of its host's devices. Its values are checked with the other settings. */
+static void use_share(struct pl_job *job)
+{
+    if (pl_job_option(job, "PACELINE_TRIAL_CPUS", NULL) != NULL) {
+        job->cpus = (int)pl_job_number(job, "PACELINE_TRIAL_CPUS");
+    }
+    if (pl_job_option(job, "PACELINE_TRIAL_GPUS", NULL) != NULL) {
+        job->gpus = (int)pl_job_number(job, "PACELINE_TRIAL_GPUS");
+    }
+}
+
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_efa efa;
@@ -426,6 +437,7 @@ static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
     job->cpus = pl_devices_cpus();
     job->gpus = pl_devices_gpus("");
     job->neuron_cores = pl_devices_neuron_cores("", job->instance_type);
+    use_share(job);
     pl_efa_read("", &efa);
     job->efa = efa.count > 0;
     PL_TRY(choose_hosts(job, reterr));

@@ -12,8 +12,8 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and the last six are set by Paceline itself. A number has a default; a text is
- * checked by the code that reads it.
+ * do. LIBRARY is for examples/python, and those from RUN_DIR on are set by Paceline itself. A number has a default; a
+ * text is checked by the code that reads it.
  */
 static const struct setting {
     const char *name;
@@ -44,6 +44,8 @@ static const struct setting {
     {.name = "BUCKET_KEY_ENABLED", .type = BOOL},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
+    {.name = "SWEEP"},
+    {"SWEEP_TIME_S", REAL, "seconds", 0, 8640000, 0},
     {.name = "CHECKPOINT_DIR"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
@@ -52,6 +54,9 @@ static const struct setting {
     {.name = "PYTHON_STACKS"},
     {.name = "PS_SOCKET"},
     {.name = "PS_WORKER"},
+    {.name = "TRIAL"},
+    {"TRIAL_CPUS", WHOLE, "CPUs", 1, 65536, 0},
+    {"TRIAL_GPUS", WHOLE, "GPUs", 0, 65536, 0},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };

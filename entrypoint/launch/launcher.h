@@ -6,6 +6,7 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 
+extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;
 extern const struct pl_launcher pl_launcher_smddp;

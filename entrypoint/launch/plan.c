@@ -184,7 +184,8 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
 
 static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    const bool needed = job->switches.mpi || job->switches.native_server || job->switches.parameter_server;
+    const bool needed = pl_launcher_sweep.matches(job) || job->switches.mpi || job->switches.native_server ||
+                        job->switches.parameter_server;
 
     plan->launcher = "none";
     plan->cwd = pl_memory_string(job->paths.base, reterr);
@@ -238,6 +239,7 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     free_sidecars(plan->side);
+    pl_python_json_free(plan->sweep);
     free(plan->cwd);
     free(plan->chmod_path);
     free(plan);

@@ -80,8 +80,9 @@ struct pl_launch_plan {
     struct pl_strv daemon_prefix; /* words in front of mpirun's daemon where a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
-    char *chmod_path;        /* file to make executable first; NULL when it is already or there is none */
-    struct pl_strv warnings; /* sentences to log once */
+    struct pl_python_json *sweep; /* what `paceline plan` prints of a sweep; NULL: nothing */
+    char *chmod_path;             /* file to make executable first; NULL when it is already or there is none */
+    struct pl_strv warnings;      /* sentences to log once */
 };
 
 /** The steps that fetch the code into the code directory: none when something is there already or there is nothing to

@@ -19,7 +19,8 @@
     X(STEP, "the command")                                                                                             \
     X(AGENT, "torchrun")                                                                                               \
     X(STACKS, "the report of where programs stand")                                                                    \
-    X(WORKER_SERVER, "the worker's server")
+    X(WORKER_SERVER, "the worker's server")                                                                            \
+    X(TRIAL, "trial")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,
@@ -36,7 +37,7 @@ enum {
 
 struct pl_exit_report {
     enum pl_exit_source source;
-    int rank; /* -1 when it is no rank */
+    int rank; /* of a trial its number; -1 when it is neither */
     char host[PL_EXIT_REPORT_HOST_BYTES];
     bool not_started; /* `note` says why */
     bool signalled;

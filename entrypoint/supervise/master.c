@@ -80,6 +80,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
+    case PL_EXIT_SOURCE_TRIAL:
         break;
     case PL_EXIT_SOURCE_STACKS:
         pl_hang_note_end(supervisor);
@@ -281,6 +282,15 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
     case PL_FRAME_RELEASE:
     case PL_FRAME_LOOK:
     case PL_FRAME_LOOKING:
+    case PL_FRAME_SLOTS:
+    case PL_FRAME_TRIAL:
+    case PL_FRAME_TRIAL_STOP:
+    case PL_FRAME_REPORT:
+    case PL_FRAME_TRIAL_ENDED:
+    case PL_FRAME_TRIAL_FORGET:
+    case PL_FRAME_FETCH:
+    case PL_FRAME_PIECE:
+    case PL_FRAME_STORED:
     case PL_FRAME_TYPES:
         break;
     }

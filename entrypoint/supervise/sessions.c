@@ -90,6 +90,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     }
     PL_TRY(pl_supervise_add(supervisor, PL_CONNECTION_WORKER, pair[0], &session->link, reterr));
     session->link->pid = pid;
+    session->link->index = (int)(session - sessions->items);
     session->next_try_ns = PL_DEADLINE_NEVER;
     return PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
 }

@@ -6,10 +6,12 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/metric.h"
 #include "entrypoint/supervise/tail.h"
 
 #include <errno.h>
@@ -24,8 +26,9 @@
 #include <unistd.h>
 
 enum {
-    COPY_BYTES = 64 * 1024, /* a full pipe */
-    WRITE_BYTES = 4096,     /* what a pipe that polls as writable takes without blocking */
+    COPY_BYTES = 64 * 1024,     /* a full pipe */
+    WRITE_BYTES = 4096,         /* what a pipe that polls as writable takes without blocking */
+    REPORTS_BYTES = COPY_BYTES, /* that may wait; more are left out */
 };
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
@@ -34,24 +37,32 @@ enum {
 #define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
 
 /*
- * The copy of stderr: read from the program, kept in the tail, written to our own stderr. Whole lines are written:
- * mpirun puts a tag before each piece that it reads, and lines of several programs mix in one log.
+ * The copy of stderr, and of a trial's stdout: read from the program, kept in the tail, written to our own. Whole lines
+ * are written: mpirun puts a tag before each piece that it reads, and lines of several programs mix in one log.
  */
 struct copier {
     int fd;                   /* from the program; -1 at its end */
+    int out_fd;               /* our own */
     bool by_line;             /* false on a terminal, where people wait for what they type */
     size_t begin, ready, end; /* what may be written ends at `ready`; a line without its end follows */
     int64_t line_deadline_ns; /* when that line is written as it is */
     char bytes[COPY_BYTES];
     bool broken; /* nobody reads our stderr: keep the tail only */
     struct pl_tail tail;
+    /* of a trial: */
+    char prefix[32];
+    bool in_line; /* the last byte that was staged ends no line */
+    size_t staged_begin, staged_end;
+    char staged[WRITE_BYTES]; /* lines with their prefix, which are written next */
+    struct pl_metric_line *line;
 };
 
 struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
-    struct copier copier;
+    struct copier copier, stdout_copier; /* the second of a trial only */
+    struct pl_metric metric;
     pid_t pid; /* of the program and its group */
     bool exited;
     bool stopped;           /* by SIGSTOP or the like */
@@ -95,6 +106,9 @@ static void copier_read(struct copier *copier)
     bytes = read(copier->fd, copier->bytes + kept, sizeof(copier->bytes) - kept);
     if (bytes > 0) {
         pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
+        if (copier->line != NULL) {
+            pl_metric_add(copier->line, copier->bytes + kept, (size_t)bytes);
+        }
         if (!copier->broken) {
             copier_add(copier, (size_t)bytes);
         }
@@ -118,16 +132,61 @@ static size_t next_part(const struct copier *copier)
     return newline != NULL ? (size_t)(newline - begin) + 1 : WRITE_BYTES;
 }
 
+/* Put as many lines as fit, each with its prefix, where they are written from; of a longer one a part. */
+static void stage(struct copier *copier)
+{
+    copier->staged_begin = copier->staged_end = 0;
+    while (copier->begin < copier->ready) {
+        const char *line = copier->bytes + copier->begin;
+        const char *newline = memchr(line, '\n', copier->ready - copier->begin);
+        size_t bytes = newline != NULL ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
+        size_t prefix_bytes = copier->in_line ? 0 : strlen(copier->prefix);
+        size_t room = sizeof(copier->staged) - copier->staged_end;
+
+        if (prefix_bytes + bytes > room) {
+            if (copier->staged_end > 0) {
+                return;
+            }
+            bytes = room - prefix_bytes;
+        }
+        memcpy(copier->staged + copier->staged_end, copier->prefix, prefix_bytes);
+        memcpy(copier->staged + copier->staged_end + prefix_bytes, line, bytes);
+        copier->staged_end += prefix_bytes + bytes;
+        copier->in_line = line[bytes - 1] != '\n';
+        copier->begin += bytes;
+    }
+}
+
+static void copier_break(struct copier *copier)
+{
+    copier->broken = true;
+    copier->begin = copier->ready = copier->end = 0;
+    copier->staged_begin = copier->staged_end = 0;
+}
+
 static void copier_write(struct copier *copier)
 {
-    ssize_t written = write(STDERR_FILENO, copier->bytes + copier->begin, next_part(copier));
+    const bool prefixed = copier->prefix[0] != '\0';
+    ssize_t written;
 
-    if (written > 0) {
+    if (prefixed && copier->staged_begin == copier->staged_end) {
+        stage(copier);
+    }
+    written = prefixed ? write(copier->out_fd, copier->staged + copier->staged_begin,
+                               copier->staged_end - copier->staged_begin)
+                       : write(copier->out_fd, copier->bytes + copier->begin, next_part(copier));
+    if (written > 0 && prefixed) {
+        copier->staged_begin += (size_t)written;
+    } else if (written > 0) {
         copier->begin += (size_t)written;
     } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
-        copier->broken = true;
-        copier->begin = copier->ready = copier->end = 0;
+        copier_break(copier);
     }
+}
+
+static bool has_to_write(const struct copier *copier)
+{
+    return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
 }
 
 /* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
@@ -229,7 +288,7 @@ static void handle_stop(struct shim *shim, int number)
     const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (!is_stop || shim->options->rank < 0 || shim->stop_number != 0 || shim->exited) {
+    if (!is_stop || shim->options->rank < 0 || shim->options->trial != NULL || shim->stop_number != 0 || shim->exited) {
         forward_signal(shim, number);
         return;
     }
@@ -280,22 +339,23 @@ static void handle_frames(struct shim *shim)
 /* Wait for events once; after the program's end only for the rest of its output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
-    struct copier *copier = &shim->copier;
-    bool to_write = copier->begin < copier->ready, unfinished = copier->ready < copier->end;
-    struct pollfd waits[4] = {
-        {.fd = shim->signals->fd, .events = POLLIN},
-        {.fd = shim->link->fd, .events = POLLIN},
-        {.fd = to_write ? -1 : copier->fd, .events = POLLIN},
-        {.fd = to_write ? STDERR_FILENO : -1, .events = POLLOUT},
-    };
+    struct copier *copiers[] = {&shim->copier, &shim->stdout_copier};
+    struct pollfd waits[2 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
+                                                            {.fd = shim->link->fd, .events = POLLIN}};
 
     if (shim->link->fd >= 0) {
         waits[1].events = pl_link_events(shim->link);
     }
-    if (unfinished && copier->line_deadline_ns < deadline_ns) {
-        deadline_ns = copier->line_deadline_ns;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
+        const bool to_write = has_to_write(copiers[i]);
+
+        waits[2 + 2 * i] = (struct pollfd){.fd = to_write ? -1 : copiers[i]->fd, .events = POLLIN};
+        waits[3 + 2 * i] = (struct pollfd){.fd = to_write ? copiers[i]->out_fd : -1, .events = POLLOUT};
+        if (copiers[i]->ready < copiers[i]->end && copiers[i]->line_deadline_ns < deadline_ns) {
+            deadline_ns = copiers[i]->line_deadline_ns;
+        }
     }
-    if (poll(waits, 4, pl_deadline_poll_ms(deadline_ns)) < 0) {
+    if (poll(waits, PL_ARRAY_ITEMS(waits), pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
     }
     if (waits[0].revents != 0) {
@@ -305,14 +365,16 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         pl_link_flush(shim->link);
         handle_frames(shim);
     }
-    if (waits[2].revents != 0) {
-        copier_read(copier);
-    }
-    if (waits[3].revents != 0) {
-        copier_write(copier);
-    }
-    if (copier->ready < copier->end && pl_deadline_passed(copier->line_deadline_ns)) {
-        copier->ready = copier->end;
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
+        if (waits[2 + 2 * i].revents != 0) {
+            copier_read(copiers[i]);
+        }
+        if (waits[3 + 2 * i].revents != 0) {
+            copier_write(copiers[i]);
+        }
+        if (copiers[i]->ready < copiers[i]->end && pl_deadline_passed(copiers[i]->line_deadline_ns)) {
+            copiers[i]->ready = copiers[i]->end;
+        }
     }
 }
 
@@ -320,7 +382,8 @@ static bool output_is_pending(const struct copier *copier)
 {
     struct pollfd wait = {.fd = copier->fd, .events = POLLIN};
 
-    return copier->begin < copier->end || (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
+    return has_to_write(copier) || copier->begin < copier->end ||
+           (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
 }
 
 /* The words that name the program. */
@@ -340,19 +403,45 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static enum pl_status start(struct shim *shim, struct pl_error *reterr)
+static enum pl_status open_copier(struct copier *copier, int *ret_write_fd, struct pl_error *reterr)
 {
-    struct pl_process_setup setup = shim->options->setup;
-    PL_AUTO_CLOSE int write_fd = -1, null_fd = -1;
     int pair[2];
 
     if (pipe2(pair, O_CLOEXEC) != 0) {
         return pl_error_errno(reterr, "make a pipe");
     }
-    shim->copier.fd = pair[0];
-    write_fd = pair[1];
-    PL_TRY(pl_file_set_nonblock(shim->copier.fd, true, reterr));
+    copier->fd = pair[0];
+    *ret_write_fd = pair[1];
+    return pl_file_set_nonblock(copier->fd, true, reterr);
+}
+
+/* Trials share a terminal, of which none may read. */
+static enum pl_status open_trial(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
+{
+    const struct pl_shim_trial *trial = shim->options->trial;
+
+    PL_TRY(pl_metric_open(&shim->metric, trial->metric_regex, trial->step_regex, trial->last_step, reterr));
+    PL_TRY(open_copier(&shim->stdout_copier, ret_stdout_fd, reterr));
+    snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "[trial %d] ", trial->number);
+    memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
+    shim->copier.line = &shim->metric.lines[0];
+    shim->stdout_copier.line = &shim->metric.lines[1];
+    *ret_null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *ret_null_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '/dev/null'");
+}
+
+static enum pl_status start(struct shim *shim, struct pl_error *reterr)
+{
+    struct pl_process_setup setup = shim->options->setup;
+    PL_AUTO_CLOSE int write_fd = -1, stdout_fd = -1, null_fd = -1;
+
+    PL_TRY(open_copier(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
+    if (shim->options->trial != NULL) {
+        PL_TRY(open_trial(shim, &stdout_fd, &null_fd, reterr));
+        setup.stdin_fd = null_fd;
+        setup.stdout_fd = stdout_fd;
+    }
     if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
         /* all that a daemon prints there is the job map, two lines for each rank of the job, which mpirun prints too;
          * what its ranks print goes to mpirun */
@@ -405,12 +494,36 @@ static void kill_orphans(struct shim *shim)
     }
 }
 
+/* Whatever waits at the other end has 4 MiB, which a program that prints the metric for ever would fill. */
+static void send_reports(struct shim *shim)
+{
+    PL_AUTO_TEXT struct pl_text value_text = PL_TEXT_NONE;
+    char step_text[32], trial_text[16];
+    int64_t step;
+    double value;
+
+    while (shim->options->trial != NULL && pl_metric_next(&shim->metric, &step, &value)) {
+        if (shim->link->out.length - shim->link->sent_bytes > REPORTS_BYTES) {
+            continue;
+        }
+        snprintf(trial_text, sizeof(trial_text), "%d", shim->options->trial->number);
+        snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
+        pl_text_clear(&value_text);
+        pl_text_printf(&value_text, "%.17g", value);
+        if (PL_LINK_SEND(shim->link, PL_FRAME_REPORT, NULL, trial_text, step_text, pl_text_string(&value_text)) !=
+            PL_OK) {
+            pl_link_close(shim->link);
+        }
+    }
+}
+
 static void run_to_end(struct shim *shim)
 {
     int64_t deadline_ns;
 
     while (!shim->exited) {
         poll_once(shim, shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER);
+        send_reports(shim);
         if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
             shim->stopped_end_ns = PL_DEADLINE_NEVER;
             shim->stopped_too_long = true;
@@ -419,15 +532,20 @@ static void run_to_end(struct shim *shim)
     }
     kill_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
-    while (output_is_pending(&shim->copier) && !pl_deadline_passed(deadline_ns)) {
+    while ((output_is_pending(&shim->copier) || output_is_pending(&shim->stdout_copier)) &&
+           !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
+        send_reports(shim);
+    }
+    if (shim->options->trial != NULL) {
+        pl_metric_end(&shim->metric);
+        send_reports(shim);
     }
 }
 
 /* A progress bar has no line end; a message about the failure must begin a new line all the same. */
-static void end_line(struct shim *shim)
+static void end_line(struct shim *shim, struct copier *copier)
 {
-    struct copier *copier = &shim->copier;
     int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
 
     if (copier->broken || copier->begin < copier->end || !pl_tail_line_is_open(&copier->tail)) {
@@ -436,7 +554,7 @@ static void end_line(struct shim *shim)
     copier->bytes[0] = '\n';
     copier->begin = 0;
     copier->ready = copier->end = 1;
-    while (copier->begin < copier->end && !pl_deadline_passed(deadline_ns)) {
+    while ((copier->begin < copier->end || has_to_write(copier)) && !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
     }
 }
@@ -465,7 +583,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct shim shim = {.options = options,
                         .signals = signals,
                         .link = link,
-                        .copier = {.fd = -1, .by_line = isatty(STDERR_FILENO) == 0}};
+                        .copier = {.fd = -1, .out_fd = STDERR_FILENO, .by_line = isatty(STDERR_FILENO) == 0},
+                        .stdout_copier = {.fd = -1, .out_fd = STDOUT_FILENO, .by_line = true},
+                        .metric = PL_METRIC_NONE};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
@@ -488,11 +608,17 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         pl_error_text(&error, exit_report->note, sizeof(exit_report->note));
     }
     pl_file_close_at(&shim.copier.fd);
+    pl_file_close_at(&shim.stdout_copier.fd);
+    if (options->trial != NULL) {
+        end_line(&shim, &shim.copier); /* what other trials print follows */
+        end_line(&shim, &shim.stdout_copier);
+        pl_metric_close(&shim.metric);
+    }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {
         tcsetpgrp(STDIN_FILENO, getpgrp());
     }
     if (!pl_exit_report_ok(exit_report)) {
-        end_line(&shim);
+        end_line(&shim, &shim.copier);
         /* The program need not be the one that was killed: its shell, say, ends with 137. */
         exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;
         if (pl_cgroup_refused_forks() > refused_before) {

@@ -2,9 +2,9 @@
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its
  * own, forwards signals to the group, copies the program's stderr unchanged while keeping the last lines, and reports
- * its exit over a link. It is the only place where the programs' output passes through Paceline. It writes whole lines;
- * one whose end does not come within 100 ms, one that is longer than 64 KiB, and what comes on a terminal go out as
- * they are.
+ * its exit over a link. A trial's stdout passes through it too. It is the only place where the programs' output passes
+ * through Paceline. It writes whole lines; one whose end does not come within 100 ms, one that is longer than 64 KiB,
+ * and what comes on a terminal go out as they are.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H
@@ -14,15 +14,30 @@
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/signals.h"
 
+/**
+ * A trial of a sweep: its stdout passes through the shim too, each line of both begins with "[trial N] ", and a line in
+ * which `metric_regex` finds a number is reported (REPORT). Both are extended regular expressions whose first group is
+ * the number. The step is the last that `step_regex` has found, in that line or before; without one, reports are
+ * counted from `last_step` on.
+ */
+struct pl_shim_trial {
+    int number;
+    const char *metric_regex;
+    const char *step_regex; /* NULL: none */
+    int64_t last_step;
+};
+
 struct pl_shim_options {
     enum pl_exit_source source;
-    int rank; /* -1 when it is no rank */
+    int rank;                          /* of a trial its number; -1 when it is neither */
+    const struct pl_shim_trial *trial; /* NULL: it is none. Its texts must live until the fork */
     const char *host;
     int local_size;          /* ranks of this launch on this host; 0: unknown */
     int64_t most_stopped_ns; /* a program that SIGSTOP or the like stops for longer is killed; 0: it never is */
     /* how many of its first words name the program in a report; those after them may hold secrets */
     size_t program_words;
-    struct pl_process_setup setup; /* stderr_fd, own_group and signals are set by the shim */
+    struct pl_process_setup
+        setup; /* stderr_fd, own_group and signals, of a trial stdin_fd and stdout_fd, are set by the shim */
     /* places to look for a full disk when the program failed; NULL-terminated, may be NULL */
     const char *const *disks;
 };

@@ -237,7 +237,8 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP};
+    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP,
+                                            PL_EXIT_SOURCE_TRIAL};
     const bool first = supervisor->stop_number == 0;
     int64_t early_ns;
     char name[16];
@@ -319,7 +320,9 @@ int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int
 static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    if (supervisor->role != NULL && supervisor->role->ended != NULL) {
+    if (connection->source == PL_EXIT_SOURCE_TRIAL && supervisor->extension != NULL) {
+        supervisor->extension->ended(supervisor, connection, exit_report);
+    } else if (supervisor->role != NULL && supervisor->role->ended != NULL) {
         supervisor->role->ended(supervisor, connection, exit_report);
     }
 }
@@ -327,7 +330,11 @@ static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection 
 static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
-    if (supervisor->role != NULL && supervisor->role->frame != NULL) {
+    if (frame->type >= PL_FRAME_EXTENSION) {
+        if (supervisor->extension != NULL) {
+            supervisor->extension->frame(supervisor, connection, frame);
+        }
+    } else if (supervisor->role != NULL && supervisor->role->frame != NULL) {
         supervisor->role->frame(supervisor, connection, frame);
     }
 }
@@ -411,7 +418,7 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     if (frame->type == PL_FRAME_BEGUN) {
         connection->begun = true;
         notify_frame(supervisor, connection, frame);
-    } else if (frame->type == PL_FRAME_CATCHES) {
+    } else if (frame->type == PL_FRAME_CATCHES || frame->type == PL_FRAME_REPORT) {
         notify_frame(supervisor, connection, frame);
     } else if (frame->type == PL_FRAME_SUSPENDED) {
         pl_supervise_note_suspended(supervisor, frame);

@@ -37,8 +37,8 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_exit_source source; /* of a shim */
-    int rank;                   /* of a shim; -1 */
-    int index;                  /* of an agent: the worker that is to start a daemon; -1 */
+    int rank;                   /* of a shim: its rank, or its trial; -1 */
+    int index;                  /* the worker that an agent's daemon is to start on, or that a link leads to; -1 */
     pid_t pid;                  /* the process at the other end when it is our child, else 0 */
     bool begun;                 /* a shim: its program runs; a link: the other host sent READY; stacks: it has asked */
     bool ended;                 /* a shim: its exit report was handled */
@@ -62,6 +62,23 @@ struct pl_role {
     bool (*waits)(const struct pl_supervisor *supervisor);
 };
 
+/**
+ * What runs in place of the plan's program, on the hosts of its link: the trials of a sweep. It runs programs of source
+ * TRIAL and sends frames from PL_FRAME_EXTENSION on. It ends the job by main_ended and main_report, or by
+ * pl_supervise_fail().
+ */
+struct pl_extension {
+    /* the program would start now: the hosts are linked */
+    enum pl_status (*start)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    /* a trial's program on this host has ended */
+    void (*ended)(struct pl_supervisor *supervisor, const struct pl_connection *connection,
+                  const struct pl_exit_report *exit_report);
+    /* from a trial's shim on this host, or from another host */
+    void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+    /* on the master, as of a role */
+    void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
+};
+
 struct pl_supervisor {
     const struct pl_job *job;
     struct pl_launch_plan *plan; /* NULL while the code is fetched */
@@ -70,7 +87,9 @@ struct pl_supervisor {
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for what is started from the plan; NULL without one */
     const struct pl_role *role;
-    void *state; /* the role's */
+    void *state;                          /* the role's */
+    const struct pl_extension *extension; /* NULL: none */
+    void *extension_state;
 
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
@@ -146,6 +165,10 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same for a trial, whose output has its number in front of each line. */
+enum pl_status pl_supervise_start_trial(struct pl_supervisor *supervisor, const struct pl_shim_trial *trial,
+                                        const struct pl_process_setup *setup, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start the plan's sidecars, where it has any. */
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;

@@ -44,20 +44,22 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     case PL_EXIT_SOURCE_WORKER_SERVER:
     case PL_EXIT_SOURCE_SYNC:
     case PL_EXIT_SOURCE_STACKS:
+    case PL_EXIT_SOURCE_TRIAL:
         break;
     }
     return 1;
 }
 
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
-                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
-                                  struct pl_error *reterr)
+static enum pl_status start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+                            const struct pl_shim_trial *trial, const struct pl_process_setup *setup,
+                            struct pl_connection **ret_connection, struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
-                                      .rank = -1,
+                                      .rank = trial != NULL ? trial->number : -1,
+                                      .trial = trial,
                                       .host = supervisor->job->current_host,
                                       .program_words = program_words(supervisor, source, setup->argv),
                                       .setup = *setup,
@@ -74,11 +76,25 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
         return status;
     }
     connection->source = source;
+    connection->rank = options.rank;
     connection->pid = pid;
     if (ret_connection != NULL) {
         *ret_connection = connection;
     }
     return PL_OK;
+}
+
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
+                                  struct pl_error *reterr)
+{
+    return start(supervisor, source, NULL, setup, ret_connection, reterr);
+}
+
+enum pl_status pl_supervise_start_trial(struct pl_supervisor *supervisor, const struct pl_shim_trial *trial,
+                                        const struct pl_process_setup *setup, struct pl_error *reterr)
+{
+    return start(supervisor, PL_EXIT_SOURCE_TRIAL, trial, setup, NULL, reterr);
 }
 
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -103,6 +119,9 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
+    if (supervisor->extension != NULL) {
+        return supervisor->extension->start(supervisor, reterr);
+    }
     if (plan->argv.count == 0) {
         return PL_OK;
     }
@@ -156,6 +175,9 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
 
         if (supervisor->role->tick != NULL) {
             supervisor->role->tick(supervisor, &next_ns);
+        }
+        if (supervisor->extension != NULL) {
+            supervisor->extension->tick(supervisor, &next_ns);
         }
         if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
             stop_programs(supervisor);

@@ -143,6 +143,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
     case PL_EXIT_SOURCE_STACKS:
+    case PL_EXIT_SOURCE_TRIAL:
         break;
     }
 }
@@ -343,6 +344,15 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_LOOKING:
     case PL_FRAME_STANDS:
     case PL_FRAME_LOOKED:
+    case PL_FRAME_SLOTS:
+    case PL_FRAME_TRIAL:
+    case PL_FRAME_TRIAL_STOP:
+    case PL_FRAME_REPORT:
+    case PL_FRAME_TRIAL_ENDED:
+    case PL_FRAME_TRIAL_FORGET:
+    case PL_FRAME_FETCH:
+    case PL_FRAME_PIECE:
+    case PL_FRAME_STORED:
     case PL_FRAME_TYPES:
         break;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * What a sweep is asked for: the space of hyperparameters, the trials that follow from it, the metric, and how trials
- * are scheduled. Read once, then not changed.
+ * are scheduled. Read once, then not changed. The same text gives the same trials everywhere.
  *
  * Source  docs/sweep.md
  * Test    tests/unit/entrypoint/sweep/test_space.c
@@ -16,9 +16,13 @@
 
 enum {
     PL_SWEEP_TRIALS_MAX = 10000,
+    PL_SWEEP_TRIALS_BYTES_MAX = 64 << 20, /* of all their hyperparameters */
     PL_SWEEP_SPEC_BYTES_MAX = 1 << 20,
     PL_SWEEP_RUNGS_MAX = 32,
 };
+
+/** Larger whole numbers have no double of their own, which strict JSON asks for. */
+#define PL_SWEEP_STEP_MAX (INT64_C(1) << 53)
 
 enum pl_sweep_scheduler {
     PL_SWEEP_SCHEDULER_NONE,   /* every trial runs to its end */
@@ -34,11 +38,12 @@ struct pl_sweep_trial {
 
 struct pl_sweep_space {
     char *text;         /* the specification as it was read: a journal belongs to one */
-    char *metric_name;  /* "test_accuracy" */
+    char *metric_name;  /* "test_accuracy"; none of the names that a line of trials.jsonl has anyway */
     char *metric_regex; /* POSIX extended, its first group is the number */
     char *step_regex;   /* the same for the step that a line belongs to; NULL: reports are counted */
     bool maximize;
-    struct pl_sweep_trial *trials;
+    char *seed_name;               /* the hyperparameter that tells the trials of a point apart; NULL: no seeds */
+    struct pl_sweep_trial *trials; /* all points with the first seed, then all with the second, ... */
     size_t trials_count;
     size_t points_count;
     int processes;       /* of a trial */
@@ -55,9 +60,9 @@ struct pl_sweep_space {
 /**
  * Read a specification of `bytes` bytes; `source` names it in errors.
  *
- * Errors  PL_INVALID: "SOURCE:LINE:COLUMN: expected ..., found ...", or "SOURCE: space.batch-size: expected ...": the
- *         grammar, an unknown name, an empty range, a regular expression that does not compile or has no group;
- *         PL_LIMIT: more than PL_SWEEP_TRIALS_MAX trials; PL_MEMORY.
+ * Errors  PL_INVALID: "SOURCE:LINE:COLUMN: space.batch-size: expected ..., found ...": the grammar, an unknown name, an
+ *         empty range, a regular expression that does not compile or has no group; PL_LIMIT: more than
+ *         PL_SWEEP_TRIALS_MAX trials or PL_SWEEP_TRIALS_BYTES_MAX bytes; PL_MEMORY.
  */
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
                                     struct pl_sweep_space **ret_space, struct pl_error *reterr) PL_MUST_CHECK;

@@ -248,9 +248,38 @@ START_TEST(nodes_know_where_they_stood)
 }
 END_TEST
 
+START_TEST(a_strict_text_is_json_to_the_letter_and_has_each_name_once)
+{
+    static const struct {
+        const char *text, *told;
+    } wrong[] = {
+        {"{\"a\": {\"b\": 1,\n \"b\": 2}}", "F:2:2: expected each name once, found \"b\" twice"},
+        {"[NaN]", NULL},
+        {"\"\\u0000\"", NULL},
+        {"1e400", NULL},
+        {"9007199254740993", NULL},
+        {"{} {}", NULL},
+    };
+    PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
+    const char *fine = "{\"a\": 1.50, \"b\": {\"a\": 2}}";
+    struct pl_error error = PL_ERROR_NONE;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        ck_assert_int_eq(pl_python_json_parse_strict(wrong[i].text, strlen(wrong[i].text), "F", &root, &error),
+                         PL_INVALID);
+        if (wrong[i].told) {
+            ck_assert_str_eq(error.cause, wrong[i].told);
+        }
+    }
+    ck_assert_ok(pl_python_json_parse_strict(fine, strlen(fine), "F", &root, &error), &error);
+    ck_assert_str_eq(pl_python_json_text(pl_python_json_member(root, "a")), "1.50");
+}
+END_TEST
+
 UNIT_MAIN("base/python_json", numbers_keep_their_text_and_print_as_python, strings_keep_odd_characters,
           errors_name_line_column_expected_and_found, what_python_refuses_is_refused,
           names_sort_by_code_point_and_the_last_duplicate_wins_in_place, depth_and_count_are_bounded,
           integers_longer_than_pythons_limit_are_refused, large_objects_stay_fast_and_find_every_name,
           a_replaced_large_object_is_still_found_by_name, trees_made_by_hand_print_and_copy,
-          the_content_of_a_string_parses_in_its_inner_form, nodes_know_where_they_stood)
+          the_content_of_a_string_parses_in_its_inner_form, nodes_know_where_they_stood,
+          a_strict_text_is_json_to_the_letter_and_has_each_name_once)

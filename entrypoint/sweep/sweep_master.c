@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The master of a sweep: which trial runs where and until when. */
+#include "entrypoint/sweep/sweep_state.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/sweep/trial_folder.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pl_connection *pl_sweep_master_link(const struct pl_sweep *sweep, int host)
+{
+    const struct pl_supervisor *supervisor = sweep->supervisor;
+
+    for (size_t i = 0; i < supervisor->connections_count; i++) {
+        struct pl_connection *connection = supervisor->connections[i];
+
+        if (connection->kind == PL_CONNECTION_WORKER && connection->index == host - 1 && connection->begun &&
+            !connection->dropped) {
+            return connection;
+        }
+    }
+    return NULL;
+}
+
+int pl_sweep_master_find_host(const struct pl_sweep *sweep, const char *name)
+{
+    return pl_strv_find(&sweep->plan->hosts, name);
+}
+
+static void fail_status(struct pl_sweep *sweep, enum pl_status status, const struct pl_error *error)
+{
+    if (status != PL_OK) {
+        pl_supervise_fail_status(sweep->supervisor, status, error);
+    }
+}
+
+void pl_sweep_master_note_slots(struct pl_sweep *sweep, int host, int slots)
+{
+    struct pl_sweep_host *there = &sweep->hosts[host];
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (there->trials != NULL) {
+        return;
+    }
+    there->trials = pl_memory_new((size_t)slots, sizeof(*there->trials), &error);
+    if (there->trials == NULL) {
+        fail_status(sweep, PL_MEMORY, &error);
+        return;
+    }
+    for (int i = 0; i < slots; i++) {
+        there->trials[i] = -1;
+    }
+    there->slots = slots;
+}
+
+enum pl_status pl_sweep_master_start(struct pl_sweep *sweep, struct pl_error *reterr)
+{
+    const double time_s = pl_job_number(sweep->supervisor->job, "PACELINE_SWEEP_TIME_S");
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    size_t over = 0;
+
+    pl_trial_folder_root(sweep->supervisor->job, &path);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_file_make_dirs(pl_text_string(&path), 0755, reterr));
+    pl_text_append(&path, "/sweep.journal");
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_scheduler_new(sweep->space, &sweep->scheduler, reterr));
+    PL_TRY(pl_sweep_journal_open(pl_text_string(&path), sweep->space, sweep->scheduler, sweep->records, &sweep->journal,
+                                 reterr));
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        const enum pl_sweep_state state = pl_scheduler_progress(sweep->scheduler, i)->state;
+
+        over += state == PL_SWEEP_COMPLETED || state == PL_SWEEP_STOPPED || state == PL_SWEEP_FAILED;
+        if (state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
+            sweep->first_failed = (int)i;
+        }
+    }
+    pl_sweep_master_note_slots(sweep, 0, sweep->here.slots.count);
+    pl_log(PL_LOG_INFO, "sweep: %zu trials, %d at once on each host like this%s%s", sweep->space->trials_count,
+           sweep->here.slots.count, over > 0 ? "; the journal goes on: " : "", over > 0 ? pl_text_string(&path) : "");
+    sweep->end_ns = time_s > 0 ? pl_deadline_after_ns((int64_t)(time_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
+    sweep->started = true;
+    return PL_OK;
+}
+
+/* The host with most free slots; -1: none is free. */
+static int free_host(const struct pl_sweep *sweep)
+{
+    int best = -1, most = 0;
+
+    for (size_t i = 0; i < sweep->hosts_count; i++) {
+        const int unused = sweep->hosts[i].slots - sweep->hosts[i].used;
+
+        if (unused > most) {
+            most = unused;
+            best = (int)i;
+        }
+    }
+    return best;
+}
+
+static void take_slot(struct pl_sweep *sweep, int trial, int host)
+{
+    struct pl_sweep_host *there = &sweep->hosts[host];
+    int slot = 0;
+
+    while (there->trials[slot] >= 0) {
+        slot++;
+    }
+    there->trials[slot] = trial;
+    there->used++;
+    sweep->running++;
+    sweep->runs[trial].host = host;
+    sweep->runs[trial].slot = slot;
+}
+
+static void free_slot(struct pl_sweep *sweep, int trial)
+{
+    struct pl_sweep_run *run = &sweep->runs[trial];
+
+    sweep->hosts[run->host].trials[run->slot] = -1;
+    sweep->hosts[run->host].used--;
+    sweep->running--;
+    run->state = PL_SWEEP_RUN_NONE;
+}
+
+static enum pl_status replace_text(char **text_at, const char *text, struct pl_error *reterr)
+{
+    char *copy = pl_memory_string(text, reterr);
+
+    if (copy == NULL) {
+        return PL_MEMORY;
+    }
+    free(*text_at);
+    *text_at = copy;
+    return PL_OK;
+}
+
+void pl_sweep_master_start_trial(struct pl_sweep *sweep, int trial)
+{
+    struct pl_sweep_run *run = &sweep->runs[trial];
+    const struct pl_sweep_space *space = sweep->space;
+    const char *host = sweep->plan->hosts.items[run->host];
+    const struct pl_trial_order order = {.trial = trial,
+                                         .slot = run->slot,
+                                         .processes = space->processes,
+                                         .last_step = pl_scheduler_progress(sweep->scheduler, (size_t)trial)->step,
+                                         .hyperparameters = space->trials[trial].hyperparameters,
+                                         .metric_regex = space->metric_regex,
+                                         .step_regex = space->step_regex};
+    struct pl_connection *link = run->host > 0 ? pl_sweep_master_link(sweep, run->host) : NULL;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = pl_sweep_journal_start(sweep->journal, (size_t)trial, host, &error);
+
+    status = status == PL_OK ? replace_text(&sweep->records[trial].host, host, &error) : status;
+    if (status != PL_OK) {
+        fail_status(sweep, status, &error);
+        return;
+    }
+    run->state = PL_SWEEP_RUN_RUNS;
+    run->begun_ns = pl_clock_now_ns();
+    run->limit_ns = space->trial_time_s > 0 ? pl_deadline_after_ns((int64_t)(space->trial_time_s * (double)PL_NS_PER_S))
+                                            : PL_DEADLINE_NEVER;
+    run->kill_ns = PL_DEADLINE_NEVER;
+    run->why = PL_SWEEP_WHY_NONE;
+    run->model_gone = false;
+    pl_log(PL_LOG_INFO, "trial %d runs on host %s, slot %d: %s", trial, host, run->slot, order.hyperparameters);
+    if (run->host > 0 && link != NULL) {
+        pl_trials_host_send_order(sweep->supervisor, link, &order);
+    } else if (run->host == 0 && pl_trials_host_start(&sweep->here, &order, &error) != PL_OK) {
+        pl_sweep_master_note_end(sweep, trial, false, pl_error_text(&error, text, sizeof(text)));
+    }
+}
+
+/* Trials into free slots, as long as there are both. One that has run before goes where its checkpoints are, or they
+ * move. */
+static void fill(struct pl_sweep *sweep)
+{
+    size_t next;
+
+    while (!sweep->supervisor->failed && pl_scheduler_next(sweep->scheduler, &next)) {
+        const char *before = sweep->records[next].host;
+        const int home = before != NULL ? pl_sweep_master_find_host(sweep, before) : -1;
+        const int host = home >= 0 && sweep->hosts[home].used < sweep->hosts[home].slots ? home : free_host(sweep);
+        struct pl_sweep_run *run = &sweep->runs[next];
+
+        if (host < 0 || (home >= 0 && sweep->hosts[home].slots == 0)) {
+            return; /* there is none, or its own host has not said yet how many it has */
+        }
+        pl_scheduler_note_start(sweep->scheduler, next);
+        take_slot(sweep, (int)next, host);
+        if (home >= 0 && home != host) {
+            run->state = PL_SWEEP_RUN_MOVES;
+            run->from_host = home;
+        } else {
+            pl_sweep_master_start_trial(sweep, (int)next);
+        }
+    }
+}
+
+/* The next trial whose checkpoints are to move. */
+static void begin_move(struct pl_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->hosts_count && !sweep->move.is_on; i++) {
+        for (int slot = 0; slot < sweep->hosts[i].slots && !sweep->move.is_on; slot++) {
+            const int trial = sweep->hosts[i].trials[slot];
+
+            if (trial >= 0 && sweep->runs[trial].state == PL_SWEEP_RUN_MOVES) {
+                pl_sweep_move_begin(sweep, trial, PL_TRIALS_HOST_CHECKPOINTS, sweep->runs[trial].from_host, (int)i);
+            }
+        }
+    }
+}
+
+static void signal_trial(struct pl_sweep *sweep, int trial, int number)
+{
+    const struct pl_sweep_run *run = &sweep->runs[trial];
+    struct pl_connection *link = run->host > 0 ? pl_sweep_master_link(sweep, run->host) : NULL;
+    char trial_text[16], number_text[16];
+
+    if (run->host == 0) {
+        pl_trials_host_signal(&sweep->here, trial, number);
+    } else if (link != NULL) {
+        snprintf(trial_text, sizeof(trial_text), "%d", trial);
+        snprintf(number_text, sizeof(number_text), "%d", number);
+        PL_SUPERVISE_SEND(sweep->supervisor, link, PL_FRAME_TRIAL_STOP, trial_text, number_text);
+    }
+}
+
+/* Ask it to end; it has the time of a job that is stopped. */
+static void stop_trial(struct pl_sweep *sweep, int trial, enum pl_sweep_why why)
+{
+    struct pl_sweep_run *run = &sweep->runs[trial];
+
+    if (run->state != PL_SWEEP_RUN_RUNS || run->why != PL_SWEEP_WHY_NONE) {
+        return;
+    }
+    run->why = why;
+    run->kill_ns = pl_deadline_after_ns(sweep->supervisor->stop_budget_ns);
+    signal_trial(sweep, trial, SIGTERM);
+}
+
+void pl_sweep_master_note_report(struct pl_sweep *sweep, int trial, int64_t step, double value)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    if (!sweep->started || (size_t)trial >= sweep->space->trials_count ||
+        sweep->runs[trial].state != PL_SWEEP_RUN_RUNS) {
+        return;
+    }
+    status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, &error);
+    if (status != PL_OK) {
+        fail_status(sweep, status, &error);
+    } else if (pl_scheduler_note_report(sweep->scheduler, (size_t)trial, step, value)) {
+        stop_trial(sweep, trial, PL_SWEEP_WHY_SCHEDULER);
+    }
+}
+
+static bool is_over(const struct pl_sweep *sweep, size_t trial)
+{
+    const enum pl_sweep_state state = pl_scheduler_progress(sweep->scheduler, trial)->state;
+
+    return state == PL_SWEEP_COMPLETED || state == PL_SWEEP_STOPPED || state == PL_SWEEP_FAILED;
+}
+
+static void forget_model(struct pl_sweep *sweep, int trial)
+{
+    const int host = pl_sweep_master_find_host(sweep, sweep->records[trial].host);
+    struct pl_connection *link = host > 0 ? pl_sweep_master_link(sweep, host) : NULL;
+    char text[16];
+
+    sweep->runs[trial].model_gone = true;
+    if (host == 0) {
+        pl_trials_host_forget(&sweep->here, trial);
+    } else if (link != NULL) {
+        snprintf(text, sizeof(text), "%d", trial);
+        PL_SUPERVISE_SEND(sweep->supervisor, link, PL_FRAME_TRIAL_FORGET, text);
+    }
+}
+
+/* Of the trials that are over only the best one's model is kept, once that one is over too: until then it may fail.
+ * With seeds the best is known at the end. */
+static void forget_beaten(struct pl_sweep *sweep)
+{
+    size_t best;
+
+    if (sweep->space->points_count != sweep->space->trials_count || !pl_scheduler_best(sweep->scheduler, &best) ||
+        !is_over(sweep, best)) {
+        return;
+    }
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        if (i != best && !sweep->runs[i].model_gone && sweep->records[i].host != NULL && is_over(sweep, i)) {
+            forget_model(sweep, (int)i);
+        }
+    }
+}
+
+/* What an end means. */
+static enum pl_sweep_end classify(const struct pl_sweep *sweep, const struct pl_sweep_run *run, bool ok)
+{
+    if (sweep->supervisor->stop_number != 0) {
+        return PL_SWEEP_END_LOST;
+    }
+    switch (run->why) {
+    case PL_SWEEP_WHY_SCHEDULER:
+    case PL_SWEEP_WHY_SWEEP_TIME:
+        return PL_SWEEP_END_STOPPED;
+    case PL_SWEEP_WHY_TRIAL_TIME:
+        return PL_SWEEP_END_FAILED;
+    case PL_SWEEP_WHY_NONE:
+        break;
+    }
+    return ok ? PL_SWEEP_END_COMPLETED : PL_SWEEP_END_FAILED;
+}
+
+static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end end, double seconds, const char *reason)
+{
+    static const char *const words[] = {[PL_SWEEP_END_COMPLETED] = "has ended",
+                                        [PL_SWEEP_END_STOPPED] = "was stopped",
+                                        [PL_SWEEP_END_FAILED] = "has failed",
+                                        [PL_SWEEP_END_LOST] = "is to go on"};
+    const struct pl_sweep_progress *progress = pl_scheduler_progress(sweep->scheduler, (size_t)trial);
+
+    if (end == PL_SWEEP_END_FAILED) {
+        pl_log(PL_LOG_WARNING, "trial %d has failed after %.1f s: %s", trial, seconds, reason);
+    } else if (progress->has_value) {
+        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; best %s %.6g", trial, words[end], seconds,
+               sweep->space->metric_name, progress->best);
+    } else {
+        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %s", trial, words[end], seconds,
+               sweep->space->metric_name);
+    }
+}
+
+void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const char *reason)
+{
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_sweep_run *run;
+    enum pl_sweep_end end;
+    enum pl_status status = PL_OK;
+    double seconds;
+
+    if (!sweep->started || (size_t)trial >= sweep->space->trials_count ||
+        sweep->runs[trial].state == PL_SWEEP_RUN_NONE) {
+        return;
+    }
+    run = &sweep->runs[trial];
+    seconds = run->state == PL_SWEEP_RUN_RUNS ? (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S : 0;
+    end = classify(sweep, run, ok);
+    if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
+        pl_text_printf(&words, "it ran longer than trial_time_s, %.6g s", sweep->space->trial_time_s);
+    } else {
+        pl_text_append(&words, reason);
+    }
+    sweep->records[trial].seconds += seconds;
+    if (run->state == PL_SWEEP_RUN_MOVES) { /* its run ends before it has begun */
+        status =
+            pl_sweep_journal_start(sweep->journal, (size_t)trial, sweep->plan->hosts.items[run->from_host], &error);
+    }
+    status = status != PL_OK ? status
+                             : pl_sweep_journal_end(sweep->journal, (size_t)trial, end, seconds,
+                                                    end == PL_SWEEP_END_FAILED ? pl_text_string(&words) : NULL, &error);
+    if (status == PL_OK && end == PL_SWEEP_END_FAILED) {
+        status = replace_text(&sweep->records[trial].reason, pl_text_string(&words), &error);
+        sweep->first_failed = sweep->first_failed < 0 ? trial : sweep->first_failed;
+    }
+    pl_scheduler_note_end(sweep->scheduler, (size_t)trial, end);
+    free_slot(sweep, trial);
+    log_end(sweep, trial, end, seconds, pl_text_string(&words));
+    if (end == PL_SWEEP_END_LOST && !ok && sweep->ended_badly == NULL) {
+        pl_text_clear(&words);
+        pl_text_printf(&words, "trial %d: %s", trial, reason);
+        sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
+    }
+    fail_status(sweep, status, &error);
+    if (end != PL_SWEEP_END_LOST) {
+        forget_beaten(sweep);
+    }
+}
+
+/* The sweep's time is over: what runs is stopped, and the best so far is the result. */
+static void close_sweep(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    sweep->closed = true;
+    pl_log(PL_LOG_INFO, "the time of the sweep is over: no trial starts any more");
+    fail_status(sweep, pl_sweep_journal_closed(sweep->journal, &error), &error);
+    pl_scheduler_close(sweep->scheduler);
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        stop_trial(sweep, (int)i, PL_SWEEP_WHY_SWEEP_TIME);
+    }
+}
+
+/* Trials that take too long, or do not end although they were asked to. */
+static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    for (size_t i = 0; i < sweep->hosts_count; i++) {
+        for (int slot = 0; slot < sweep->hosts[i].slots; slot++) {
+            const int trial = sweep->hosts[i].trials[slot];
+            struct pl_sweep_run *run = trial >= 0 ? &sweep->runs[trial] : NULL;
+            int64_t due_ns;
+
+            if (run == NULL || run->state != PL_SWEEP_RUN_RUNS) {
+                continue;
+            }
+            if (run->why == PL_SWEEP_WHY_NONE && pl_deadline_passed(run->limit_ns)) {
+                stop_trial(sweep, trial, PL_SWEEP_WHY_TRIAL_TIME);
+            }
+            if (pl_deadline_passed(run->kill_ns)) {
+                run->kill_ns = PL_DEADLINE_NEVER;
+                signal_trial(sweep, trial, SIGKILL);
+            }
+            due_ns = run->why == PL_SWEEP_WHY_NONE ? run->limit_ns : run->kill_ns;
+            *next_ns = due_ns < *next_ns ? due_ns : *next_ns;
+        }
+    }
+}
+
+/* More trials have failed than may. */
+static void fail(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    const char *reason = sweep->first_failed >= 0 ? sweep->records[sweep->first_failed].reason : NULL;
+    size_t failed = 0;
+
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        failed += pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED;
+    }
+    if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
+        pl_log_error(&error, "write trials.jsonl");
+    }
+    pl_supervise_fail(sweep->supervisor, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s",
+                      failed, sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
+                      reason != NULL ? reason : "");
+}
+
+/* All that ran has saved and ended. */
+static void end_stopped(struct pl_sweep *sweep)
+{
+    char name[16];
+    struct pl_error error = PL_ERROR_NONE;
+
+    sweep->finishing = true;
+    if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
+        pl_log_error(&error, "write trials.jsonl");
+    }
+    pl_log(PL_LOG_INFO, "the sweep was stopped; with the same checkpoints it goes on where it was");
+    if (sweep->ended_badly != NULL) {
+        pl_supervise_fail(sweep->supervisor, "the job was stopped by %s; %s",
+                          pl_signals_name(sweep->supervisor->stop_number, name), sweep->ended_badly);
+    }
+    sweep->supervisor->main_ended = true;
+}
+
+/* Whether programs of trials run anywhere. */
+static bool any_runs(const struct pl_sweep *sweep)
+{
+    for (size_t i = 0; i < sweep->hosts_count; i++) {
+        for (int slot = 0; slot < sweep->hosts[i].slots; slot++) {
+            const int trial = sweep->hosts[i].trials[slot];
+
+            if (trial >= 0 && sweep->runs[trial].state == PL_SWEEP_RUN_RUNS) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* What is due of a sweep that is not stopped. */
+static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    const struct pl_supervisor *supervisor = sweep->supervisor;
+
+    if (!sweep->closed && pl_deadline_passed(sweep->end_ns)) {
+        close_sweep(sweep);
+    }
+    if (!sweep->closed && sweep->end_ns < *next_ns) {
+        *next_ns = sweep->end_ns;
+    }
+    if (!supervisor->failed && !sweep->finishing && pl_scheduler_has_failed(sweep->scheduler)) {
+        sweep->finishing = true;
+        fail(sweep);
+    } else if (!supervisor->failed && !sweep->finishing && sweep->running == 0 &&
+               pl_scheduler_is_done(sweep->scheduler)) {
+        sweep->finishing = true;
+        pl_sweep_result_begin(sweep);
+    }
+    if (!sweep->finishing) {
+        fill(sweep);
+        begin_move(sweep);
+    }
+    pl_sweep_move_go_on(sweep, next_ns);
+    check_times(sweep, next_ns);
+}
+
+void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    struct pl_sweep *sweep = supervisor->extension_state;
+    const bool failed_before = supervisor->failed;
+
+    if (!sweep->started || supervisor->main_ended || (supervisor->failed && supervisor->stop_number == 0)) {
+        return;
+    }
+    if (supervisor->stop_number == 0) {
+        go_on(sweep, next_ns);
+    } else if (sweep->finishing) {
+        pl_sweep_move_go_on(sweep, next_ns); /* the result is nearly there */
+    } else if (!any_runs(sweep)) {
+        end_stopped(sweep);
+    }
+    if (supervisor->main_ended || supervisor->failed != failed_before) {
+        *next_ns = 0;
+    }
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A sweep on two hosts: `paceline` is process 1 of each, trials run on both, and what moves between them arrives.
+set -euo pipefail
+source "$PACELINE_SOURCE/tests/support/cluster.sh"
+source "$PACELINE_SOURCE/tests/support/job.sh"
+trap cluster_down EXIT
+trap 'exit 143' TERM INT
+cluster_up 2
+
+# sweep_config SPECIFICATION: the same on both hosts. The program is `trial` of this file's folder in the cluster.
+sweep_config() {
+  local host
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 0
+    mkdir -p "$cluster/$host/ml/code"
+    cp "$cluster/trial" "$cluster/$host/ml/code/trial"
+    SPECIFICATION=$1 python3 -c 'import json, os, sys
+json.dump({"sagemaker_program": "\"trial\"", "paceline_sweep": os.environ["SPECIFICATION"]}, sys.stdout)' >"$cluster/$host/ml/input/config/hyperparameters.json"
+  done
+}
+start_both() { for host in algo-1 algo-2; do host_start $host "$paceline" train; done; }
+wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$1" || case_failed "no end"; }
+
+# rows EXPRESSION: of trials.jsonl
+rows() { python3 -c "import json, sys
+rows = [json.loads(line) for line in open('$cluster/algo-1/ml/output/data/trials.jsonl')]
+print($1)"; }
+
+cat >"$cluster/trial" <<'END'
+#!/bin/sh
+echo "on $(hostname)"
+head -c 200000 /dev/zero | tr '\0' "$SM_HP_X" >"$SM_MODEL_DIR/weights"
+mkdir -p "$SM_MODEL_DIR/sub"
+echo "$SM_HP_X" >"$SM_MODEL_DIR/sub/name"
+echo "score=$SM_HP_X"
+END
+chmod +x "$cluster/trial"
+
+case_begin "trials run on both hosts, and the best model arrives"
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6, 7, 8]}, "slots": 2}'
+start_both
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host 0
+  expect_success $host
+done
+[ "$(rows 'sorted({row["host"] for row in rows})')" = "['algo-1', 'algo-2']" ] || case_failed "not on both hosts: $(rows '[row["host"] for row in rows]')"
+[ "$(rows '[row["state"] for row in rows].count("completed")')" = 8 ] || case_failed "not all trials have ended"
+[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
+head -c 200000 /dev/zero | tr '\0' 8 | cmp - "$cluster/algo-1/ml/model/weights" || case_failed "the best model differs"
+[ "$(cat "$cluster/algo-1/ml/model/sub/name")" = 8 ] || case_failed "the best model lacks a file"
+grep -q "^best_score=8.0 trial=7$\|^best_score=8 trial=7$" "$cluster/algo-1.log" || case_failed "no line for the platform"
+expect_nobody
+case_end algo-1 algo-2
+
+# The first trial is put off at its first step, on algo-1, and is promoted while another has that host's slot: its
+# checkpoint moves to algo-2, and the other one ends after that.
+cat >"$cluster/trial" <<END
+#!/bin/bash
+n=\$(cat "\$PACELINE_CHECKPOINT_DIR/deep/n" 2>/dev/null || echo 0)
+echo "trial \$PACELINE_TRIAL begins at \$n on \$(hostname)"
+trap 'exit 0' TERM
+if [ "\$PACELINE_TRIAL" = 0 ] && [ \$n -ge 1 ]; then
+  [ "\$(cksum <"\$PACELINE_CHECKPOINT_DIR/state")" = "\$(cat "\$PACELINE_CHECKPOINT_DIR/sum")" ] && echo "its state is whole"
+  : >"$cluster/moved"
+fi
+while [ "\$PACELINE_TRIAL" = 2 ] && [ ! -e "$cluster/moved" ]; do sleep 0.05; done
+mkdir -p "\$PACELINE_CHECKPOINT_DIR/deep"
+while [ \$n -lt 9 ]; do
+  n=\$((n + 1))
+  echo \$n >"\$PACELINE_CHECKPOINT_DIR/deep/n.part" && mv "\$PACELINE_CHECKPOINT_DIR/deep/n.part" "\$PACELINE_CHECKPOINT_DIR/deep/n"
+  head -c 150000 /dev/urandom >"\$PACELINE_CHECKPOINT_DIR/state" && cksum <"\$PACELINE_CHECKPOINT_DIR/state" >"\$PACELINE_CHECKPOINT_DIR/sum"
+  echo "epoch=\$n score=\$SM_HP_X"
+  case \$n\$PACELINE_TRIAL in 10 | 11 | 13) sleep 300 & wait \$! ;; esac # of these the stop comes now
+done
+END
+case_begin "a trial that is promoted goes on from its checkpoint, which moves to a free host"
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [9, 8, 7, 6, 5, 4, 3, 2, 1]}, "slots": 1,
+  "scheduler": {"asha": {"step": "epoch=([0-9]+)", "min": 1, "factor": 3}}}'
+start_both
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+grep -q "^\[trial 0\] trial 0 begins at 0 on algo-1$" "$cluster/algo-1.log" || case_failed "trial 0 did not begin on algo-1"
+grep -q "^\[trial 0\] trial 0 begins at [1-9] on algo-2$" "$cluster/algo-2.log" || case_failed "trial 0 did not go on, on algo-2"
+grep -q "^\[trial 0\] its state is whole$" "$cluster/algo-2.log" || case_failed "what moved differs"
+[ "$(cat "$cluster"/algo-?.log | grep -c "begins at 0 ")" = 9 ] || case_failed "a trial began twice, or not at all"
+[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
+expect_nobody
+case_end algo-1 algo-2
+
+# A host is powered off while trials run: the job fails, and started again it goes on where it was.
+cat >"$cluster/trial" <<END
+#!/bin/bash
+[ -e "\$PACELINE_CHECKPOINT_DIR/begun" ] && echo "goes on" || echo "begins"
+: >"\$PACELINE_CHECKPOINT_DIR/begun"
+case \$PACELINE_TRIAL in
+[01]) ;;
+*) while [ ! -e "$cluster/go" ]; do sleep 0.05; done ;;
+esac
+echo "score=\$SM_HP_X"
+END
+case_begin "a host is lost, and the sweep goes on when it is started again"
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1}'
+start_both
+await_log algo-1 "^\[trial [2-5]\] begins" 30
+await_log algo-2 "^\[trial [2-5]\] begins" 30
+host_off algo-2
+wait_both 30
+expect_code algo-1 1
+expect_failure algo-1 "^host algo-2 went away: its connection closed$"
+expect_nobody
+: >"$cluster/go"
+begun=$(cat "$cluster"/algo-?.log | grep -c "\] begins$")
+start_both
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+[ $((begun + $(cat "$cluster"/algo-?.log | grep -c "\] begins$"))) = 6 ] || case_failed "a trial began twice, or not at all"
+[ "$(cat "$cluster"/algo-?.log | grep -c "\] goes on$")" = 2 ] || case_failed "not the two that ran went on"
+[ "$(rows '[row["state"] for row in rows].count("completed")')" = 6 ] || case_failed "not all trials have ended"
+expect_nobody
+case_end algo-1 algo-2
+
+case_begin "a stop on any host lets all trials save"
+rm -f "$cluster/go"
+cat >"$cluster/trial" <<END
+#!/bin/bash
+trap 'echo saved; exit 0' TERM
+echo begins
+while :; do sleep 0.05; done
+END
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 2}'
+start_both
+for host in algo-1 algo-2; do
+  until [ "$(grep -c "\] begins$" "$cluster/$host.log")" = 2 ]; do await_log $host "." 30; sleep 0.05; done
+done
+host_signal algo-2 TERM
+wait_both 60
+for host in algo-1 algo-2; do
+  expect_code $host 0
+  [ "$(grep -c "\] saved$" "$cluster/$host.log")" = 2 ] || case_failed "not all trials of $host saved"
+done
+expect_nobody
+case_end algo-1 algo-2
