@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "paceline sweep --dry-run [FILE]: print the trials of a sweep, one JSON object a line, and start nothing\n"
+    "usage: paceline sweep --dry-run [FILE]\n"
+    "\n"
+    "Print the trials of a job that trains several models, one JSON object a line, and start nothing.\n"
     "\n"
     "FILE holds the specification, a JSON object; without it, it is that of the job that /opt/ml/input/config\n"
     "describes: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. A sweep itself runs as the job\n"

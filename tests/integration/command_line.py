@@ -19,6 +19,9 @@ WRONG = {
     "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
     "plan nonsense": "paceline: error: plan: expected nothing or -- CMD..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
+    "sweep": "paceline: error: sweep: expected --dry-run [FILE], found nothing",
+    "sweep nonsense": "paceline: error: sweep: expected --dry-run [FILE], found 'nonsense'",
+    "sweep --dry-run a b": "paceline: error: sweep: expected --dry-run [FILE], found 'b'",
     "info nonsense": "paceline info: error: expected nothing, found 'nonsense'; --help tells more",
     "s3 nonsense": "paceline s3: error: expected ls, cat, cp or rm, found 'nonsense'; --help tells more",
     "s3 --nonsense ls s3://bucket/": "paceline s3: error: there is no option --nonsense, or it is short for several; --help lists them",
@@ -150,8 +153,8 @@ def main():
             found.append(f"paceline s3 cp of a file that is not there: status {done.returncode}, {done.stderr}")
         found.extend(outputs(pathlib.Path(scratch)))
         found.extend(quickstart(pathlib.Path(scratch)))
-    for verb in ("s3", "feed", "sync", "bench", "info", "server", "trace", "shell"):
-        for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb in ("info", "server") else ("FILE",)), "--help")):
+    for verb in ("s3", "feed", "sync", "bench", "info", "server", "trace", "shell", "sweep"):
+        for words in ((verb, "--help"), ("help", verb), (verb, *(() if verb in ("info", "server", "sweep") else ("FILE",)), "--help")):
             done = run(*words)
             if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")

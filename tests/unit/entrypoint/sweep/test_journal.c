@@ -251,6 +251,13 @@ START_TEST(what_is_kept_beside_the_state_comes_back_too)
     ck_assert_str_eq(sweep.records[2].host, "algo-1");
     ck_assert_str_eq(sweep.records[2].reason, "exit code 3 ?\"\n");
     ck_assert_ptr_null(sweep.records[1].host);
+    for (int runs = 1; runs < 4; runs++) { /* one that was lost with its job starts again, and is lost again */
+        record(&sweep, &(struct event){.kind = START, .trial = 0});
+        sweep_done(&sweep);
+        ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+        ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 0)->runs, runs);
+        ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 0)->state, PL_SWEEP_WAITING);
+    }
     sweep_done(&sweep);
     scratch_done(&scratch);
 }
