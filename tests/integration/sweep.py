@@ -19,7 +19,8 @@ class Job:
     """A tree like /opt/ml whose program is a shell script."""
 
     def __init__(self, script, **specification):
-        self.base = pathlib.Path(tempfile.mkdtemp(prefix="paceline-sweep-"))
+        self.folder = tempfile.TemporaryDirectory(prefix="paceline-sweep-")
+        self.base = pathlib.Path(self.folder.name)
         config = self.base / "input/config"
         config.mkdir(parents=True)
         (self.base / "code").mkdir()
