@@ -15,7 +15,7 @@
  * remove it to begin again". Two sweeps never share one: flock(2), which a process forked from this one also holds
  * until it closes the descriptor or executes another program.
  *
- * Test  tests/unit/entrypoint/sweep/test_journal.c
+ * Test  tests/unit/entrypoint/sweep/test_journal.c, tests/fuzz/fuzz_sweep_journal.c
  */
 #ifndef PL_ENTRYPOINT_SWEEP_JOURNAL_H
 #define PL_ENTRYPOINT_SWEEP_JOURNAL_H

@@ -6,7 +6,12 @@
 
 #include <regex.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Groups in groups, and characters when each repeat is written out: the C library's compiler does write them out, and
+ * (((a+)+)+)+ doubles at each step. */
+enum { NESTED_MAX = 64, WRITTEN_OUT_MAX = 2000 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
@@ -83,6 +88,51 @@ static const char *find_foreign(const char *regex)
     return wrong;
 }
 
+/* How often what stands before {m,n} or {m,} at `at` is written out. */
+static size_t repeats(const char *at)
+{
+    char *end;
+    unsigned long least = strtoul(at + 1, &end, 10);
+    unsigned long most = *end == ',' ? strtoul(end + 1, NULL, 10) : 0;
+
+    least = most > least ? most : least + (*end == ',');
+    return least < 1 ? 1 : least > WRITTEN_OUT_MAX ? WRITTEN_OUT_MAX : least;
+}
+
+static bool is_too_large(const char *regex)
+{
+    size_t written[NESTED_MAX + 1] = {0}; /* by depth */
+    size_t item = 0;                      /* what a repeat would repeat */
+    size_t depth = 0;
+
+    for (const char *at = regex; *at != '\0' && written[depth] <= WRITTEN_OUT_MAX; at++) {
+        size_t more = 1;
+
+        if (*at == '(') {
+            if (++depth > NESTED_MAX) {
+                return true;
+            }
+            written[depth] = 1;
+            continue;
+        }
+        if (*at == ')' && depth > 0) {
+            more = item = written[depth--];
+        } else if (*at == '+' || *at == '{') {
+            more = item * ((*at == '+' ? 2 : repeats(at)) - 1);
+            item += more;
+            at += *at == '{' ? strcspn(at, "}") : 0;
+        } else if (*at != '*' && *at != '?') {
+            at = *at == '[' ? bracket_end(at) : at + (at[0] == '\\' && at[1] != '\0');
+            item = 1;
+        }
+        written[depth] += more;
+        if (*at == '\0') {
+            break;
+        }
+    }
+    return written[depth] > WRITTEN_OUT_MAX;
+}
+
 static enum pl_status check(const struct pl_sweep_value *value, const char *text, struct pl_error *reterr)
 {
     const char *foreign = find_foreign(text);
@@ -96,6 +146,9 @@ static enum pl_status check(const struct pl_sweep_value *value, const char *text
     }
     if (foreign != NULL) {
         return pl_sweep_value_wrong(value, foreign, reterr);
+    }
+    if (is_too_large(text)) {
+        return pl_sweep_value_wrong(value, "a regular expression with less repeats in repeats", reterr);
     }
     code = regcomp(&regex, text, REG_EXTENDED);
     if (code == REG_ESPACE) {

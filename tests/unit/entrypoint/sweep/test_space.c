@@ -166,6 +166,8 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
          "S:1:64: space.a.float: expected a range whose length is a number, found a list"},
         {HEAD "\"space\": {\"a\": {\"log\": [0, 1, 2]}}}",
          "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
+        {HEAD "\"space\": {\"a\": {\"log\": [1e-300, 1e300, 2]}}}",
+         "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
         {HEAD "\"search\": \"random\", \"trials\": 2, \"space\": {\"a\": {\"log\": [1, 2, 3]}}}",
          "S:1:95: space.a.log: expected [low, high], found a list"},
         {HEAD "\"search\": \"random\", " SPACE "}",
@@ -210,6 +212,14 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {REGEX("(?:a)(1)"), "S:1:79: metric.regex: expected no (?...): a group is (...) here, found \"(?:a)(1)\""},
         {REGEX("(1"), "S:1:79: metric.regex: expected an extended regular expression (Unmatched ( or \\(), found "
                       "\"(1\""},
+        {REGEX("([0-9]++++++++++++++++)"), "S:1:79: metric.regex: expected a regular expression with less repeats in "
+                                           "repeats, found \"([0-9]++++++++++++++++)\""},
+        {REGEX("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)"),
+         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, found "
+         "\"((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)\""},
+        {REGEX("((a{100}){3,100})"),
+         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, "
+         "found \"((a{100}){3,100})\""},
         {REGEX("[0-9]+"), "S:1:79: metric.regex: expected a group around the number, ([0-9.]+), found \"[0-9]+\""},
         {HEAD SPACE ", \"scheduler\": \"asha\"}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or "
                                                   "{\"median\": {...}}, found \"asha\""},
