@@ -55,7 +55,7 @@ enum pl_frame_type {
 };
 
 enum {
-    PL_FRAME_VERSION = 4,
+    PL_FRAME_VERSION = 3,
     PL_FRAME_HEAD_BYTES = 8,
     PL_FRAME_MAX_FIELDS = 12,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* payload; an mpirun command for many hosts is long */

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
+#include "entrypoint/supervise/copier.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/metric.h"
 #include "entrypoint/supervise/tail.h"
@@ -25,43 +26,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-    COPY_BYTES = 64 * 1024,     /* a full pipe */
-    WRITE_BYTES = 4096,         /* what a pipe that polls as writable takes without blocking */
-    REPORTS_BYTES = COPY_BYTES, /* that may wait; more are left out */
-};
+enum { REPORTS_BYTES = PL_COPIER_BYTES }; /* that may wait; more are left out */
 
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
-/* how long a line waits for its end */
-#define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
-
-/*
- * The copy of stderr, and of a trial's stdout: read from the program, kept in the tail, written to our own. Whole lines
- * are written: mpirun puts a tag before each piece that it reads, and lines of several programs mix in one log.
- */
-struct copier {
-    int fd;                   /* from the program; -1 at its end */
-    int out_fd;               /* our own */
-    bool by_line;             /* false on a terminal, where people wait for what they type */
-    size_t begin, ready, end; /* what may be written ends at `ready`; a line without its end follows */
-    int64_t line_deadline_ns; /* when that line is written as it is */
-    char bytes[COPY_BYTES];
-    bool broken; /* nobody reads our stderr: keep the tail only */
-    struct pl_tail tail;
-    /* of a trial: */
-    char prefix[32];
-    bool in_line; /* the last byte that was staged ends no line */
-    size_t staged_begin, staged_end;
-    char staged[WRITE_BYTES]; /* lines with their prefix, which are written next */
-    struct pl_metric_line *line;
-};
 
 struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
-    struct copier copier, stdout_copier; /* the second of a trial only */
+    struct pl_copier copier, stdout_copier; /* the second of a trial only */
     struct pl_metric metric;
     pid_t pid; /* of the program and its group */
     bool exited;
@@ -76,118 +50,6 @@ struct shim {
     int deferred;    /* 0, or the signal that the program gets with the release */
     bool released;   /* once it has ended, the shim may */
 };
-
-/* `bytes` have come after `end`: how much of it all may be written now? */
-static void copier_add(struct copier *copier, size_t bytes)
-{
-    const char *newline = memrchr(copier->bytes + copier->end, '\n', bytes);
-
-    if (newline != NULL || copier->end == 0) {
-        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
-    }
-    copier->end += bytes;
-    if (newline != NULL) {
-        copier->ready = (size_t)(newline - copier->bytes) + 1;
-    }
-    if (!copier->by_line || (copier->ready == 0 && copier->end == sizeof(copier->bytes))) {
-        copier->ready = copier->end;
-    }
-}
-
-/* Only where nothing is ready to be written. */
-static void copier_read(struct copier *copier)
-{
-    size_t kept = copier->end - copier->begin;
-    ssize_t bytes;
-
-    memmove(copier->bytes, copier->bytes + copier->begin, kept);
-    copier->begin = copier->ready = 0;
-    copier->end = kept;
-    bytes = read(copier->fd, copier->bytes + kept, sizeof(copier->bytes) - kept);
-    if (bytes > 0) {
-        pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
-        if (copier->line != NULL) {
-            pl_metric_add(copier->line, copier->bytes + kept, (size_t)bytes);
-        }
-        if (!copier->broken) {
-            copier_add(copier, (size_t)bytes);
-        }
-    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
-        pl_file_close_at(&copier->fd);
-        copier->ready = copier->end;
-    }
-}
-
-/* What a pipe takes without blocking, and of that whole lines where there are any. */
-static size_t next_part(const struct copier *copier)
-{
-    const char *begin = copier->bytes + copier->begin;
-    size_t part = copier->ready - copier->begin;
-    const char *newline;
-
-    if (part <= WRITE_BYTES) {
-        return part;
-    }
-    newline = memrchr(begin, '\n', WRITE_BYTES);
-    return newline != NULL ? (size_t)(newline - begin) + 1 : WRITE_BYTES;
-}
-
-/* Put as many lines as fit, each with its prefix, where they are written from; of a longer one a part. */
-static void stage(struct copier *copier)
-{
-    copier->staged_begin = copier->staged_end = 0;
-    while (copier->begin < copier->ready) {
-        const char *line = copier->bytes + copier->begin;
-        const char *newline = memchr(line, '\n', copier->ready - copier->begin);
-        size_t bytes = newline != NULL ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
-        size_t prefix_bytes = copier->in_line ? 0 : strlen(copier->prefix);
-        size_t room = sizeof(copier->staged) - copier->staged_end;
-
-        if (prefix_bytes + bytes > room) {
-            if (copier->staged_end > 0) {
-                return;
-            }
-            bytes = room - prefix_bytes;
-        }
-        memcpy(copier->staged + copier->staged_end, copier->prefix, prefix_bytes);
-        memcpy(copier->staged + copier->staged_end + prefix_bytes, line, bytes);
-        copier->staged_end += prefix_bytes + bytes;
-        copier->in_line = line[bytes - 1] != '\n';
-        copier->begin += bytes;
-    }
-}
-
-static void copier_break(struct copier *copier)
-{
-    copier->broken = true;
-    copier->begin = copier->ready = copier->end = 0;
-    copier->staged_begin = copier->staged_end = 0;
-}
-
-static void copier_write(struct copier *copier)
-{
-    const bool prefixed = copier->prefix[0] != '\0';
-    ssize_t written;
-
-    if (prefixed && copier->staged_begin == copier->staged_end) {
-        stage(copier);
-    }
-    written = prefixed ? write(copier->out_fd, copier->staged + copier->staged_begin,
-                               copier->staged_end - copier->staged_begin)
-                       : write(copier->out_fd, copier->bytes + copier->begin, next_part(copier));
-    if (written > 0 && prefixed) {
-        copier->staged_begin += (size_t)written;
-    } else if (written > 0) {
-        copier->begin += (size_t)written;
-    } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
-        copier_break(copier);
-    }
-}
-
-static bool has_to_write(const struct copier *copier)
-{
-    return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
-}
 
 /* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
  * a container's process 1 would. */
@@ -339,7 +201,7 @@ static void handle_frames(struct shim *shim)
 /* Wait for events once; after the program's end only for the rest of its output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
-    struct copier *copiers[] = {&shim->copier, &shim->stdout_copier};
+    struct pl_copier *copiers[] = {&shim->copier, &shim->stdout_copier};
     struct pollfd waits[2 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
                                                             {.fd = shim->link->fd, .events = POLLIN}};
 
@@ -347,7 +209,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         waits[1].events = pl_link_events(shim->link);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        const bool to_write = has_to_write(copiers[i]);
+        const bool to_write = pl_copier_has_to_write(copiers[i]);
 
         waits[2 + 2 * i] = (struct pollfd){.fd = to_write ? -1 : copiers[i]->fd, .events = POLLIN};
         waits[3 + 2 * i] = (struct pollfd){.fd = to_write ? copiers[i]->out_fd : -1, .events = POLLOUT};
@@ -367,23 +229,15 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
         if (waits[2 + 2 * i].revents != 0) {
-            copier_read(copiers[i]);
+            pl_copier_read(copiers[i]);
         }
         if (waits[3 + 2 * i].revents != 0) {
-            copier_write(copiers[i]);
+            pl_copier_write(copiers[i]);
         }
         if (copiers[i]->ready < copiers[i]->end && pl_deadline_passed(copiers[i]->line_deadline_ns)) {
             copiers[i]->ready = copiers[i]->end;
         }
     }
-}
-
-static bool output_is_pending(const struct copier *copier)
-{
-    struct pollfd wait = {.fd = copier->fd, .events = POLLIN};
-
-    return has_to_write(copier) || copier->begin < copier->end ||
-           (copier->fd >= 0 && poll(&wait, 1, 0) > 0 && (wait.revents & POLLIN) != 0);
 }
 
 /* The words that name the program. */
@@ -403,7 +257,7 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static enum pl_status open_copier(struct copier *copier, int *ret_write_fd, struct pl_error *reterr)
+static enum pl_status open_copier(struct pl_copier *copier, int *ret_write_fd, struct pl_error *reterr)
 {
     int pair[2];
 
@@ -532,7 +386,7 @@ static void run_to_end(struct shim *shim)
     }
     kill_orphans(shim);
     deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
-    while ((output_is_pending(&shim->copier) || output_is_pending(&shim->stdout_copier)) &&
+    while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&
            !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
         send_reports(shim);
@@ -544,7 +398,7 @@ static void run_to_end(struct shim *shim)
 }
 
 /* A progress bar has no line end; a message about the failure must begin a new line all the same. */
-static void end_line(struct shim *shim, struct copier *copier)
+static void end_line(struct shim *shim, struct pl_copier *copier)
 {
     int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
 
@@ -554,7 +408,7 @@ static void end_line(struct shim *shim, struct copier *copier)
     copier->bytes[0] = '\n';
     copier->begin = 0;
     copier->ready = copier->end = 1;
-    while ((copier->begin < copier->end || has_to_write(copier)) && !pl_deadline_passed(deadline_ns)) {
+    while ((copier->begin < copier->end || pl_copier_has_to_write(copier)) && !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
     }
 }

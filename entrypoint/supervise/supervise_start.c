@@ -120,6 +120,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
     if (supervisor->extension != NULL) {
+        supervisor->main_started = true;
         return supervisor->extension->start(supervisor, reterr);
     }
     if (plan->argv.count == 0) {

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps on one host, as real processes: trials run in slots, and what they do to themselves costs no other one."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
+PACELINE = str(BUILD / "entrypoint/paceline")
+WAIT_S = 60  # far beyond what anything here takes
+
+
+class Job:
+    """A tree like /opt/ml whose program is a shell script."""
+
+    def __init__(self, script, **specification):
+        self.folder = tempfile.TemporaryDirectory(prefix="paceline-sweep-")
+        self.base = pathlib.Path(self.folder.name)
+        config = self.base / "input/config"
+        config.mkdir(parents=True)
+        (self.base / "code").mkdir()
+        program = self.base / "code/trial"
+        program.write_text("#!/bin/bash\n" + script)
+        program.chmod(0o755)
+        (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
+        self.specification = {"metric": "score", "goal": "maximize", "slots": 2, **specification}
+        self.hyperparameters = {"sagemaker_program": json.dumps("trial"), "epochs": "9"}
+
+    def start(self, **variables):
+        values = {**self.hyperparameters, "paceline_sweep": json.dumps(self.specification)}
+        (self.base / "input/config/hyperparameters.json").write_text(json.dumps(values))
+        self.log = open(self.base / "log", "w+")
+        environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
+        self.process = subprocess.Popen([PACELINE, "train"], env=environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        return self
+
+    def end(self, code=0):
+        found = self.process.wait(timeout=WAIT_S)
+        assert found == code, f"exit code {found}, not {code}:\n{self.text()}"
+        return self
+
+    def run(self, code=0, **variables):
+        return self.start(**variables).end(code)
+
+    def text(self):
+        return (self.base / "log").read_text()
+
+    def await_text(self, words, times=1):
+        deadline = time.monotonic() + WAIT_S
+        while self.text().count(words) < times:
+            assert time.monotonic() < deadline and self.process.poll() is None, f"not {times} times '{words}':\n{self.text()}"
+            time.sleep(0.02)
+
+    def rows(self):
+        return [json.loads(line) for line in (self.base / "output/data/trials.jsonl").read_text().splitlines()]
+
+    def states(self):
+        return [row["state"] for row in self.rows()]
+
+    def failure(self):
+        return (self.base / "output/failure").read_text()
+
+    def begun(self):
+        """What each program wrote when it began: trial and the checkpoint that it began from."""
+        return sorted(tuple(line.split()) for line in (self.base / "begun").read_text().splitlines())
+
+
+def alive(word):
+    """Processes with the word among their arguments, but this one."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if any(word in text for text in words):
+                found.append(f"{entry.name} {words}")
+    return found
+
+
+def await_nobody(word):
+    deadline = time.monotonic() + WAIT_S
+    while alive(word):
+        assert time.monotonic() < deadline, alive(word)
+        time.sleep(0.02)
+
+
+def each_trial_is_a_job_of_its_own():
+    job = Job('''echo "$* $SM_HP_LR $SM_HPS $SM_NUM_CPUS $PACELINE_TRIAL $(cat)" >"$SM_OUTPUT_DATA_DIR/seen"
+echo "$SM_HP_LR" >"$SM_MODEL_DIR/weights"
+echo "to stderr score=$((SM_HP_LR + 10))" >&2
+echo "score=$SM_HP_LR"
+''', space={"lr": [3, 1, 2]}).run()
+    assert job.states() == ["completed"] * 3, job.rows()
+    assert [row["score"] for row in job.rows()] == [13, 11, 12], job.rows()  # both outputs count
+    for trial, value in enumerate((3, 1, 2)):
+        seen = (job.base / f"output/data/trial-{trial:04}/seen").read_text()
+        assert seen == f'--epochs 9 --lr {value} {value} {{"epochs":9,"lr":{value}}} {max(1, len(os.sched_getaffinity(0)) // 2)} {trial} \\n'.replace("\\n", "\n"), seen
+        assert f"\n[trial {trial}] score={value}\n" in "\n" + job.text(), job.text()
+    assert "\nbest_score=13.0 trial=0\n" in job.text(), job.text()
+    assert (job.base / "model/weights").read_text() == "3\n"
+    assert json.loads((job.base / "model/hyperparameters.json").read_text()) == {"lr": 3}
+    assert not list((job.base / "sweep").iterdir()) and (job.base / "output/success").exists()
+    assert not list((job.base / "checkpoints").glob("*.model"))
+
+
+def trials_that_go_wrong_are_rows_with_causes():
+    job = Job('''case $SM_HP_X in
+crash) echo "it broke here" >&2; exit 3 ;;
+killed) kill -9 $$ ;;
+hangs) sleep 300 ;;
+daemon) setsid setsid sleep 4123.5 & sleep 4123.5 & ;;
+esac
+echo "score=1"
+''', space={"x": ["good", "crash", "killed", "hangs", "daemon", "good too"]}, trial_time_s=8, max_failed=0.5).run()
+    assert job.states() == ["completed", "failed", "failed", "failed", "completed", "completed"], job.rows()
+    reasons = [row["reason"] for row in job.rows()]
+    assert reasons[1] == "the program on host algo-1 exited with code 3: it broke here", reasons
+    assert reasons[2].startswith("the program on host algo-1 was killed by signal 9 (SIGKILL)"), reasons
+    assert reasons[3] == "it ran longer than trial_time_s, 8 s", reasons
+    assert not alive("4123.5")
+    job.specification["max_failed"] = 0.1
+    (job.base / "checkpoints/sweep.journal").unlink()
+    job.run(code=1)
+    assert "trials failed, more than max_failed (0.1) allows; trial " in job.failure(), job.failure()
+
+
+SAVES = '''d=$PACELINE_CHECKPOINT_DIR n=0
+[ ! -e "$d/n" ] || n=$(cat "$d/n")
+echo "$PACELINE_TRIAL $n" >>"$SAGEMAKER_BASE_DIR/../../begun"
+trap 'echo saved; exit 0' TERM
+while [ $n -lt 5 ]; do
+  n=$((n + 1))
+  echo $n >"$d/n.part" && mv "$d/n.part" "$d/n"
+  echo "round $n score=$SM_HP_X"
+  while [ $n -ge $1 ] && [ ! -e "$SAGEMAKER_BASE_DIR/../../go" ]; do sleep 0.02; done
+done
+'''.replace("$1", "3")
+
+
+def a_stop_lets_all_save_and_a_restart_goes_on():
+    job = Job(SAVES, space={"x": [1, 2, 3, 4, 5, 6]}, slots=4).start()
+    job.await_text("] round 3 ", 4)
+    job.process.send_signal(signal.SIGTERM)
+    job.end()
+    assert job.text().count("] saved\n") == 4, job.text()
+    (job.base / "go").touch()
+    job.run()
+    assert job.states() == ["completed"] * 6, job.rows()
+    assert job.begun() == [("0", "0"), ("0", "3"), ("1", "0"), ("1", "3"), ("2", "0"), ("2", "3"), ("3", "0"), ("3", "3"), ("4", "0"), ("5", "0")], job.begun()
+    assert "\nbest_score=6.0 trial=5\n" in job.text(), job.text()
+    begun = job.begun()
+    job.run()  # all are over: none runs, the result is the same
+    assert job.begun() == begun and "\nbest_score=6.0 trial=5\n" in job.text(), job.text()
+
+
+def a_killed_sweep_runs_no_trial_twice_and_loses_none():
+    job = Job(SAVES, space={"x": [1, 2, 3, 4]}).start()
+    job.await_text("] round 3 ", 2)
+    job.process.kill()
+    job.process.wait()
+    await_nobody(str(job.base / "sweep"))  # who lost its supervisor has ended
+    (job.base / "go").touch()
+    job.run()
+    assert job.begun() == [("0", "0"), ("0", "3"), ("1", "0"), ("1", "3"), ("2", "0"), ("3", "0")], job.begun()
+    assert job.states() == ["completed"] * 4, job.rows()
+
+
+def a_trial_without_a_handler_ends_the_stop_badly():
+    job = Job("echo begun; sleep 300\n", space={"x": [1, 2]}).start()
+    job.await_text("] begun\n", 2)
+    job.process.send_signal(signal.SIGTERM)
+    job.end(143)
+    assert "the job was stopped by SIGTERM; trial " in job.failure(), job.failure()
+
+
+def asha_stops_at_rungs_and_promotes():
+    job = Job('''d=$PACELINE_CHECKPOINT_DIR n=$(cat "$PACELINE_CHECKPOINT_DIR/n" 2>/dev/null || echo 0)
+trap 'exit 0' TERM
+while [ $n -lt 9 ]; do
+  n=$((n + 1))
+  echo $n >"$d/n"
+  echo "epoch=$n score=$SM_HP_X"
+  case $PACELINE_TRIAL:$n in [0-4]:1 | *:3) sleep 300 & wait $! ;; esac # of these the stop comes now
+done
+''', space={"x": [5, 4, 3, 2, 1, 9]}, slots=1, scheduler={"asha": {"step": "epoch=([0-9]+)", "min": 1, "factor": 3}}).run()
+    rows = job.rows()
+    assert all(row["state"] in ("stopped", "completed") for row in rows), rows
+    assert {row["trial"] for row in rows if row["step"] > 1} == {0, 5}, rows  # the best third of all
+    assert "\nbest_score=9.0 trial=5\n" in job.text(), job.text()
+
+
+def the_time_of_the_sweep_ends_it_with_the_best_so_far():
+    job = Job('trap \'echo "score=$SM_HP_X"; exit 0\' TERM; sleep 300 & wait $!\n', space={"x": [1, 2, 3]}, slots=1)
+    job.hyperparameters["paceline_sweep_time_s"] = "4"
+    job.run()
+    assert job.states() == ["stopped", "stopped", "stopped"] and [row["runs"] for row in job.rows()] == [1, 0, 0], job.rows()
+    assert "\nbest_score=1.0 trial=0\n" in job.text(), job.text()
+
+
+def what_cannot_run_is_refused_before_anything_starts():
+    job = Job("exit 0\n", space={"x": [1]}, processes=4096, slots=0)
+    del job.specification["slots"]
+    job.run(code=1)
+    assert "the sweep has 4096 processes a trial, and host algo-1 has " in job.failure(), job.failure()
+    job = Job("exit 0\n", space={})
+    job.run(code=1)
+    assert "space" in job.failure() and not (job.base / "sweep").exists(), job.failure()
+    job = Job("exit 0\n", space={"x": [1]})
+    job.run(code=1)
+    assert "no trial that ended well has printed the metric 'score'" in job.failure(), job.failure()
+
+
+if __name__ == "__main__":
+    names = sys.argv[1:]
+    for case in (each_trial_is_a_job_of_its_own, trials_that_go_wrong_are_rows_with_causes, a_stop_lets_all_save_and_a_restart_goes_on,
+                 a_killed_sweep_runs_no_trial_twice_and_loses_none, a_trial_without_a_handler_ends_the_stop_badly, asha_stops_at_rungs_and_promotes,
+                 the_time_of_the_sweep_ends_it_with_the_best_so_far, what_cannot_run_is_refused_before_anything_starts):
+        if not names or case.__name__ in names:
+            case()
+            print(case.__name__.replace("_", " "), flush=True)
