@@ -168,7 +168,8 @@ NN_BOTH size_t nn_bias_first_row(size_t block, size_t group, size_t part)
     return ((block * NN_SUM_GROUPS + group) * NN_SUM_PARTS + part) * NN_SUM_ROWS;
 }
 
-/** `count` rows of it, a constant: all loads are under way before the first store, which may be of what is loaded next. */
+/** `count` rows of a column, a constant: all loads are under way before the first store, which for all that a compiler
+ * knows is of what is loaded next. `part` plus their sum. */
 NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, size_t count, int relu, float part)
 {
     float value[NN_SUM_RUN] = {0.0F}, slope[NN_SUM_RUN];
