@@ -11,8 +11,11 @@
 
 #include <stdlib.h>
 
-/* Enough threads for every multiprocessor of any generation; the kernels go round where there is more to do. */
-enum { BLOCKS_A_MULTIPROCESSOR = 8 };
+/* A grid's first dimension; the kernels go round where there is more to do. */
+enum { MOST_BLOCKS = INT32_MAX };
+
+/* What a block reduces of each buffer in one go. */
+enum { REDUCE_BYTES = 2 * PL_THREADS * 16 };
 
 extern const char pl_kernel_image[]; /* nvcc's file, see kernel_embed.S */
 
@@ -121,12 +124,11 @@ static enum pl_status launch(struct pl_device *device, enum pl_device_kernel ker
     return PL_OK;
 }
 
-/* As many blocks as the device runs at once, or as there are parts. */
-static uint64_t blocks_for(const struct pl_device *device, uint64_t parts)
+/* A block for each part: they are begun in order, and so what runs at any time lies close together in memory. As many
+ * blocks as run at once, each going over parts far apart, take 7 % longer for AdamW over 256 MiB on an H100. */
+static uint64_t blocks_for(uint64_t parts)
 {
-    uint64_t most = (uint64_t)device->info.multiprocessors * BLOCKS_A_MULTIPROCESSOR;
-
-    return pl_number_min(parts, most);
+    return pl_number_min(parts, MOST_BLOCKS);
 }
 
 static bool aligned(const void *memory, size_t bytes)
@@ -271,9 +273,8 @@ static enum pl_status move_pieces(const struct pl_device_pieces *pieces, bool un
 
     PL_TRY(choose_move(to_dtype, from_dtype, factor, unpack ? pieces->addresses : (uintptr_t)to,
                        unpack ? (uintptr_t)from : pieces->addresses, &kernel, reterr));
-    return args.chunk_count > 0
-               ? launch(pieces->device, kernel, blocks_for(pieces->device, args.chunk_count), &args, stream, reterr)
-               : PL_OK;
+    return args.chunk_count > 0 ? launch(pieces->device, kernel, blocks_for(args.chunk_count), &args, stream, reterr)
+                                : PL_OK;
 }
 
 enum pl_status pl_device_pack(const struct pl_device_pieces *pieces, enum pl_dtype tensor_dtype, void *flat,
@@ -306,7 +307,7 @@ enum pl_status pl_device_scale(struct pl_device *device, void *to, enum pl_dtype
     if (kernel == PL_KERNEL_move_bytes) {
         return pl_device_copy(device, to, from, count_elems * pl_dtype_bytes(to_dtype), stream, reterr);
     }
-    return launch(device, kernel, blocks_for(device, args.chunk_count), &args, stream, reterr);
+    return launch(device, kernel, blocks_for(args.chunk_count), &args, stream, reterr);
 }
 
 /* ---- reducing ---- */
@@ -338,6 +339,7 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
                                   .dtype = dtype,
                                   .vector = aligned(dest, 16)};
     bool suits;
+    uint64_t parts;
     enum pl_device_kernel kernel;
 
     if (sources < 1 || sources > PL_DEVICE_MAX_SOURCES || (unsigned)dtype >= PL_DTYPE_COUNT) {
@@ -358,10 +360,8 @@ enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void
     }
     kernel = is_integer(dtype) && (args.divisor != 1.0 || pre != 1.0 || post != 1.0) ? PL_KERNEL_reduce_integers
                                                                                      : kernels[dtype];
-    return count_elems > 0
-               ? launch(device, kernel, blocks_for(device, pl_number_divide_up(count_elems, PL_CHUNK_ELEMS)), &args,
-                        stream, reterr)
-               : PL_OK;
+    parts = pl_number_divide_up(count_elems * pl_dtype_bytes(dtype), REDUCE_BYTES);
+    return count_elems > 0 ? launch(device, kernel, blocks_for(parts), &args, stream, reterr) : PL_OK;
 }
 
 /* ---- training steps ---- */
@@ -417,10 +417,9 @@ enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_devi
     }
     args.vector = aligned(value, 16) && aligned(gradient, 4 * pl_dtype_bytes(gradient_dtype)) && aligned(slot0, 16) &&
                   aligned(slot1, 16);
-    return count_elems > 0
-               ? launch(device, kernels[step->kind][column],
-                        blocks_for(device, pl_number_divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
-               : PL_OK;
+    return count_elems > 0 ? launch(device, kernels[step->kind][column],
+                                    blocks_for(pl_number_divide_up(count_elems, PL_THREADS * 4)), &args, stream, reterr)
+                           : PL_OK;
 }
 
 enum pl_status pl_device_spin(struct pl_device *device, uint64_t ns, unsigned blocks, void *stream,

@@ -79,6 +79,7 @@ fi
 command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
 PATH=$PATH:$(python3 -c 'import sysconfig; print(sysconfig.get_path("scripts"))') # meson and ninja, where they came from PyPI
 command -v nvcc >/dev/null || { echo "no CUDA toolkit: nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 1; }
+arch=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) # of this card: machine code for others is not needed here
 device+=", CUDA $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p'), $(git -C "$root" rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
 cuda=$(dirname "$(dirname "$(realpath "$(command -v nvcc)")")")
 work=$build/gpu
@@ -183,7 +184,7 @@ compile() {
   for tool in cc pkg-config meson ninja python3; do command -v $tool >/dev/null || missing+=" $tool"; done
   [ -z "$missing" ] || { echo "ERROR: not on this machine:$missing (--packages DIR brings them along)"; return 1; }
   if [ ! -e "$build/build.ninja" ]; then
-    meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dnccl=auto || return
+    meson setup "$build" "$root" --buildtype=release -Dmpi=$mpi -Dtests=$check -Dcuda=enabled -Dnccl=auto -Dgpu_archs="$arch" || return
   fi
   ninja -C "$build"
 }

@@ -153,7 +153,7 @@ NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, dou
  * A bias' gradient is summed over rows a few at a time, those sums in double: one float sum would lose half of its
  * digits. A GPU's block sums groups of such parts, one group a thread of a column.
  */
-enum { NN_SUM_ROWS = 32, NN_SUM_PARTS = 2, NN_SUM_GROUPS = 8 };
+enum { NN_SUM_ROWS = 32, NN_SUM_PARTS = 2, NN_SUM_GROUPS = 8, NN_SUM_RUN = 8 };
 
 NN_BOTH size_t nn_bias_blocks(size_t rows)
 {
@@ -168,6 +168,28 @@ NN_BOTH size_t nn_bias_first_row(size_t block, size_t group, size_t part)
     return ((block * NN_SUM_GROUPS + group) * NN_SUM_PARTS + part) * NN_SUM_ROWS;
 }
 
+/** `count` rows of a column, a constant: all loads are under way before the first store, which for all that a compiler
+ * knows is of what is loaded next. `part` plus their sum. */
+NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, size_t count, int relu, float part)
+{
+    float value[NN_SUM_RUN] = {0.0F}, slope[NN_SUM_RUN];
+
+    for (size_t i = 0; i < count; i++) {
+        slope[i] = gradient[i * units];
+        if (relu) {
+            value[i] = values[i * units];
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (relu && !(value[i] > 0.0F)) {
+            slope[i] = 0.0F;
+            gradient[i * units] = 0.0F;
+        }
+        part += slope[i];
+    }
+    return part;
+}
+
 /**
  * One column of rows [first, end) of `gradient` [rows][units]: turn the gradient of the output `values` into that of
  * the sums before max(0, x) where `relu`, and return its sum. At most NN_SUM_ROWS rows.
@@ -176,14 +198,13 @@ NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, s
                            int relu)
 {
     float part = 0.0F;
+    size_t r = first;
 
-    for (size_t r = first; r < end; r++) {
-        size_t at = r * units + unit;
-
-        if (relu && !(values[at] > 0.0F)) {
-            gradient[at] = 0.0F;
-        }
-        part += gradient[at];
+    for (; r + NN_SUM_RUN <= end; r += NN_SUM_RUN) {
+        part = nn_bias_run(values + r * units + unit, gradient + r * units + unit, units, NN_SUM_RUN, relu, part);
+    }
+    for (; r < end; r++) {
+        part = nn_bias_run(values + r * units + unit, gradient + r * units + unit, units, 1, relu, part);
     }
     return part;
 }

@@ -24,7 +24,7 @@ static int raise_error(const char *call, const struct pl_error *error)
 
     snprintf(last_error, sizeof(last_error), "%s: %s", call, pl_error_text(error, text, sizeof(text)));
     if (!raises) {
-        pl_log_error(error, call);
+        pl_log_error(error, "%s", call);
     }
     return HOROVOD_ERROR_OTHER;
 }

@@ -409,7 +409,7 @@ static size_t split_bytes(PyObject *splits)
 }
 
 /* The numbers in `splits`, one a rank of the set; `*ret_splits` NULL: there are none, the rows are equal parts. */
-static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
+static bool read_host_splits(PyObject *splits, int set, uint64_t **ret_splits)
 {
     size_t bytes = split_bytes(splits);
     struct pl_named_op shape = {.dims = 0};
@@ -429,6 +429,16 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
         return false;
     }
     return true;
+}
+
+/* Those of a tensor wherever it lies: Horovod takes splits on a GPU too. */
+static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
+{
+    PyObject *host = to_host(splits);
+    bool good = host && read_host_splits(host, set, ret_splits);
+
+    Py_XDECREF(host);
+    return good;
 }
 
 /* (tensor, splits, output, received, name, set) */
@@ -560,8 +570,8 @@ static bool fill(PyObject *output, PyObject *input, const struct pl_named_result
     Py_END_ALLOW_THREADS return true;
 }
 
-/* The rows that came from each rank. */
-static bool fill_received(PyObject *received, const struct pl_named_result *result, int ranks)
+/* The rows that came from each rank, into a tensor in host memory. */
+static bool fill_host_received(PyObject *received, const struct pl_named_result *result, int ranks)
 {
     size_t bytes = split_bytes(received);
     void *data = NULL;
@@ -590,6 +600,17 @@ static bool copy_back(PyObject *target, PyObject *output, bool resizes)
     Py_XDECREF(resized);
     Py_XDECREF(size);
     return copied;
+}
+
+/* The same, into a tensor that lies where the splits do. */
+static bool fill_received(PyObject *received, const struct pl_named_result *result, int ranks)
+{
+    PyObject *host = to_host(received); /* `received` itself where it lies there */
+    bool good =
+        host && fill_host_received(host, result, ranks) && (host == received || copy_back(received, host, true));
+
+    Py_XDECREF(host);
+    return good;
 }
 
 /* What the operations of `handle` made, into its outputs; those that are reduced in place have it already. */

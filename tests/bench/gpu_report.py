@@ -42,13 +42,13 @@ def number(rows, key, limit, form):
 
 
 def least(rows, whole):
-    """The kernel that is furthest from the ceiling, which decides, and the one furthest from a copy of as many bytes: none of 4 MiB reaches the ceiling
+    """The kernel that is furthest from a copy of as many bytes, which decides, and the one furthest from the ceiling, which no copy of 4 MiB reaches
     either. The goal is met when `whole`: all were measured."""
     if not rows:
         return None, None
-    far, behind = (min(rows, key=lambda row: row[key]) for key in ("of_peak", "of_copy"))
-    met = False if far["of_peak"] < 0.9 else True if whole else None
-    return f"at least {far['of_peak']:.0%} ({far['case']}), {behind['of_copy']:.0%} of a copy of as many bytes ({behind['case']})", met
+    behind, far = (min(rows, key=lambda row: row[key]) for key in ("of_copy", "of_peak"))
+    met = False if behind["of_copy"] < 0.9 else True if whole else None
+    return f"at least {behind['of_copy']:.0%} of it ({behind['case']}), {far['of_peak']:.0%} of the ceiling ({far['case']})", met
 
 
 def rates(rows, model):
@@ -67,9 +67,9 @@ def measured(figures, passed):
     apart = any(abs(row["accuracy"] - row["cpu"]) > 0.02 for row in shared)
     return [
         ("copy, device to device, read plus written", "the ceiling", number(bench, "peak_gb_s", None, "{:.0f} GB/s")[0], None),
-        ("pack, unpack, cast, scale, buckets of 4, 16, 64 and 256 MiB", "90 % of the copy", *least([row for row in moves if "MiB" in row["case"]], whole)),
-        ("pack and unpack ResNet-50's 161 tensors in one launch", "90 % of the copy", *least([row for row in moves if "MiB" not in row["case"]], whole)),
-        ("AdamW, fused, float32 and bfloat16 gradients", "90 % of its bytes", *least([row for row in kernels if row["case"].startswith("AdamW")], whole)),
+        ("pack, unpack, cast, scale, buckets of 4, 16, 64 and 256 MiB", "90 % of a copy of as many bytes", *least([row for row in moves if "MiB" in row["case"]], whole)),
+        ("pack and unpack ResNet-50's 161 tensors in one launch", "the same", *least([row for row in moves if "MiB" not in row["case"]], whole)),
+        ("AdamW, fused, float32 and bfloat16 gradients", "the same", *least([row for row in kernels if row["case"].startswith("AdamW")], whole)),
         ("calls of a step on the CPU, 161 tensors", "20 us", *number(step, "host_us", 20, "{:.1f} us")),
         ("one rank against a bare loop", "1 %", *number(step, "overhead", 0.01, "{:+.2%}")),
         ("ResNet-50's gradients, two processes on one GPU: communication hidden by a backward pass of 20 ms", "",

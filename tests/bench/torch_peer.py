@@ -64,7 +64,7 @@ def torch_rate(torch, name, batch, steps, precision):
 
 def our_rate(build, name, data, batch, steps, precision):
     """The second of two epochs, so that neither start nor choice of algorithms counts."""
-    command = [build / "examples" / name / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
+    command = [build / "libexec/paceline" / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
     done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
                           timeout=60)

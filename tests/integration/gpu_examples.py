@@ -11,6 +11,7 @@ import array
 import functools
 import json
 import math
+import operator
 import os
 import pathlib
 import re
@@ -51,9 +52,14 @@ def read_model(folder):
             for name, entry in header.items() if name != "__metadata__"}
 
 
-def apart(one, other):
-    assert one.keys() == other.keys()
-    return max(math.sqrt(sum((a - b) ** 2 for a, b in zip(one[name], other[name])) / max(sum(b * b for b in other[name]), 1e-30)) for name in one)
+def length(values):
+    return math.sqrt(sum(value * value for value in values))
+
+
+def apart(one, other, initial):
+    """How far the weights are from each other, as a share of what training has changed; the tensor that is furthest."""
+    assert one.keys() == other.keys() == initial.keys()
+    return max((length(map(operator.sub, one[name], other[name])) / max(length(map(operator.sub, other[name], initial[name])), 1e-30), name) for name in one)
 
 
 def digits(folder):
@@ -69,18 +75,22 @@ def digits(folder):
 
 
 def same_weights(program, data, work, words):
-    """A few steps, with dropout: the weights stay together, more loosely where products are rounded."""
+    """
+    A few steps, with dropout: the weights stay together, more loosely where products are rounded. With the factors of the CPU's products rounded to
+    tf32's 10 bits or bf16's 7, its own are 0.06 to 0.08 and 0.11 to 0.22 apart from those without, most in biases, in whose sums much cancels out.
+    """
     def trained(name, *more):
         folder = work / f"{program}-{name}"
         run(program, 1, "--data", data, *words, *more, "--model-dir", folder)
         return read_model(folder)
 
+    initial = trained("initial", "--device", "cpu", "--learning-rate", 0)
     cpu, cuda = (trained(device, "--device", device) for device in ("cpu", "cuda"))
     wrong = [] if trained("again", "--device", "cuda") == cuda else ["two runs on the GPU differ"]
-    for precision, limit in (("float32", 1e-3), ("tf32", 2e-2), ("bf16", 1e-1)):
-        distance = apart(cuda if precision == "float32" else trained(precision, "--device", "cuda", "--precision", precision), cpu)
-        print(f"{program} {precision}: {distance:.2e} from the CPU's weights, at most {limit:g}")
-        wrong += [] if 0 < distance <= limit else [f"{precision}: {distance:.2e} from the CPU's weights, not above 0 and at most {limit:g}"]
+    for precision, limit in (("float32", 1e-2), ("tf32", 0.25), ("bf16", 0.5)):
+        distance, name = apart(cuda if precision == "float32" else trained(precision, "--device", "cuda", "--precision", precision), cpu, initial)
+        print(f"{program} {precision}: {distance:.2e} from the CPU's weights ({name}), at most {limit:g}")
+        wrong += [] if 0 < distance <= limit else [f"{precision}: {distance:.2e} from the CPU's weights ({name}), not above 0 and at most {limit:g}"]
     assert not wrong, (program, *wrong)
 
 

@@ -106,6 +106,9 @@ with warnings.catch_warnings(record=True) as caught:
     a, b = Far(torch.full((r + 1, 2), float(r))), Far(torch.empty(0))
     far("allgather", a, b, b"far rows", 0)
     assert b.tensor.equal(torch.cat([torch.full((i + 1, 2), float(i)) for i in range(n)]))
+    a, b, came = Far(torch.full((2 * n,), float(r))), Far(torch.empty(0)), Far(torch.empty(0, dtype=torch.int32))
+    far("alltoall", a, Far(torch.full((n,), 2, dtype=torch.int32)), b, came, b"far parts", 0)
+    assert b.tensor.tolist() == [i // 2 for i in range(2 * n)] and came.tensor.tolist() == [2] * n
     a = Far(torch.full((3,), float(r)))
     far("broadcast", a, a, n - 1, b"far root", 0)
     assert a.tensor.tolist() == [n - 1] * 3
