@@ -59,14 +59,18 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
                         reader->line, reader->column, limit, what);
 }
 
-static enum pl_status fail_twice(struct reader *reader, const char *place, const char *name)
+/* The name at `place` as it is written; reader->at is after its colon. */
+static enum pl_status fail_twice(struct reader *reader, const char *place)
 {
-    PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
+    size_t length = (size_t)(reader->at - 1 - place);
 
+    while (place[length - 1] != '"') {
+        length--;
+    }
+    length = length > PL_TEXT_PLACE_FOUND_BYTES ? pl_text_whole_bytes(place, PL_TEXT_PLACE_FOUND_BYTES) : length;
     locate(reader, place);
-    pl_python_json_print_string(name, &quoted);
-    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected each name once, found %.80s twice",
-                        reader->source, reader->line, reader->column, pl_text_string(&quoted));
+    return pl_error_set(reader->reterr, PL_INVALID, "%s:%u:%u: expected each name once, found %.*s twice",
+                        reader->source, reader->line, reader->column, (int)length, place);
 }
 
 static void skip_blanks(struct reader *reader)
@@ -304,7 +308,7 @@ static enum pl_status read_children(struct reader *reader, int depth, struct pl_
         if (is_object) {
             PL_TRY(read_name(reader, first ? "a name in double quotes or '}'" : "a name in double quotes", &name));
             if (reader->unique && pl_python_json_member(node, name) != NULL) {
-                return fail_twice(reader, place, name);
+                return fail_twice(reader, place);
             }
         }
         PL_TRY(read_value(reader, depth + 1, &child));

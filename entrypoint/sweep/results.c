@@ -4,8 +4,8 @@
 
 #include "base/json/python_json.h"
 #include "base/memory.h"
+#include "entrypoint/sweep/root.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,7 +118,7 @@ static void fill_row(const struct pl_sweep_space *space, const struct pl_schedul
             squares += (progress->best - row->mean) * (progress->best - row->mean);
         }
     }
-    row->spread = row->count > 1 ? sqrt(squares / (double)(row->count - 1)) : 0;
+    row->spread = row->count > 1 ? pl_sweep_root(squares / (double)(row->count - 1)) : 0;
 }
 
 /* The best first, then those without a value, then those that failed. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The trials of a specification. The same text and seed give the same trials on every machine and C library: numbers
- * are made by +, -, *, / and sqrt alone, which IEEE 754 rounds in one way, and have at most 12 digits.
+ * are made by +, -, * and / alone, which IEEE 754 rounds in one way, and have at most 12 digits.
  */
 #include "entrypoint/sweep/space_draft.h"
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "entrypoint/sweep/root.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ void pl_sweep_draft_done(struct pl_sweep_draft *draft)
 
 /*
  * low * (high / low)^fraction for a fraction from 0 to below 1: the product of the roots that its binary digits name.
- * exp() and log() differ between C libraries and processors in the last bit, sqrt() does not.
+ * exp() and log() differ between C libraries and processors in the last bit, pl_sweep_root() does not.
  */
 static double between_in_logarithm(double low, double high, double fraction)
 {
@@ -33,7 +33,7 @@ static double between_in_logarithm(double low, double high, double fraction)
     double root = high / low;
 
     for (int bit = 0; bit < FRACTION_BITS && fraction > 0; bit++) {
-        root = sqrt(root);
+        root = pl_sweep_root(root);
         fraction *= 2;
         if (fraction >= 1) {
             fraction -= 1;

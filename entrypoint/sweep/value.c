@@ -3,7 +3,6 @@
 #include "entrypoint/sweep/value.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,8 +108,8 @@ enum pl_status pl_sweep_value_whole(const struct pl_sweep_value *value, int64_t 
     char expected[80];
     double number;
 
-    if (pl_sweep_value_number(value, &number, NULL) == PL_OK && number == trunc(number) && number >= (double)least &&
-        number <= (double)most) {
+    if (pl_sweep_value_number(value, &number, NULL) == PL_OK && number >= (double)least && number <= (double)most &&
+        number == (double)(int64_t)number) {
         *ret_number = (int64_t)number;
         return PL_OK;
     }
