@@ -286,17 +286,18 @@ static void forget_model(struct pl_sweep *sweep, int trial)
 }
 
 /* Of the trials that are over only the best one's model is kept, once that one is over too: until then it may fail.
- * With seeds the best is known at the end. */
+ * With seeds the best is known at the end. One that has failed is never the best. */
 static void forget_beaten(struct pl_sweep *sweep)
 {
-    size_t best;
+    const bool has_seeds = sweep->space->points_count != sweep->space->trials_count;
+    size_t best = 0;
+    const bool is_known = !has_seeds && pl_scheduler_best(sweep->scheduler, &best) && is_over(sweep, best);
 
-    if (sweep->space->points_count != sweep->space->trials_count || !pl_scheduler_best(sweep->scheduler, &best) ||
-        !is_over(sweep, best)) {
-        return;
-    }
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        if (i != best && !sweep->runs[i].model_gone && sweep->records[i].host != NULL && is_over(sweep, i)) {
+        const bool failed = pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED;
+
+        if (!sweep->runs[i].model_gone && sweep->records[i].host != NULL &&
+            (failed || (is_known && i != best && is_over(sweep, i)))) {
             forget_model(sweep, (int)i);
         }
     }

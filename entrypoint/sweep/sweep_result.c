@@ -106,6 +106,12 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
         if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
             pl_log_error(&error, "write trials.jsonl");
         }
+        if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason != NULL) {
+            pl_supervise_fail(
+                sweep->supervisor, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
+                sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
+            return;
+        }
         pl_supervise_fail(sweep->supervisor,
                           "no trial that ended well has printed the metric '%s': expected a line in which the regular "
                           "expression %.300s finds a number",
