@@ -68,6 +68,7 @@ struct pl_service {
     uint64_t moves;
     int64_t moved_ns; /* when something moved last */
     int64_t reported_ns;
+    int64_t kept_ns; /* since when an end is kept back; 0: none is */
 };
 
 /**

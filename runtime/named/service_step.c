@@ -10,6 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So long what has ended is kept back for what ends in the same round. */
+static const int64_t KEEP_NS = PL_NS_PER_MS;
+
 void pl_service_item_free(struct service_item *item)
 {
     free(item->name);
@@ -186,6 +189,17 @@ static void collect(struct pl_service *service, struct pl_named *named, struct s
     }
 }
 
+/* Told one by one, the ends of a round's many small operations would each wake a thread of a framework, which takes the
+ * processor from ranks that are not there yet. A thread that waits in the library is told at once. */
+static bool keeps_back(struct pl_service *service, const struct pl_named *named, bool block)
+{
+    if (block || !named->first_ended || !named->first_batch || named->failure.status != PL_OK) {
+        return false;
+    }
+    service->kept_ns = service->kept_ns ? service->kept_ns : pl_clock_now_ns();
+    return pl_clock_now_ns() - service->kept_ns < KEEP_NS;
+}
+
 /* A join, and a change of the sets, which have no place in an engine's list. */
 static void collect_others(struct pl_service *service, struct service_item ***end_at)
 {
@@ -260,16 +274,21 @@ bool pl_service_step(struct pl_service *service, bool block)
     struct service_item *ended = NULL, **end_at = &ended;
     struct pl_named *named = service->all;
     uint64_t moves = 0;
-    bool left = true, moved = take(service, &end_at);
+    bool left = true, kept = false, moved = take(service, &end_at);
 
     do {
         /* With one engine alone a wait in it keeps nothing from going on: what is submitted meanwhile needs its next
          * round. */
         left = advance(named, block && named->sibling == named && !ended) && left;
-        collect(service, named, &end_at);
+        if (keeps_back(service, named, block)) {
+            kept = true;
+        } else {
+            collect(service, named, &end_at);
+        }
         moves += named->moves;
         named = named->sibling;
     } while (named != service->all);
+    service->kept_ns = kept ? service->kept_ns : 0;
     collect_others(service, &end_at);
     moved = moved || ended || moves != service->moves;
     service->moves = moves;
