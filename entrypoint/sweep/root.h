@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The square root for the front binary, which links no libm; by +, * and / alone, so that it is the same everywhere. */
+/** The square root for the front binary, which links no libm: by +, * and / alone, the same everywhere. */
 #ifndef PL_ENTRYPOINT_SWEEP_ROOT_H
 #define PL_ENTRYPOINT_SWEEP_ROOT_H
 

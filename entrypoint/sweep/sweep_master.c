@@ -12,26 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct pl_connection *pl_sweep_master_link(const struct pl_sweep *sweep, int host)
-{
-    const struct pl_supervisor *supervisor = sweep->supervisor;
-
-    for (size_t i = 0; i < supervisor->connections_count; i++) {
-        struct pl_connection *connection = supervisor->connections[i];
-
-        if (connection->kind == PL_CONNECTION_WORKER && connection->index == host - 1 && connection->begun &&
-            !connection->dropped) {
-            return connection;
-        }
-    }
-    return NULL;
-}
-
-int pl_sweep_master_find_host(const struct pl_sweep *sweep, const char *name)
-{
-    return pl_strv_find(&sweep->plan->hosts, name);
-}
-
 static void fail_status(struct pl_sweep *sweep, enum pl_status status, const struct pl_error *error)
 {
     if (status != PL_OK) {
@@ -141,7 +121,8 @@ static enum pl_status replace_text(char **text_at, const char *text, struct pl_e
     return PL_OK;
 }
 
-void pl_sweep_master_start_trial(struct pl_sweep *sweep, int trial)
+/* Its checkpoints, if it has any, are on its host. */
+static void start_trial(struct pl_sweep *sweep, int trial)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
     const struct pl_sweep_space *space = sweep->space;
@@ -153,7 +134,7 @@ void pl_sweep_master_start_trial(struct pl_sweep *sweep, int trial)
                                          .hyperparameters = space->trials[trial].hyperparameters,
                                          .metric_regex = space->metric_regex,
                                          .step_regex = space->step_regex};
-    struct pl_connection *link = run->host > 0 ? pl_sweep_master_link(sweep, run->host) : NULL;
+    struct pl_connection *link = run->host > 0 ? pl_sweep_link(sweep, run->host) : NULL;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = pl_sweep_journal_start(sweep->journal, (size_t)trial, host, &error);
@@ -186,7 +167,7 @@ static void fill(struct pl_sweep *sweep)
 
     while (!sweep->supervisor->failed && pl_scheduler_next(sweep->scheduler, &next)) {
         const char *before = sweep->records[next].host;
-        const int home = before != NULL ? pl_sweep_master_find_host(sweep, before) : -1;
+        const int home = before != NULL ? pl_sweep_find_host(sweep, before) : -1;
         const int host = home >= 0 && sweep->hosts[home].used < sweep->hosts[home].slots ? home : free_host(sweep);
         struct pl_sweep_run *run = &sweep->runs[next];
 
@@ -199,7 +180,7 @@ static void fill(struct pl_sweep *sweep)
             run->state = PL_SWEEP_RUN_MOVES;
             run->from_host = home;
         } else {
-            pl_sweep_master_start_trial(sweep, (int)next);
+            start_trial(sweep, (int)next);
         }
     }
 }
@@ -221,7 +202,7 @@ static void begin_move(struct pl_sweep *sweep)
 static void signal_trial(struct pl_sweep *sweep, int trial, int number)
 {
     const struct pl_sweep_run *run = &sweep->runs[trial];
-    struct pl_connection *link = run->host > 0 ? pl_sweep_master_link(sweep, run->host) : NULL;
+    struct pl_connection *link = run->host > 0 ? pl_sweep_link(sweep, run->host) : NULL;
     char trial_text[16], number_text[16];
 
     if (run->host == 0) {
@@ -272,8 +253,8 @@ static bool is_over(const struct pl_sweep *sweep, size_t trial)
 
 static void forget_model(struct pl_sweep *sweep, int trial)
 {
-    const int host = pl_sweep_master_find_host(sweep, sweep->records[trial].host);
-    struct pl_connection *link = host > 0 ? pl_sweep_master_link(sweep, host) : NULL;
+    const int host = pl_sweep_find_host(sweep, sweep->records[trial].host);
+    struct pl_connection *link = host > 0 ? pl_sweep_link(sweep, host) : NULL;
     char text[16];
 
     sweep->runs[trial].model_gone = true;
@@ -477,6 +458,25 @@ static bool any_runs(const struct pl_sweep *sweep)
     return false;
 }
 
+/* A folder has arrived, or will not: what waited for it goes on. */
+static void take_move(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    struct pl_sweep_move *move = &sweep->move;
+
+    if (!move->is_over) {
+        return;
+    }
+    move->is_over = false;
+    if (move->kind == PL_TRIALS_HOST_MODEL) {
+        pl_sweep_result_note_model(sweep, move->reason[0] != '\0' ? move->reason : NULL);
+    } else if (move->reason[0] != '\0') {
+        pl_sweep_master_note_end(sweep, move->trial, false, move->reason);
+    } else {
+        start_trial(sweep, move->trial);
+    }
+    *next_ns = 0; /* there may be another */
+}
+
 /* What is due of a sweep that is not stopped. */
 static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
 {
@@ -501,6 +501,7 @@ static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
         begin_move(sweep);
     }
     pl_sweep_move_go_on(sweep, next_ns);
+    take_move(sweep, next_ns);
     check_times(sweep, next_ns);
 }
 
@@ -512,10 +513,12 @@ void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!sweep->started || supervisor->main_ended || (supervisor->failed && supervisor->stop_number == 0)) {
         return;
     }
+    take_move(sweep, next_ns);
     if (supervisor->stop_number == 0) {
         go_on(sweep, next_ns);
     } else if (sweep->finishing) {
         pl_sweep_move_go_on(sweep, next_ns); /* the result is nearly there */
+        take_move(sweep, next_ns);
     } else if (!any_runs(sweep)) {
         end_stopped(sweep);
     }

@@ -15,21 +15,15 @@ static const char *const kind_names[] = {"checkpoints", "model"};
 /* What is on its way has arrived, or not. */
 static void end_move(struct pl_sweep *sweep, const char *error)
 {
-    const struct pl_sweep_move move = sweep->move;
-    PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
+    struct pl_sweep_move *move = &sweep->move;
 
-    sweep->move.is_on = false;
+    move->is_on = false;
+    move->is_over = true;
     pl_trials_host_abort(&sweep->here);
     if (error != NULL) {
-        pl_text_printf(&reason, "its %s did not get from host %s to host %s: %s", kind_names[move.kind],
-                       sweep->plan->hosts.items[move.from], sweep->plan->hosts.items[move.to], error);
-    }
-    if (move.kind == PL_TRIALS_HOST_MODEL) {
-        pl_sweep_result_note_model(sweep, error != NULL ? pl_text_string(&reason) : NULL);
-    } else if (error != NULL) {
-        pl_sweep_master_note_end(sweep, move.trial, false, pl_text_string(&reason));
-    } else {
-        pl_sweep_master_start_trial(sweep, move.trial);
+        snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
+                 kind_names[move->kind], sweep->plan->hosts.items[move->from], sweep->plan->hosts.items[move->to],
+                 error);
     }
 }
 
@@ -68,7 +62,7 @@ static void send_piece(struct pl_sweep *sweep, struct pl_connection *connection,
 static void hand_over(struct pl_sweep *sweep)
 {
     const struct pl_sweep_move *move = &sweep->move;
-    struct pl_connection *link = move->to > 0 ? pl_sweep_master_link(sweep, move->to) : NULL;
+    struct pl_connection *link = move->to > 0 ? pl_sweep_link(sweep, move->to) : NULL;
     struct pl_error error = PL_ERROR_NONE;
     char trial[16], kind[16];
 
@@ -89,7 +83,7 @@ static void hand_over(struct pl_sweep *sweep)
 static void ask(struct pl_sweep *sweep)
 {
     const struct pl_sweep_move *move = &sweep->move;
-    struct pl_connection *link = move->from > 0 ? pl_sweep_master_link(sweep, move->from) : NULL;
+    struct pl_connection *link = move->from > 0 ? pl_sweep_link(sweep, move->from) : NULL;
     struct pl_error error = PL_ERROR_NONE;
     char trial[16], kind[16];
 

@@ -73,7 +73,7 @@ static void forget_models(struct pl_sweep *sweep)
 {
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
         const int host =
-            sweep->records[trial].host != NULL ? pl_sweep_master_find_host(sweep, sweep->records[trial].host) : -1;
+            sweep->records[trial].host != NULL ? pl_sweep_find_host(sweep, sweep->records[trial].host) : -1;
 
         if (host == 0 && !sweep->runs[trial].model_gone) {
             pl_trials_host_forget(&sweep->here, (int)trial);
@@ -118,6 +118,6 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
                           sweep->space->metric_name, sweep->space->metric_regex);
         return;
     }
-    host = sweep->records[best].host != NULL ? pl_sweep_master_find_host(sweep, sweep->records[best].host) : 0;
+    host = sweep->records[best].host != NULL ? pl_sweep_find_host(sweep, sweep->records[best].host) : 0;
     pl_sweep_move_begin(sweep, (int)best, PL_TRIALS_HOST_MODEL, host > 0 ? host : 0, 0);
 }

@@ -31,8 +31,10 @@ struct pl_sweep_run {
 /** A folder on its way from one host to another, one at a time. */
 struct pl_sweep_move {
     bool is_on, begins;
-    bool due;  /* the next piece is to be asked for */
-    bool last; /* the piece on its way */
+    bool is_over;      /* and the master has not taken note of it yet */
+    char reason[1024]; /* why it did not get there; "": it did */
+    bool due;          /* the next piece is to be asked for */
+    bool last;         /* the piece on its way */
     int trial, from, to;
     enum pl_trials_host_kind kind;
 };
@@ -61,18 +63,18 @@ struct pl_sweep {
     struct pl_sweep_move move;
 };
 
+/* sweep_state.c */
+/** The link to host number `host`, which is another; NULL: it is gone. */
+struct pl_connection *pl_sweep_link(const struct pl_sweep *sweep, int host);
+/** The number of the host of this name; -1. */
+int pl_sweep_find_host(const struct pl_sweep *sweep, const char *name);
+
 /* sweep_master.c */
 void pl_sweep_master_tick(struct pl_supervisor *supervisor, int64_t *next_ns);
 enum pl_status pl_sweep_master_start(struct pl_sweep *sweep, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_sweep_master_note_slots(struct pl_sweep *sweep, int host, int slots);
 void pl_sweep_master_note_report(struct pl_sweep *sweep, int trial, int64_t step, double value);
 void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const char *reason);
-/** The trial's checkpoints are on its host: it starts. */
-void pl_sweep_master_start_trial(struct pl_sweep *sweep, int trial);
-/** The link to host number `host`, which is another; NULL: it is gone. */
-struct pl_connection *pl_sweep_master_link(const struct pl_sweep *sweep, int host);
-/** The number of the host of this name; -1. */
-int pl_sweep_master_find_host(const struct pl_sweep *sweep, const char *name);
 
 /* sweep_move.c */
 void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_trials_host_kind kind, int from, int to);
