@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,12 +119,12 @@ hangs) sleep 300 ;;
 daemon) setsid setsid sleep 4123.5 & sleep 4123.5 & ;;
 esac
 echo "score=1"
-''', space={"x": ["good", "crash", "killed", "hangs", "daemon", "good too"]}, trial_time_s=8, max_failed=0.5).run()
+''', space={"x": ["good", "crash", "killed", "hangs", "daemon", "good too"]}, trial_time_s=12, max_failed=0.5).run()
     assert job.states() == ["completed", "failed", "failed", "failed", "completed", "completed"], job.rows()
     reasons = [row["reason"] for row in job.rows()]
     assert reasons[1] == "the program on host algo-1 exited with code 3: it broke here", reasons
     assert reasons[2].startswith("the program on host algo-1 was killed by signal 9 (SIGKILL)"), reasons
-    assert reasons[3] == "it ran longer than trial_time_s, 8 s", reasons
+    assert reasons[3] == "it ran longer than trial_time_s, 12 s", reasons
     assert not alive("4123.5")
     job.specification["max_failed"] = 0.1
     (job.base / "checkpoints/sweep.journal").unlink()
@@ -196,9 +197,45 @@ done
     assert "\nbest_score=9.0 trial=5\n" in job.text(), job.text()
 
 
+def a_trial_of_two_processes_is_an_mpi_job():
+    if not (BUILD / "tests/integration/mpi_probe").exists() or not shutil.which("mpirun"):
+        return print("skipped: no Open MPI")
+    job = Job('echo "rank=$OMPI_COMM_WORLD_RANK of=$OMPI_COMM_WORLD_SIZE"\n[ $OMPI_COMM_WORLD_RANK != 1 ] || echo "score=$SM_HP_X"\n',
+              space={"x": [1, 2]}, processes=2)
+    job.run(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    assert job.states() == ["completed"] * 2 and [row["score"] for row in job.rows()] == [1, 2], job.rows()
+    for rank in 0, 1:
+        assert job.text().count(f"rank={rank} of=2\n") == 2, job.text()
+
+
+def a_trial_that_a_full_disk_hurts_says_so():
+    job = Job('''sweep=$(dirname "$SAGEMAKER_BASE_DIR")
+if [ $SM_HP_X = fills ]; then
+  while [ ! -e "$sweep/trial-0001" ]; do sleep 0.02; done
+  dd if=/dev/zero of="$SM_OUTPUT_DATA_DIR/all" bs=64k 2>/dev/null
+  touch "$sweep/full"
+  while [ -e "$sweep/trial-0001" ]; do sleep 0.02; done # it has ended
+  rm "$SM_OUTPUT_DATA_DIR/all"
+  exit 1
+fi
+while [ ! -e "$sweep/full" ]; do sleep 0.02; done
+dd if=/dev/zero of="$SM_OUTPUT_DATA_DIR/some" bs=64k count=1 2>/dev/null
+''', space={"x": ["fills", "hurt"]}, max_failed=1)
+    (job.base / "output").mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", job.base / "output"], capture_output=True).returncode != 0:
+        return print("skipped: no small disk can be mounted")
+    try:
+        job.run(code=1)
+        rows = job.rows()
+        assert [row["state"] for row in rows] == ["failed", "failed"], rows
+        assert "disk" in rows[1]["reason"] and "full" in rows[1]["reason"], rows
+    finally:
+        subprocess.run(["umount", "--lazy", job.base / "output"], check=True)
+
+
 def the_time_of_the_sweep_ends_it_with_the_best_so_far():
     job = Job('trap \'echo "score=$SM_HP_X"; exit 0\' TERM; sleep 300 & wait $!\n', space={"x": [1, 2, 3]}, slots=1)
-    job.hyperparameters["paceline_sweep_time_s"] = "4"
+    job.hyperparameters["paceline_sweep_time_s"] = "6"
     job.run()
     assert job.states() == ["stopped", "stopped", "stopped"] and [row["runs"] for row in job.rows()] == [1, 0, 0], job.rows()
     assert "\nbest_score=1.0 trial=0\n" in job.text(), job.text()
@@ -221,6 +258,7 @@ if __name__ == "__main__":
     names = sys.argv[1:]
     for case in (each_trial_is_a_job_of_its_own, trials_that_go_wrong_are_rows_with_causes, a_stop_lets_all_save_and_a_restart_goes_on,
                  a_killed_sweep_runs_no_trial_twice_and_loses_none, a_trial_without_a_handler_ends_the_stop_badly, asha_stops_at_rungs_and_promotes,
+                 a_trial_of_two_processes_is_an_mpi_job, a_trial_that_a_full_disk_hurts_says_so,
                  the_time_of_the_sweep_ends_it_with_the_best_so_far, what_cannot_run_is_refused_before_anything_starts):
         if not names or case.__name__ in names:
             case()
