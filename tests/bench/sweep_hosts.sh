@@ -5,7 +5,8 @@
 #   tests/bench/sweep_hosts.sh MNIST [BUILD_DIR]      needs root; MNIST holds the four files of the digits
 #
 # `ratio` is the wall time by the sum of the trials' seconds over the slots; `of_full` ASHA's wall time by the full search's of the same seed.
-# SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each, over the first IMAGES (4000) digits.
+# SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each, with the first IMAGES (4000) digits to train and as
+# many, where there are so many, to test.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 data=$(realpath "$1") build=$(realpath "${2:-build}")
@@ -16,13 +17,15 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 mkdir -p "$cluster/data/training" "$cluster/data/testing"
-cp "$data"/t10k-* "$cluster/data/testing"
-python3 - "$data" "$cluster/data/training" "${IMAGES:-4000}" <<'END' # the first of the digits
+python3 - "$data" "$cluster/data" "${IMAGES:-4000}" <<'END' # the first of the digits
 import gzip, pathlib, struct, sys
-source, to, count = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), int(sys.argv[3])
-for name, head, each in ("train-images-idx3-ubyte.gz", 16, 784), ("train-labels-idx1-ubyte.gz", 8, 1):
-    data = gzip.decompress((source / name).read_bytes())
-    (to / name).write_bytes(gzip.compress(data[:4] + struct.pack(">I", count) + data[8:head + count * each]))
+source, to = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+for prefix, folder in ("train", "training"), ("t10k", "testing"):
+    count = int(sys.argv[3])
+    for name, head, each in ("images-idx3", 16, 784), ("labels-idx1", 8, 1):
+        data = gzip.decompress((source / f"{prefix}-{name}-ubyte.gz").read_bytes())
+        count = min(count, struct.unpack(">I", data[4:8])[0])
+        (to / folder / f"{prefix}-{name}-ubyte.gz").write_bytes(gzip.compress(data[:4] + struct.pack(">I", count) + data[8:head + count * each]))
 END
 
 # search SEED SCHEDULER: both hosts, to their end; one line.
@@ -30,7 +33,8 @@ search() {
   local host begin
   for host in algo-1 algo-2; do
     job_config $host "algo-1 algo-2" 0
-    mkdir -p "$cluster/$host/ml/input/data"
+    mkdir -p "$cluster/$host/ml/input/data" "$cluster/$host/ml/code"
+    ln -s "$build/libexec/paceline/mnist" "$cluster/$host/ml/code/mnist"
     cp -r "$cluster/data/training" "$cluster/data/testing" "$cluster/$host/ml/input/data/"
     echo '{"training": {"TrainingInputMode": "File"}, "testing": {"TrainingInputMode": "File"}}' >"$cluster/$host/ml/input/config/inputdataconfig.json"
     python3 - "$1" "$2" "${TRIALS:-16}" "${EPOCHS:-9}" >"$cluster/$host/ml/input/config/hyperparameters.json" <<'END'
@@ -40,11 +44,11 @@ step = {"step": "epoch=([0-9]+)", "min": 1, "max": epochs, "factor": 3}
 sweep = {"space": {"learning-rate": {"log": [0.001, 0.1]}, "batch-size": [32, 64, 128], "momentum": {"float": [0.5, 0.95]}},
          "search": "random", "trials": trials, "seed": seed, "metric": "test_accuracy", "goal": "maximize", "slots": 2,
          "scheduler": {"asha": step} if scheduler == "asha" else "none"}
-print(json.dumps({"epochs": str(epochs), "paceline_sweep": json.dumps(sweep)}))
+print(json.dumps({"sagemaker_program": '"mnist"', "epochs": str(epochs), "paceline_sweep": json.dumps(sweep)}))
 END
   done
   begin=$EPOCHREALTIME
-  for host in algo-1 algo-2; do host_start $host "$paceline" -- "$build/libexec/paceline/mnist"; done
+  for host in algo-1 algo-2; do host_start $host "$paceline" train; done
   for host in algo-1 algo-2; do
     host_wait $host 1800
     [ "$code" = 0 ] || { cat "$cluster/$host.log"; exit 1; }
