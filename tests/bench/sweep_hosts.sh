@@ -5,8 +5,8 @@
 #   tests/bench/sweep_hosts.sh MNIST [BUILD_DIR]      needs root; MNIST holds the four files of the digits
 #
 # `ratio` is the wall time by the sum of the trials' seconds over the slots; `of_full` ASHA's wall time by the full search's of the same seed.
-# SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each, with the first IMAGES (4000) digits to train and as
-# many, where there are so many, to test.
+# SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each, with the first IMAGES (4000) digits to train and as many, where there
+# are so many, to test. ASHA's first rung is after MIN (2) epochs. SCHEDULERS ("none asha") leaves one out.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 data=$(realpath "$1") build=$(realpath "${2:-build}")
@@ -37,10 +37,10 @@ search() {
     ln -s "$build/libexec/paceline/mnist" "$cluster/$host/ml/code/mnist"
     cp -r "$cluster/data/training" "$cluster/data/testing" "$cluster/$host/ml/input/data/"
     echo '{"training": {"TrainingInputMode": "File"}, "testing": {"TrainingInputMode": "File"}}' >"$cluster/$host/ml/input/config/inputdataconfig.json"
-    python3 - "$1" "$2" "${TRIALS:-16}" "${EPOCHS:-9}" >"$cluster/$host/ml/input/config/hyperparameters.json" <<'END'
+    python3 - "$1" "$2" "${TRIALS:-16}" "${EPOCHS:-9}" "${MIN:-2}" >"$cluster/$host/ml/input/config/hyperparameters.json" <<'END'
 import json, sys
-seed, scheduler, trials, epochs = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-step = {"step": "epoch=([0-9]+)", "min": 1, "max": epochs, "factor": 3}
+seed, scheduler, (trials, epochs, least) = int(sys.argv[1]), sys.argv[2], map(int, sys.argv[3:])
+step = {"step": "epoch=([0-9]+)", "min": least, "max": epochs, "factor": 3}
 sweep = {"space": {"learning-rate": {"log": [0.001, 0.1]}, "batch-size": [32, 64, 128], "momentum": {"float": [0.5, 0.95]}},
          "search": "random", "trials": trials, "seed": seed, "metric": "test_accuracy", "goal": "maximize", "slots": 2,
          "scheduler": {"asha": step} if scheduler == "asha" else "none"}
@@ -62,7 +62,7 @@ found = {"seed": int(seed), "scheduler": scheduler, "wall_s": round(wall, 1), "t
          "best": max(trial["test_accuracy"] or 0 for trial in trials), "runs": sum(trial["runs"] for trial in trials)}
 if scheduler == "none":
     pathlib.Path(full).write_text(json.dumps(found))
-else:
+elif pathlib.Path(full).exists():
     before = json.loads(pathlib.Path(full).read_text())
     found.update(of_full=round(wall / before["wall_s"], 3), below_best=round(before["best"] - found["best"], 4))
 print(json.dumps(found), flush=True)
@@ -70,6 +70,6 @@ END
 }
 
 for seed in ${SEEDS:-1 2 3}; do
-  search "$seed" none
-  search "$seed" asha
+  rm -f "$cluster/full"
+  for scheduler in ${SCHEDULERS:-none asha}; do search "$seed" "$scheduler"; done
 done
