@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -311,6 +312,20 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
         return pl_error_raise(reterr, PL_INVALID, PL_DOMAIN_ERRNO, ENOTDIR, "create directory '%s'", path);
     }
     return PL_OK;
+}
+
+static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
+{
+    (void)info;
+    (void)type;
+    (void)where;
+    (void)remove(path);
+    return 0; /* go on with the rest, whatever cannot be removed */
+}
+
+void pl_file_remove_tree(const char *path)
+{
+    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static bool is_program(const char *path)

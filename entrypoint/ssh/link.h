@@ -15,7 +15,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* type, its fields in order */
+/* type, its fields in order; those of the extension, see supervise/supervise.h, reach neither master nor worker */
+#define PL_FRAME_EXTENSION_LIST(X)                                                                                     \
+    X(SLOTS, "slots: so many trials of a sweep run on this host at once")                                              \
+    X(TRIAL, "trial, slot, processes, last step, hyperparameters, metric, step: run it; see sweep/trials_host.h")      \
+    X(TRIAL_STOP, "trial, signal: pass this signal to it")                                                             \
+    X(REPORT, "trial, step, value: it has printed this value of the metric")                                           \
+    X(TRIAL_ENDED, "trial, 0 or 1, reason: whether it ended well, and why not")                                        \
+    X(TRIAL_FORGET, "trial: its model is of no use any more")                                                          \
+    X(FETCH, "trial, kind, begins: a piece of its folder, see sweep/files.h")                                          \
+    X(PIECE, "trial, kind, begins, path, mode, data, error: the piece; without a path the end")                        \
+    X(STORED, "trial, error: the piece is stored where it is empty, or why not")
+
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO, "kind, host, of a shim its rank: the first frame on every connection")                                    \
     X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make so many")     \
@@ -36,23 +47,18 @@
     X(LOOKING, "host, hosts, note: this host, the others that will answer, one a line, and why there are no more")     \
     X(STANDS, "host, rank, pid, key, report, place: where one program stands, see stacks/hosts.h")                     \
     X(LOOKED, "host, text: that was all of this host, and what stood in the way; of an asker what it found")           \
-    X(SLOTS, "slots: so many trials of a sweep run on this host at once")                                              \
-    X(TRIAL, "trial, slot, processes, last step, hyperparameters, metric, step: run it; see sweep/trials_host.h")      \
-    X(TRIAL_STOP, "trial, signal: pass this signal to it")                                                             \
-    X(REPORT, "trial, step, value: it has printed this value of the metric")                                           \
-    X(TRIAL_ENDED, "trial, 0 or 1, reason: whether it ended well, and why not")                                        \
-    X(TRIAL_FORGET, "trial: its model is of no use any more")                                                          \
-    X(FETCH, "trial, kind, begins: a piece of its folder, see sweep/files.h")                                          \
-    X(PIECE, "trial, kind, begins, path, mode, data, error: the piece; without a path the end")                        \
-    X(STORED, "trial, error: the piece is stored where it is empty, or why not")
+    PL_FRAME_EXTENSION_LIST(X)
 
 enum pl_frame_type {
 #define PL_FRAME_ENUM(name, fields) PL_FRAME_##name,
     PL_FRAME_LIST(PL_FRAME_ENUM)
 #undef PL_FRAME_ENUM
         PL_FRAME_TYPES,
-    PL_FRAME_EXTENSION = PL_FRAME_SLOTS, /* from here on they are the extension's, see supervise/supervise.h */
+    PL_FRAME_EXTENSION = PL_FRAME_SLOTS, /* from here on they are the extension's */
 };
+
+/** For a switch over all types that leaves the extension's to it. */
+#define PL_FRAME_TYPE_CASE(name, fields) case PL_FRAME_##name:
 
 enum {
     PL_FRAME_VERSION = 3,

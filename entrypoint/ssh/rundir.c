@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,21 +242,12 @@ enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret
     return status;
 }
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
-{
-    (void)info;
-    (void)type;
-    (void)where;
-    (void)remove(path);
-    return 0; /* go on with the rest, whatever cannot be removed */
-}
-
 void pl_rundir_close(struct pl_rundir *rundir)
 {
     pl_file_close_at(&rundir->listen_fd);
     if (rundir->path[0] == '\0') {
         return;
     }
-    (void)nftw(rundir->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    pl_file_remove_tree(rundir->path);
     rundir->path[0] = '\0';
 }

@@ -282,15 +282,7 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
     case PL_FRAME_RELEASE:
     case PL_FRAME_LOOK:
     case PL_FRAME_LOOKING:
-    case PL_FRAME_SLOTS:
-    case PL_FRAME_TRIAL:
-    case PL_FRAME_TRIAL_STOP:
-    case PL_FRAME_REPORT:
-    case PL_FRAME_TRIAL_ENDED:
-    case PL_FRAME_TRIAL_FORGET:
-    case PL_FRAME_FETCH:
-    case PL_FRAME_PIECE:
-    case PL_FRAME_STORED:
+        PL_FRAME_EXTENSION_LIST(PL_FRAME_TYPE_CASE)
     case PL_FRAME_TYPES:
         break;
     }

@@ -344,15 +344,7 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_LOOKING:
     case PL_FRAME_STANDS:
     case PL_FRAME_LOOKED:
-    case PL_FRAME_SLOTS:
-    case PL_FRAME_TRIAL:
-    case PL_FRAME_TRIAL_STOP:
-    case PL_FRAME_REPORT:
-    case PL_FRAME_TRIAL_ENDED:
-    case PL_FRAME_TRIAL_FORGET:
-    case PL_FRAME_FETCH:
-    case PL_FRAME_PIECE:
-    case PL_FRAME_STORED:
+        PL_FRAME_EXTENSION_LIST(PL_FRAME_TYPE_CASE)
     case PL_FRAME_TYPES:
         break;
     }

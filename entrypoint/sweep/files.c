@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/strv.h"
-#include "entrypoint/sweep/trial_folder.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -179,7 +178,7 @@ enum pl_status pl_files_writer_open(const char *folder, bool in_place, struct pl
     status = writer->target == NULL ? PL_MEMORY : status;
     if (status == PL_OK) {
         if (!in_place) {
-            pl_trial_folder_remove_tree(writer->folder);
+            pl_file_remove_tree(writer->folder);
         }
         status = pl_file_make_dirs(writer->folder, 0755, reterr);
     }
@@ -213,7 +212,7 @@ static enum pl_status finish(struct pl_files_writer *writer, struct pl_error *re
     if (strcmp(writer->folder, writer->target) == 0) {
         return PL_OK;
     }
-    pl_trial_folder_remove_tree(writer->target);
+    pl_file_remove_tree(writer->target);
     return rename(writer->folder, writer->target) == 0
                ? PL_OK
                : pl_error_errno(reterr, "rename '%s' to '%s'", writer->folder, writer->target);

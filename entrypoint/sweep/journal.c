@@ -43,25 +43,6 @@ struct replay {
     struct pl_sweep_record *records;
 };
 
-/* Append text that may come from a program: no byte of it may keep the journal from being read. */
-static void append_string(struct pl_text *text, const char *string)
-{
-    PL_AUTO_TEXT struct pl_text safe = PL_TEXT_NONE;
-    size_t length = string != NULL ? strlen(string) : 0;
-
-    if (string == NULL) {
-        pl_text_append(text, "null");
-        return;
-    }
-    length = length > REASON_BYTES_MAX ? pl_text_whole_bytes(string, REASON_BYTES_MAX) : length;
-    pl_text_append_n(&safe, string, length);
-    if (safe.length > 0) {
-        pl_text_mask_broken(safe.data, safe.length);
-    }
-    text->failed = text->failed || safe.failed;
-    pl_python_json_print_string(pl_text_string(&safe), text);
-}
-
 static enum pl_status write_line(struct pl_sweep_journal *journal, const struct pl_text *line, bool to_disk,
                                  struct pl_error *reterr)
 {
@@ -89,7 +70,7 @@ enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t t
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
     pl_text_printf(&line, "{\"start\": %zu, \"host\": ", trial);
-    append_string(&line, host);
+    pl_sweep_value_print_string(host, REASON_BYTES_MAX, &line);
     pl_text_append(&line, "}\n");
     return write_line(journal, &line, true, reterr);
 }
@@ -117,7 +98,7 @@ static void append_end(struct pl_text *text, size_t trial, enum pl_sweep_end end
     pl_text_printf(text, "{\"end\": %zu, \"how\": \"%s\", \"seconds\": ", trial, ends[end]);
     pl_python_json_print_double(isfinite(seconds) ? seconds : 0, text);
     pl_text_append(text, ", \"reason\": ");
-    append_string(text, reason);
+    pl_sweep_value_print_string(reason, REASON_BYTES_MAX, text);
     pl_text_append(text, "}\n");
 }
 

@@ -5,6 +5,7 @@
 #include "base/json/python_json.h"
 #include "base/memory.h"
 #include "entrypoint/sweep/root.h"
+#include "entrypoint/sweep/value.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,23 +29,6 @@ static const char *state_text(const struct pl_scheduler *scheduler, size_t trial
     enum pl_sweep_state state = pl_scheduler_progress(scheduler, trial)->state;
 
     return pl_sweep_state_text(state == PL_SWEEP_PAUSED && pl_scheduler_is_done(scheduler) ? PL_SWEEP_STOPPED : state);
-}
-
-static void append_text(struct pl_text *text, const char *name, const char *value)
-{
-    pl_text_printf(text, ", \"%s\": ", name);
-    if (value == NULL) {
-        pl_text_append(text, "null");
-    } else {
-        PL_AUTO_TEXT struct pl_text safe = PL_TEXT_NONE;
-
-        pl_text_append(&safe, value);
-        if (safe.length > 0) {
-            pl_text_mask_broken(safe.data, safe.length);
-        }
-        text->failed = text->failed || safe.failed;
-        pl_python_json_print_string(pl_text_string(&safe), text);
-    }
 }
 
 /* A step; 0 is none. */
@@ -81,8 +65,10 @@ enum pl_status pl_sweep_results_jsonl(const struct pl_sweep_space *space, const 
         } else {
             pl_text_append(text, "null");
         }
-        append_text(text, "host", records[i].host);
-        append_text(text, "reason", records[i].reason);
+        pl_text_append(text, ", \"host\": ");
+        pl_sweep_value_print_string(records[i].host, SIZE_MAX, text);
+        pl_text_append(text, ", \"reason\": ");
+        pl_sweep_value_print_string(records[i].reason, SIZE_MAX, text);
         pl_text_append(text, "}\n");
     }
     return pl_text_check(text, reterr);

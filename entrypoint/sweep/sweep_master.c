@@ -12,13 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void fail_status(struct pl_sweep *sweep, enum pl_status status, const struct pl_error *error)
-{
-    if (status != PL_OK) {
-        pl_supervise_fail_status(sweep->supervisor, status, error);
-    }
-}
-
 void pl_sweep_master_note_slots(struct pl_sweep *sweep, int host, int slots)
 {
     struct pl_sweep_host *there = &sweep->hosts[host];
@@ -29,7 +22,7 @@ void pl_sweep_master_note_slots(struct pl_sweep *sweep, int host, int slots)
     }
     there->trials = pl_memory_new((size_t)slots, sizeof(*there->trials), &error);
     if (there->trials == NULL) {
-        fail_status(sweep, PL_MEMORY, &error);
+        pl_supervise_fail_status(sweep->supervisor, PL_MEMORY, &error);
         return;
     }
     for (int i = 0; i < slots; i++) {
@@ -141,7 +134,7 @@ static void start_trial(struct pl_sweep *sweep, int trial)
 
     status = status == PL_OK ? replace_text(&sweep->records[trial].host, host, &error) : status;
     if (status != PL_OK) {
-        fail_status(sweep, status, &error);
+        pl_supervise_fail_status(sweep->supervisor, status, &error);
         return;
     }
     run->state = PL_SWEEP_RUN_RUNS;
@@ -238,7 +231,7 @@ void pl_sweep_master_note_report(struct pl_sweep *sweep, int trial, int64_t step
     }
     status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, &error);
     if (status != PL_OK) {
-        fail_status(sweep, status, &error);
+        pl_supervise_fail_status(sweep->supervisor, status, &error);
     } else if (pl_scheduler_note_report(sweep->scheduler, (size_t)trial, step, value)) {
         stop_trial(sweep, trial, PL_SWEEP_WHY_SCHEDULER);
     }
@@ -362,7 +355,7 @@ void pl_sweep_master_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
         pl_text_printf(&words, "trial %d: %s", trial, reason);
         sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
     }
-    fail_status(sweep, status, &error);
+    pl_supervise_fail_status(sweep->supervisor, status, &error);
     if (end != PL_SWEEP_END_LOST) {
         forget_beaten(sweep);
     }
@@ -375,7 +368,7 @@ static void close_sweep(struct pl_sweep *sweep)
 
     sweep->closed = true;
     pl_log(PL_LOG_INFO, "the time of the sweep is over: no trial starts any more");
-    fail_status(sweep, pl_sweep_journal_closed(sweep->journal, &error), &error);
+    pl_supervise_fail_status(sweep->supervisor, pl_sweep_journal_closed(sweep->journal, &error), &error);
     pl_scheduler_close(sweep->scheduler);
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         stop_trial(sweep, (int)i, PL_SWEEP_WHY_SWEEP_TIME);

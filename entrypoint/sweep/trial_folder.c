@@ -9,13 +9,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FAILURE_MAX_BYTES = 1 << 20, OPEN_DIRECTORIES = 16 };
+enum { FAILURE_MAX_BYTES = 1 << 20 };
 
 /* Of the job's hyperparameters those that a trial does not get: what starts the sweep or belongs to the job as a whole,
  * and how many processes on which hosts run. */
@@ -242,7 +241,7 @@ enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_tr
     PL_AUTO_TEXT struct pl_text resource = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text checkpoints = PL_TEXT_NONE;
 
-    pl_trial_folder_remove_tree(folder->base);
+    pl_file_remove_tree(folder->base);
     pl_text_printf(&path, "%s/hyperparameters.json", job->paths.input_config);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_config_read(pl_text_string(&path), false, &job_values, reterr));
@@ -290,23 +289,9 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     }
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *place)
-{
-    (void)info;
-    (void)kind;
-    (void)place;
-    (void)remove(path);
-    return 0;
-}
-
-void pl_trial_folder_remove_tree(const char *path)
-{
-    (void)nftw(path, remove_one, OPEN_DIRECTORIES, FTW_DEPTH | FTW_PHYS);
-}
-
 void pl_trial_folder_remove(const struct pl_trial_folder *folder)
 {
-    pl_trial_folder_remove_tree(folder->base);
+    pl_file_remove_tree(folder->base);
     (void)rmdir(folder->output_data); /* where they are empty */
     (void)rmdir(folder->checkpoints);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The folder of a trial, in which it finds what a job finds in /opt/ml: BASE/sweep/trial-NNNN, with configuration of
- * its own, the job's code and channels behind links, and output. What is to outlive it lies elsewhere: its checkpoints
+ * its own, the job's code and channels through links, and output. What is to outlive it lies elsewhere: its checkpoints
  * and its model in the job's directory for checkpoints, which the platform keeps, and what it writes to output/data in
  * the job's own.
  *
@@ -48,9 +48,6 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
 /** Remove what the trial does not need any more once a run has ended: its configuration, and output where it is empty.
  */
 void pl_trial_folder_remove(const struct pl_trial_folder *folder);
-
-/** Remove a directory with all that is in it; links are not followed. */
-void pl_trial_folder_remove_tree(const char *path);
 
 void pl_trial_folder_done(struct pl_trial_folder *folder);
 

@@ -137,7 +137,7 @@ void pl_trials_host_forget(struct pl_trials_host *host, int trial)
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
 
     if (pl_trial_folder_name(host->supervisor->job, trial, &folder, NULL) == PL_OK) {
-        pl_trial_folder_remove_tree(folder.model);
+        pl_file_remove_tree(folder.model);
     }
 }
 

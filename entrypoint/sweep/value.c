@@ -177,3 +177,21 @@ void pl_sweep_value_print(const struct pl_python_json *node, struct pl_text *tex
         pl_python_json_print(node, PL_PYTHON_JSON_SPACED, text);
     }
 }
+
+void pl_sweep_value_print_string(const char *string, size_t most_bytes, struct pl_text *text)
+{
+    PL_AUTO_TEXT struct pl_text safe = PL_TEXT_NONE;
+    size_t length = string != NULL ? strlen(string) : 0;
+
+    if (string == NULL) {
+        pl_text_append(text, "null");
+        return;
+    }
+    length = length > most_bytes ? pl_text_whole_bytes(string, most_bytes) : length;
+    pl_text_append_n(&safe, string, length);
+    if (safe.length > 0) {
+        pl_text_mask_broken(safe.data, safe.length);
+    }
+    text->failed = text->failed || safe.failed;
+    pl_python_json_print_string(pl_text_string(&safe), text);
+}

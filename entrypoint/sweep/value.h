@@ -51,4 +51,10 @@ bool pl_sweep_value_is_scalar(const struct pl_python_json *node);
 /** Append it as it was written. */
 void pl_sweep_value_print(const struct pl_python_json *node, struct pl_text *text);
 
+/**
+ * Append text that may come from a program as a JSON string, of at most `most_bytes` of it: no byte of it keeps the
+ * document from being read. NULL is null.
+ */
+void pl_sweep_value_print_string(const char *string, size_t most_bytes, struct pl_text *text);
+
 #endif

@@ -78,7 +78,7 @@ START_TEST(a_line_without_end_and_more_reports_than_fit_need_no_more_memory)
     for (int i = 0; i < 100; i++) {
         pl_metric_add(&metric.lines[0], many, sizeof(many));
     }
-    add(0, " acc=1\n"); /* too far behind */
+    add(0, " acc=1\n"); /* after the bytes that count */
     check_reports("");
     for (int i = 0; i < PL_METRIC_WAITING + 9; i++) {
         add(0, "acc=1\n");
