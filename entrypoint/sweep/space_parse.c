@@ -3,7 +3,7 @@
 #include "entrypoint/sweep/space.h"
 
 #include "base/memory.h"
-#include "entrypoint/sweep/metric.h"
+#include "entrypoint/sweep/metric_regex.h"
 #include "entrypoint/sweep/space_draft.h"
 #include "entrypoint/sweep/value.h"
 
@@ -347,7 +347,7 @@ static enum pl_status read_metric(const struct pl_sweep_value *root, struct pl_s
 
         PL_TRY(pl_sweep_value_object(&metric, names, reterr));
         name = pl_sweep_value_member(&metric, "name");
-        PL_TRY(pl_sweep_metric_read(&regex, &space->metric_regex, reterr));
+        PL_TRY(pl_metric_regex_read(&regex, &space->metric_regex, reterr));
     } else if (metric.node == NULL || pl_python_json_kind(metric.node) != PL_PYTHON_JSON_STRING) {
         return pl_sweep_value_wrong(&metric, "a name, or {\"name\": ..., \"regex\": ...}", reterr);
     }
@@ -358,7 +358,7 @@ static enum pl_status read_metric(const struct pl_sweep_value *root, struct pl_s
         return PL_MEMORY;
     }
     if (space->metric_regex == NULL) {
-        PL_TRY(pl_sweep_metric_regex(text, &space->metric_regex, reterr));
+        PL_TRY(pl_metric_regex_of_name(text, &space->metric_regex, reterr));
     }
     PL_TRY(read_word(&goal, goals, "\"maximize\" or \"minimize\"", &index, reterr));
     space->maximize = index == 0;
@@ -410,7 +410,7 @@ static enum pl_status read_scheduler(const struct pl_sweep_value *root, struct p
     inner = pl_sweep_value_child(&scheduler, pl_python_json_first(scheduler.node), 0);
     PL_TRY(strcmp(pl_python_json_name(inner.node), "asha") == 0 ? read_asha(&inner, space, reterr)
                                                                 : read_median(&inner, space, reterr));
-    return find(&inner, "step", &step) ? pl_sweep_metric_read(&step, &space->step_regex, reterr) : PL_OK;
+    return find(&inner, "step", &step) ? pl_metric_regex_read(&step, &space->step_regex, reterr) : PL_OK;
 }
 
 static enum pl_status read_bounds(const struct pl_sweep_value *root, struct pl_sweep_space *space,

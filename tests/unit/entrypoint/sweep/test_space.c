@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/sweep/space_parse.c, entrypoint/sweep/space_expand.c, entrypoint/sweep/metric.c,
+/* Covers entrypoint/sweep/space_parse.c, entrypoint/sweep/space_expand.c, entrypoint/sweep/metric_regex.c,
  * entrypoint/sweep/value.c, entrypoint/sweep/job_sweep.c. */
 #include "base/text.h"
 #include "entrypoint/sweep/job_sweep.h"
-#include "entrypoint/sweep/metric.h"
+#include "entrypoint/sweep/metric_regex.h"
 #include "tests/unit/entrypoint/tree.h"
 
 #include <math.h>
@@ -344,7 +344,7 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
         regex_t regex;
         int code;
 
-        ck_assert_ok(pl_sweep_metric_regex(cases[i].name, &text, &error), &error);
+        ck_assert_ok(pl_metric_regex_of_name(cases[i].name, &text, &error), &error);
         ck_assert_int_eq(regcomp(&regex, text, REG_EXTENDED), 0);
         code = regexec(&regex, cases[i].line, 2, groups, 0);
         regfree(&regex);

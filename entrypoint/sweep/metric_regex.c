@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of metrics: made from a name, or given and checked before a trial starts. */
-#include "entrypoint/sweep/metric.h"
+#include "entrypoint/sweep/metric_regex.h"
 
 #include "base/memory.h"
 
@@ -16,7 +16,7 @@ enum { NESTED_MAX = 64, WRITTEN_OUT_MAX = 2000 };
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS "0123456789"
 
-enum pl_status pl_sweep_metric_regex(const char *name, char **ret_regex, struct pl_error *reterr)
+enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text regex = PL_TEXT_NONE;
 
@@ -164,7 +164,7 @@ static enum pl_status check(const struct pl_sweep_value *value, const char *text
     return groups > 0 ? PL_OK : pl_sweep_value_wrong(value, "a group around the number, ([0-9.]+)", reterr);
 }
 
-enum pl_status pl_sweep_metric_read(const struct pl_sweep_value *value, char **ret_regex, struct pl_error *reterr)
+enum pl_status pl_metric_regex_read(const struct pl_sweep_value *value, char **ret_regex, struct pl_error *reterr)
 {
     const char *text;
 
