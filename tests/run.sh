@@ -3,41 +3,45 @@
 # Install what is missing, build with -Werror, and run tests that need no GPU.
 #
 #   tests/run.sh                 unit tests and each integration test's main case, about a quarter of an hour on two quiet cores
-#   tests/run.sh --all           all stages, and the integration tests' long cases too, about an hour
+#   tests/run.sh --all           all stages, and the integration tests' long cases too, about half an hour
+#   tests/run.sh --full          every test that needs no GPU: also what repeats others with more versions, seeds and faults, up to two hours
 #   tests/run.sh --quick         the unit tests of the plain build only
-#   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once; --all adds long cases)
+#   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once; --all and --full add cases)
 #   tests/run.sh --list          name the stages
 #
 # Stages:
 #   unit         plain build; Check tests, replay of the fuzz targets, layer check
 #   integration  plain build; real processes, hosts in namespaces, containers, servers
 #   asan         unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-#   tsan         unit tests under ThreadSanitizer; ranks are threads there
+#   tsan         unit tests under ThreadSanitizer, but those of meson's suite `serial`, which have one thread; ranks are threads there
 #
-# Long cases are the tests of meson's suite `long`. A test that fails is run once more, alone, when the others of its stage
-# have ended. If it passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes.
+# Long cases are the tests of meson's suite `long`, repeats those of `full`. A test that fails is run once more, alone, when the others of its stage
+# have ended. If it passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes, with
+# --full after 130.
 #
 # The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 read -r up_s _ </proc/uptime
-end_s=$((${up_s%.*} + 4740)) # a minute is left for stopping and reporting
+most_s=4740 # a minute is left for stopping and reporting
 stages=()
-short="--no-suite long"
+left_out="--no-suite long --no-suite full"
 while [ $# -gt 0 ]; do
   case $1 in
-    --all) short="" ;;
+    --all) left_out="--no-suite full" ;;
+    --full) left_out="" most_s=7740 ;;
     --quick) stages+=(unit) ;;
     --stage) stages+=("${2:?--stage NAME}"); shift ;;
     --list) echo "unit integration asan tsan"; exit 0 ;;
-    *) sed -n '3,22s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
+    *) sed -n '3,24s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
 if [ ${#stages[@]} = 0 ]; then
   stages=(unit integration)
-  [ -n "$short" ] || stages+=(asan tsan)
+  case $left_out in *long*) ;; *) stages+=(asan tsan) ;; esac
 fi
+end_s=$((${up_s%.*} + most_s))
 
 install() { timeout --foreground 900 tests/support/packages.sh install "$@"; }
 install build test || { echo "packages could not be installed"; echo "0 passed, 1 failed, 0 skipped"; exit 1; }
@@ -66,9 +70,9 @@ set -m # a background job of a shell without job control would ignore SIGINT and
 for name in "${stages[@]}"; do
   case $name in
     unit) arguments=(2400 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(2400 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(2400 $end_s "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 5") ;;
-    integration) arguments=(3600 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite integration $short --num-processes 4") ;;
+    asan) arguments=(2400 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3" "tests/(unit|fuzz|fakes)") ;;
+    tsan) arguments=(2400 $end_s "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --no-suite serial --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples))") ;;
+    integration) arguments=($most_s $end_s "$root" "$work/plain" "-Dwerror=true" "--suite integration $left_out --num-processes 6") ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" "${arguments[@]}" &

@@ -9,7 +9,7 @@ the median of some within a run: one blocking sum of one element; a function tha
 for MNIST digits (two convolutions and two dense layers, 4.8 MB, batches of 16) and for 80 dense layers of 8, 160 tiny tensors, each beside the same step
 of the bare optimizer ("alone"), by all ranks at once; and the processor's time that a rank takes while it sleeps for 10 s after all that ("asleep").
 
-The digits are the originals' files in ../shared/data/mnist; random ones, as fast, where they are absent. The lines are as peer_horovod_torch.py's.
+The digits are those in tests/data/mnist. The lines are as peer_horovod_torch.py's.
 """
 import gzip
 import json
@@ -20,14 +20,12 @@ import time
 
 from peer_turns import median_us, take_turns
 
-DIGITS = pathlib.Path(__file__).resolve().parents[3] / "shared/data/mnist"
+DIGITS = pathlib.Path(__file__).resolve().parents[1] / "data/mnist"
 TINY, BATCH, EPOCHS, SLEEP_S = 160, 16, 5, 10
 
 
 def digits():
     import numpy as np
-    if not DIGITS.is_dir():
-        return np.random.rand(2048, 28, 28, 1).astype("float32"), np.random.randint(0, 10, 2048)
     images, labels = (gzip.decompress((DIGITS / f"train-{name}-ubyte.gz").read_bytes()) for name in ("images-idx3", "labels-idx1"))
     return np.frombuffer(images, "uint8", offset=16).reshape(-1, 28, 28, 1) / np.float32(255), np.frombuffer(labels, "uint8", offset=8).astype("int64")
 

@@ -7,15 +7,12 @@ source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 program=$PACELINE_BUILD/libexec/paceline/cifar10
 feed=$PACELINE_BUILD/libexec/paceline/paceline-feed
-pictures=$PACELINE_SOURCE/../shared/data/cifar10
 [ -x "$program" ] || cluster_skip "built without the example"
-[ -e "$pictures/train-00000-of-00004.tfrecord" ] || cluster_skip "the pictures are not in ../shared/data/cifar10"
 trap 'kill $(jobs -p) 2>/dev/null || true; cluster_down' EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 words=(--epochs 2 --batch-size 16 --max-steps 10 --warmup-steps 4 --timeout 60)
-mkdir -p "$cluster/files/training"
-cp "$pictures"/train-*.tfrecord "$cluster/files/training/"
+PYTHONPATH=$PACELINE_SOURCE/tests/integration python3 -c "import pathlib, sys, cifar10; cifar10.make_pictures(pathlib.Path(sys.argv[1]))" "$cluster/files"
 
 case_begin "CIFAR-10 through FIFOs on two hosts"
 for host in algo-1 algo-2; do

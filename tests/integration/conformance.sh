@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Every collective operation x type x size x in and out of place, with processes as ranks over shared memory and over MPI's messages, in the memory of
-# shared devices and by NCCL (on the fake driver), and with threads as ranks on pretended hosts; with the word `long` on other numbers of ranks.
+# shared devices and by NCCL (on the fake driver), and with threads as ranks on pretended hosts; with the word `full` on other numbers of ranks.
 set -euo pipefail
 program=$PACELINE_BUILD/tests/integration/conformance_ranks
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PACELINE_TIMEOUT_S=100

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts with two ranks each: a rank is killed, or stopped, in every operation. Each of the other three notices by the deadline and says whom, the
-# job ends, nobody and nothing is left on either host. Every operation meets one of the two signals; with the word `long` the other.
+# job ends, nobody and nothing is left on either host. Every operation meets one of the two signals; with the word `full` the other.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 program=$PACELINE_BUILD/tests/integration/fault_ranks
@@ -122,7 +122,7 @@ if command -v prted >/dev/null; then
 fi
 for signal in $signals; do
   case ${1:-main}-$signal in
-    main-KILL | long-STOP) kinds="0 2 4 6" ;;
+    main-KILL | full-STOP) kinds="0 2 4 6" ;;
     *) kinds="1 3 5" ;;
   esac
   for kind in $kinds; do

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Environment and argument vectors are those of the Python toolkit, byte for byte, for every captured case.
 
-The captures are not part of this repository. The folder is the first argument, else the golden folder of the shared
-specification two levels up or next to the sources. Where the results differ on purpose, the test names the row of
-docs/differences.md that says so, and fails when there is no such row or when there is no difference any more.
+The captures are in tests/data/toolkit. Where the results differ on purpose, the test names the row of docs/differences.md
+that says so, and fails when there is no such row or when there is no difference any more.
 """
 import json
 import os
@@ -35,16 +34,6 @@ CASE_DIFFERENCES = {
 }
 failures = []
 used = set()
-
-
-def golden_folder():
-    places = [pathlib.Path(a) for a in sys.argv[1:2]]
-    places += [p / 'shared' / 'spec' / 'golden' for p in (SOURCE, SOURCE.parent)]
-    for place in places:
-        if (place / 'cases.json').exists():
-            return place
-    print('no captured cases of the toolkit here: ' + ', '.join(map(str, places)))
-    sys.exit(77)
 
 
 def differs(row):
@@ -287,7 +276,7 @@ def run_v3(name, data):
         check(f'v3 {name} arguments', plan['argv'][plan['argv'].index(script):], command[command.index(script):])
 
 
-folder = golden_folder()
+folder = SOURCE / 'tests/data/toolkit'
 cases = json.loads((folder / 'cases.json').read_text())
 commands = json.loads((folder / 'commands.json').read_text())
 tf_config = json.loads((folder / 'tf-config.json').read_text())

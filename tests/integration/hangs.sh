@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Jobs that hang, watched with PACELINE_HANG_S: the rank that is the cause is named first, in the log and in the failure file, on one host and
-# on two; and `paceline stacks` shows the ranks of all hosts. `hangs.sh long` adds a slow job that is not accused.
+# on two; and `paceline stacks` shows the ranks of all hosts. `hangs.sh long`: a slow job is not accused.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -67,6 +67,35 @@ with open(sys.argv[1], "w") as file:
     json.dump(parameters, file)
 PY
 }
+
+if [ "${1:-}" = long ]; then
+  # ---- slow, but alive: a sign every 4 s, of one rank and each time of another kind; a look is every second ----
+  case_begin "a slow job is not accused"
+  cat >"$cluster/slow.py" <<'PY'
+import os, subprocess, time
+if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+    for _ in range(4):
+        time.sleep(4)
+        print(".", flush=True)
+        time.sleep(4)
+        with open("/opt/ml/model/file", "a") as file:
+            file.write("x")
+        time.sleep(4)
+        subprocess.run(["sh", "-c", "read word </proc/version"], check=True)
+else:
+    time.sleep(48)
+PY
+  cluster_environment=(OMPI_MCA_rmaps_base_oversubscribe=1)
+  job_config algo-1 algo-1 4
+  hyperparameters algo-1 paceline_hang_s=30 paceline_hang_action=end
+  host_start algo-1 "$paceline" -- "$python" "$cluster/slow.py"
+  host_wait algo-1 240 || case_failed "no end"
+  expect_code algo-1 0
+  if grep -q 'the job hangs' "$cluster/algo-1.log"; then case_failed "it was accused"; fi
+  expect_nobody
+  case_end algo-1
+  exit 0
+fi
 
 # ---- one host: what hangs in Python ----
 
@@ -171,32 +200,3 @@ expect_code algo-1 0
 expect_code algo-2 0
 expect_nobody
 case_end algo-1 algo-2
-
-[ "${1:-}" = long ] || exit 0
-
-# ---- slow, but alive: a sign every 4 s, of one rank and each time of another kind; a look is every second ----
-
-case_begin "a slow job is not accused"
-cat >"$cluster/slow.py" <<'PY'
-import os, subprocess, time
-if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
-    for _ in range(4):
-        time.sleep(4)
-        print(".", flush=True)
-        time.sleep(4)
-        with open("/opt/ml/model/file", "a") as file:
-            file.write("x")
-        time.sleep(4)
-        subprocess.run(["sh", "-c", "read word </proc/version"], check=True)
-else:
-    time.sleep(48)
-PY
-cluster_environment=(OMPI_MCA_rmaps_base_oversubscribe=1)
-job_config algo-1 algo-1 4
-hyperparameters algo-1 paceline_hang_s=30 paceline_hang_action=end
-host_start algo-1 "$paceline" -- "$python" "$cluster/slow.py"
-host_wait algo-1 240 || case_failed "no end"
-expect_code algo-1 0
-if grep -q 'the job hangs' "$cluster/algo-1.log"; then case_failed "it was accused"; fi
-expect_nobody
-case_end algo-1

@@ -3,7 +3,7 @@
 # Jobs with Paceline's own parameter servers under `paceline train`, on one host and on two.
 #
 #   native_server.sh          every push counts, with a bound and without; a worker that fails, with and without the others going on; a stop
-#   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle
+#   native_server.sh long     workers and servers that are killed, stopped, or leave in the middle; `full`: at more random moments
 #   native_server.sh faults [TIMES]    a worker or a server of a job in full training is killed, stopped, or cut off, TIMES (8) at random moments each
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -90,10 +90,11 @@ drop() {
   done
 }
 
+# long [KILLS FAULTS]
 long() {
   local step
   RANDOM=32
-  for _ in 1 2 3 4 5 6 7 8; do
+  for ((i = 0; i < ${1:-2}; i++)); do
     step=$((RANDOM % 20))
     min_workers=3 start "$both" 2 none 20 kill $step && finish "$both" 0
     drop $step 'was killed by signal 9'
@@ -117,7 +118,7 @@ long() {
   timeout_s=30 start "$both" 2 2 2000 stop && finish "$both" bad
   expect_failure algo-1 'did not come nearer than ps_staleness 2 within timeout_s'
   grep -q 'worker [0-3] has waited 2 s: .* did not come nearer than ps_staleness 2 so far' "$cluster/algo-1.log" || case_failed "nobody says that it waits"
-  faults 2
+  faults "${2:-1}"
 }
 
 # begin STALENESS: a job of 2 x 2 workers trains, and has for a random time; `host` is a random one
@@ -165,6 +166,7 @@ faults() {
 
 case ${1:-short} in
 faults) faults "${2:-8}" ;;
+full) long 8 2 ;;
 *) "${1:-short}" ;;
 esac
 echo "parameter servers apply every push once, and end with the job"

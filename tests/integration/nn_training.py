@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training in device memory, without a GPU: the examples on the fake driver, whose devices take their time and whose layers are OpenBLAS's on a
 stream. Everything that is not a layer (plan, exchange, optimizer, checkpoints, saving) is the product's, so the weights are the CPU's bit for bit
-if every step waits for what it uses. With the word `long`: on the other numbers of ranks, and going on in the other directions.
+if every step waits for what it uses. With the word `full`: on the other numbers of ranks, and going on in the other directions.
 """
 import os
 import pathlib
@@ -17,7 +17,7 @@ import cifar10  # noqa: E402  (its pictures)
 BUILD = pathlib.Path(os.environ["PACELINE_BUILD"])
 FAKES = BUILD / "tests/fakes"
 PLUGIN = FAKES / "nn_cuda/libpaceline-nn-cuda.so"
-LONG = sys.argv[1:] == ["long"]
+FULL = sys.argv[1:] == ["full"]
 ENVIRONMENT = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 PROGRAM_WORDS = {"mnist": ["--max-steps", 6, "--batch-size", 10, "--warmup-epochs", 0], "cifar10": ["--max-steps", 3, "--batch-size", 8, "--warmup-steps", 0]}
 
@@ -51,7 +51,7 @@ class Examples:
 
 def same_bits(examples):
     """On one rank and two, on devices of their own and on one, with and without NCCL, as a plan and as named tensors."""
-    for program, ranks in (("mnist", 1), ("cifar10", 2)) if LONG else (("mnist", 2), ("cifar10", 1)):
+    for program, ranks in (("mnist", 1), ("cifar10", 2)) if FULL else (("mnist", 2), ("cifar10", 1)):
         wanted = examples.model("cpu", program, ranks, "--device", "cpu")
         ways = [(["--device", "cuda"], {})]
         if ranks == 2:
@@ -65,7 +65,7 @@ def same_bits(examples):
 def goes_on(examples):
     """Half of the steps on one kind of memory and the others on the other: checkpoints fit both."""
     wanted = examples.model("whole", "mnist", 2, "--device", "cuda")
-    for first, then in (("cuda", "cuda"), ("cpu", "cuda")) if LONG else (("cuda", "cpu"),):
+    for first, then in (("cuda", "cuda"), ("cpu", "cuda")) if FULL else (("cuda", "cpu"),):
         folder = examples.work / f"{first}-{then}"
         words = ["--checkpoint-dir", folder, "--checkpoint-steps", "2"]
         examples.model("half", "mnist", 2, "--device", first, *words, "--max-steps", "4")
@@ -91,7 +91,7 @@ def main():
         examples = Examples(pathlib.Path(name))
         same_bits(examples)
         goes_on(examples)
-        if not LONG:
+        if not FULL:
             says_what_is_wrong(examples)
     return 0
 

@@ -18,7 +18,7 @@ from python_with import python_with  # noqa: E402
 
 WITH_TORCH = python_with("numpy", "torch")
 PYTHON = WITH_TORCH or python_with("numpy")
-LONG = sys.argv[1:] == ["long"]  # on the other numbers of ranks, and with the other ends
+FULL = sys.argv[1:] == ["full"]  # on the other numbers of ranks, and with the other ends
 SKIP = 77
 
 OPERATIONS = r'''
@@ -540,12 +540,12 @@ def main():
         sys.exit(SKIP)
     environment = dict(os.environ, PYTHONPATH=f"{SOURCE}/examples/python", PACELINE_LIBRARY=f"{BUILD}/runtime/libpaceline.so",
                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    for ranks in (1, 3) if LONG else (2,):
+    for ranks in (1, 3) if FULL else (2,):
         output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", OPERATIONS], env=environment)
         assert output.count("operations fine") == ranks, output
     assert "operations fine on rank 0" in run([PYTHON, "-c", OPERATIONS], env=environment)
-    print(f"operations: fine on {'1 and 3 ranks' if LONG else '2 ranks'}, and without mpirun")
-    for how in ("exit", "SystemExit") if LONG else ("well", "sys.exit", "RuntimeError"):
+    print(f"operations: fine on {'1 and 3 ranks' if FULL else '2 ranks'}, and without mpirun")
+    for how in ("exit", "SystemExit") if FULL else ("well", "sys.exit", "RuntimeError"):
         result = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", PYTHON, "-c", ENDINGS, how], env=environment, stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, text=True, timeout=120)
         assert (result.returncode == 0) == (how == "well") and result.stdout.count("to the end") == (2 if how == "well" else 0), (how, result)
@@ -558,19 +558,19 @@ def main():
     if not WITH_TORCH:
         print("left out: training, no Python here has torch and numpy (python3-torch)")
         return
-    for ranks in (1,) if LONG else (2,):
+    for ranks in (1,) if FULL else (2,):
         output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, "-c", HOROVOD], env=environment)
         assert output.count("horovod's lines fine") == ranks, output
-    print(f"a program made for Horovod: its lines run on {1 if LONG else 2} rank(s)")
+    print(f"a program made for Horovod: its lines run on {1 if FULL else 2} rank(s)")
     fakes = f"{BUILD}/tests/fakes"
     if os.path.exists(f"{fakes}/libcuda.so.1"):
-        for folder, ranks in (("nccl", 1), ("no_nccl", 1), ("no_nccl", 2)) if LONG else (("nccl", 2),):
+        for folder, ranks in (("nccl", 1), ("no_nccl", 1), ("no_nccl", 2)) if FULL else (("nccl", 2),):
             fake = dict(environment, FAKE_CUDA="devices=2,delay_us=20", LD_LIBRARY_PATH=f"{fakes}/{folder}:{fakes}")
             output = run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), PYTHON, f"{SOURCE}/tests/integration/python_gpu.py",
                           "--pretend"], env=fake)
             assert output.count("tensors on a GPU are fine") == ranks, output
             print(f"tensors on GPUs: sums, broadcasts and training on {ranks} rank(s) of the tests' driver, {folder}")
-    if LONG:
+    if FULL:
         return
     with tempfile.TemporaryDirectory() as base:
         data = os.path.join(base, "input", "data")

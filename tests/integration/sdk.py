@@ -5,7 +5,8 @@
 Each SDK is installed into an environment of its own, with its telemetry off by its own configuration. Both call `docker
 compose`: here a few lines call PyPI's podman-compose. The programs are shell scripts in the image as it is, which has no
 Python, and a Python script in one made from it, which has Debian's torch. README.md's estimator and trainer run as they
-stand there, but for the image's name, the places of code and data, and the kind and number of processors.
+stand there, but for the image's name, the places of code and data, and the kind and number of processors. With the word
+`full`: what the others show on another number of hosts.
 """
 import json
 import os
@@ -25,6 +26,8 @@ LIMIT_S = 1500  # far away: what hangs is found by it
 STOP_S = 110  # SageMaker gives 120
 BEGIN = time.monotonic()
 PROGRAMS = '/opt/ml/input/data/tools/'
+FULL = sys.argv[1:] == ['full']
+REPEATED = {'estimator', 'plain', 'script-2', 'command', 'mpi-2', 'torchrun'}
 
 # As docker compose does, and podman-compose does not, it ends with the code of the container that ended first.
 DOCKER = '''#!/bin/sh
@@ -335,6 +338,7 @@ def main():
         write_files(root, tools)
         print(f'[{time.monotonic() - BEGIN:.0f} s] prepared', flush=True)
         for version, jobs in cases(root).items():
+            jobs = [(job, expected) for job, expected in jobs if (job['name'] in REPEATED) == FULL]
             process = start(root, tools, version, [job for job, _ in jobs])
             words = stop(root, process) if jobs[-1][0]['name'] == 'stop' else ''
             process.wait(LIMIT_S)
@@ -342,8 +346,9 @@ def main():
             for job, expected in jobs:
                 check(job['name'], found.get(job['name'], (root / f'{version}.log').read_text()), expected)
             print(f'[{time.monotonic() - BEGIN:.0f} s] version {version[1]}', flush=True)
-        check_failures(root, found)
-        check_stop(root, words, found['stop'])
+        if not FULL:
+            check_failures(root, found)
+            check_stop(root, words, found['stop'])
         print('ok all', flush=True)
     finally:
         if process is not None:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # torchrun over Gloo on two hosts with two ranks each: how the job ends, and that a rank that saves is not cut off. Needs a torch.
-# `torchrun.sh long` adds what repeats it with other causes.
+# `torchrun.sh long`: with other causes. `torchrun.sh full`: a rank that saves for longer, after a SIGTERM to either host.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
@@ -78,38 +78,41 @@ go() { case_mark; touch "$cluster/algo-2/ml/go"; }
 rank_pid() { host_run "$1" pgrep -f '^[^ ]*python[^ ]* -u .*train.py' | tail -n 1; }
 expect_both() { for host in algo-1 algo-2; do expect_code $host "$1"; done; for host in algo-1 algo-2; do expect_failure $host "${@:2}"; done; expect_nobody; case_end algo-1 algo-2; }
 
-begin end "torchrun trains"
-wait_both 120
-grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
-for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
-expect_nobody
-case_end algo-1 algo-2
+case ${1:-short} in
+short)
+  begin end "torchrun trains"
+  wait_both 120
+  grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
+  for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
+  expect_nobody
+  case_end algo-1 algo-2
 
-begin raise "rank 3 raises"
-await_ranks
-go
-wait_both 30
-expect_both 1 '^rank 3 on host algo-2 exited with code 1' 'train.py$' 'RuntimeError: rank three gives up'
+  begin raise "rank 3 raises"
+  await_ranks
+  go
+  wait_both 30
+  expect_both 1 '^rank 3 on host algo-2 exited with code 1' 'train.py$' 'RuntimeError: rank three gives up'
 
-begin save "SIGTERM to algo-2, rank 0 saves for 5 s, the others leave"
-await_ranks
-case_mark
-host_signal algo-2 TERM
-wait_both 60
-[ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
-expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
+  begin save "SIGTERM to algo-2, rank 0 saves for 5 s, the others leave"
+  await_ranks
+  case_mark
+  host_signal algo-2 TERM
+  wait_both 60
+  [ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
+  expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
 
-begin reduce "torchrun's host algo-2 is powered off"
-await_ranks
-case_mark
-host_off algo-2
-wait_both 30
-expect_code algo-1 1
-expect_failure algo-1 '^(host algo-2 went away|rank [01] on host algo-1 exited)'
-expect_nobody
-case_end algo-1
+  begin reduce "torchrun's host algo-2 is powered off"
+  await_ranks
+  case_mark
+  host_off algo-2
+  wait_both 30
+  expect_code algo-1 1
+  expect_failure algo-1 '^(host algo-2 went away|rank [01] on host algo-1 exited)'
+  expect_nobody
+  case_end algo-1
+  ;;
 
-if [ "${1:-}" = long ]; then
+long)
   begin exit "rank 3 exits with 3"
   await_ranks
   go
@@ -143,6 +146,9 @@ if [ "${1:-}" = long ]; then
   expect_nobody
   case_end algo-2
 
+  ;;
+
+full)
   for signalled in algo-1 algo-2; do
     case_begin "SIGTERM to $signalled, rank 0 saves for 35 s"
     cluster_environment=(MODE=save SAVE_S=35)
@@ -154,5 +160,6 @@ if [ "${1:-}" = long ]; then
     [ -s "$cluster/algo-1/ml/model/model" ] || case_failed "no model"
     expect_both 143 '^the job was stopped by SIGTERM; rank [1-3] on host algo-[12] '
   done
-fi
+  ;;
+esac
 echo "torchrun on two hosts: all cases passed"

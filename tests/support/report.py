@@ -102,6 +102,10 @@ def main():
         print("\nFailed:")
     for name, _, _ in by["failed"]:
         print(f"  {name}")
+    print("\nThe longest:")
+    tests = [(test["duration"], f"{stage}: {test['name'].rpartition(' / ')[2]}") for stage in sys.argv[2:] for test in read_tests(results / f"{stage}.json")]
+    for duration, name in sorted(tests, reverse=True)[:10]:
+        print(f"  {duration:.0f} s {name}")
     passed = len(by["passed"]) + len(by["flaky"])
     print(f"{passed} passed, {len(by['failed'])} failed, {len(by['skipped'])} skipped")
     return 1 if by["failed"] or passed == 0 else 0

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # One stage of the test run: configure, build and test one build folder, and keep what happened for report.py.
 #
-#   stage.sh RESULTS NAME LIMIT_S END_S SOURCE BUILD "SETUP OPTIONS" "TEST OPTIONS"
+#   stage.sh RESULTS NAME LIMIT_S END_S SOURCE BUILD "SETUP OPTIONS" "TEST OPTIONS" [FOLDERS]
 #
+# With FOLDERS, an expression for paths in the build folder, only programs and libraries there are built, and what they need.
 # It is stopped after LIMIT_S seconds, or when the machine has been up for END_S seconds: then the whole run's time is over.
 # Failed tests that report.py --again names are run once more, each alone, when all others have ended.
 # Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test), RESULTS/NAME.again.json (of those that were run
@@ -13,6 +14,7 @@ set -uo pipefail
 results=$1 name=$2 limit_s=$3 end_s=$4 source_dir=$5 build=$6
 read -r -a setup_options <<<"$7"
 read -r -a test_options <<<"$8"
+folders=${9:-}
 log=$results/$name.log
 begin_s=$SECONDS
 report=$(dirname "$0")/report.py
@@ -29,7 +31,8 @@ stage() {
   else
     meson setup "$build" "$source_dir" "${setup_options[@]}" >>"$log" 2>&1 || return
   fi
-  ninja -C "$build" >>"$log" 2>&1 || return
+  targets=$([ -z "$folders" ] || ninja -C "$build" -t targets all | sed -En "s,^(($folders)/[^:]*): .*_LINKER.*,\1,p")
+  ninja -C "$build" $targets >>"$log" 2>&1 || return
   echo "[$name] built after $((SECONDS - begin_s)) s"
   run_tests || failed=$?
   [ $failed != 0 ] || return 0
