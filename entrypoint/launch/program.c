@@ -26,15 +26,16 @@ bool pl_program_has_code(const struct pl_job *job)
 {
     DIR *dir = opendir(job->paths.code);
     const struct dirent *entry;
-    bool found = false;
+    bool found = false, unfinished = false;
 
-    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
-        found = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    while (dir != NULL && !unfinished && (entry = readdir(dir)) != NULL) {
+        found = found || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0);
+        unfinished = strcmp(entry->d_name, PL_PROGRAM_UNFINISHED) == 0;
     }
     if (dir != NULL) {
         (void)closedir(dir);
     }
-    return found;
+    return found && !unfinished;
 }
 
 static bool ends_with(const char *text, const char *tail)

@@ -54,7 +54,10 @@ void pl_program_done(struct pl_program *program);
 
 #define PL_AUTO_PROGRAM __attribute__((cleanup(pl_program_done)))
 
-/** True when the code directory holds anything. */
+/** A file that lies in the code directory while, and after, it was filled in part only. */
+#define PL_PROGRAM_UNFINISHED ".paceline-unfinished"
+
+/** True when the code directory holds anything, and not a part of what an earlier run was to bring there. */
 bool pl_program_has_code(const struct pl_job *job);
 
 #endif

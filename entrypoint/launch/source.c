@@ -24,7 +24,8 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     if (fetched) {
         PL_TRY(pl_strv_add(argv, "--fetched", reterr));
     }
-    PL_TRY(pl_strv_add(argv, "--max-bytes", reterr));
+    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"--unfinished", PL_PROGRAM_UNFINISHED, "--max-bytes", NULL},
+                            reterr));
     PL_TRY(pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
     return pl_strv_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
@@ -45,8 +46,8 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
                    (long)getpid());
     PL_TRY(pl_text_check(&file, reterr));
     PL_TRY(pl_steps_add(steps, "fetching the code from S3", NULL, &argv, reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){companion, "cp", job->submit_uri, pl_text_string(&file), NULL},
-                            reterr));
+    PL_TRY(pl_strv_add_list(
+        argv, (const char *const[]){companion, "--again", "cp", job->submit_uri, pl_text_string(&file), NULL}, reterr));
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 

@@ -26,6 +26,7 @@ struct pl_files_writer {
     char *folder, *target; /* where pieces go, and what it is renamed to at last; the same in place */
     char *path;            /* of the file that is being written; NULL */
     int fd;
+    bool finished;
 };
 
 static enum pl_status list(struct pl_files_reader *reader, const char *below, struct pl_error *reterr);
@@ -206,9 +207,20 @@ static bool is_below(const char *path)
     }
 }
 
+/* Network file systems report a failed write here. */
+static enum pl_status close_file(struct pl_files_writer *writer, struct pl_error *reterr)
+{
+    const int fd = writer->fd;
+
+    writer->fd = -1;
+    return fd < 0 || close(fd) == 0 ? PL_OK : pl_error_errno(reterr, "write '%s/%s'", writer->folder, writer->path);
+}
+
 /* All is there: it takes the place of what was there before. */
 static enum pl_status finish(struct pl_files_writer *writer, struct pl_error *reterr)
 {
+    PL_TRY(close_file(writer, reterr));
+    writer->finished = true;
     if (strcmp(writer->folder, writer->target) == 0) {
         return PL_OK;
     }
@@ -222,7 +234,7 @@ static enum pl_status open_file(struct pl_files_writer *writer, const char *path
 {
     PL_AUTO_TEXT struct pl_text whole = PL_TEXT_NONE;
 
-    pl_file_close_at(&writer->fd);
+    PL_TRY(close_file(writer, reterr));
     free(writer->path);
     writer->path = pl_memory_string(path, reterr);
     PL_TRY(writer->path != NULL ? PL_OK : PL_MEMORY);
@@ -238,7 +250,6 @@ enum pl_status pl_files_write(struct pl_files_writer *writer, const struct pl_fi
     const char *path = pl_text_string(&piece->path);
 
     if (*path == '\0') {
-        pl_file_close_at(&writer->fd);
         return finish(writer, reterr);
     }
     if (!is_below(path)) {
@@ -262,6 +273,9 @@ void pl_files_writer_free(struct pl_files_writer *writer)
 {
     if (writer != NULL) {
         pl_file_close_at(&writer->fd);
+        if (!writer->finished && writer->target != NULL && strcmp(writer->folder, writer->target) != 0) {
+            pl_file_remove_tree(writer->folder);
+        }
         free(writer->path);
         free(writer->folder);
         free(writer->target);

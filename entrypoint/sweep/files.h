@@ -40,7 +40,7 @@ void pl_files_reader_free(struct pl_files_reader *reader);
 
 /**
  * `in_place`: into `folder`, over what is there. Else into FOLDER.incoming, which takes the folder's place with the
- * last piece.
+ * last piece, or is removed with the writer without it.
  */
 enum pl_status pl_files_writer_open(const char *folder, bool in_place, struct pl_files_writer **ret_writer,
                                     struct pl_error *reterr) PL_MUST_CHECK;

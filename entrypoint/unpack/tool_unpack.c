@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST
+ * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
  *
- * With --fetched SOURCE is an archive that was fetched for this; it is removed afterwards.
+ * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
+ * this; it is removed afterwards.
  *
  * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
  * whatever it is, process 1 survives.
@@ -33,17 +34,11 @@ static bool has_archive_name(const char *source)
     return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
 }
 
-static enum pl_status unpack_source(const char *source, const char *dest, bool is_archive,
+static enum pl_status unpack_source(const char *source, int dest_fd, bool is_archive,
                                     const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int dest_fd = -1;
     struct stat info;
 
-    PL_TRY(pl_file_make_dirs(dest, 0755, reterr));
-    dest_fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dest_fd < 0) {
-        return pl_error_errno(reterr, "opening '%s'", dest);
-    }
     if (stat(source, &info) != 0) {
         return pl_error_errno(reterr, "opening '%s'", source);
     }
@@ -59,8 +54,33 @@ static enum pl_status unpack_source(const char *source, const char *dest, bool i
     return pl_unpack_copy_file(source, dest_fd, limits, reterr);
 }
 
+/* Whatever ends this before its time: who comes next sees by the file `unfinished` that not all is there. */
+static enum pl_status unpack_whole(const char *source, const char *dest, const char *unfinished, bool is_archive,
+                                   const struct pl_unpack_limits *limits, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int dest_fd = -1;
+    PL_AUTO_CLOSE int fd = -1;
+
+    PL_TRY(pl_file_make_dirs(dest, 0755, reterr));
+    dest_fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dest_fd < 0) {
+        return pl_error_errno(reterr, "opening '%s'", dest);
+    }
+    if (unfinished != NULL) {
+        fd = openat(dest_fd, unfinished, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+        if (fd < 0) {
+            return pl_error_errno(reterr, "creating '%s/%s'", dest, unfinished);
+        }
+    }
+    PL_TRY(unpack_source(source, dest_fd, is_archive, limits, reterr));
+    return unfinished == NULL || unlinkat(dest_fd, unfinished, 0) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
+}
+
 int main(int argc, char **argv)
 {
+    const char *unfinished = NULL;
     struct pl_unpack_limits limits = {.max_bytes = INT64_C(1) << 34, .max_entries = 1000000};
     struct pl_error error = PL_ERROR_NONE;
     bool fetched = false;
@@ -71,6 +91,8 @@ int main(int argc, char **argv)
     for (; at < argc && argv[at][0] == '-'; at++) {
         if (strcmp(argv[at], "--fetched") == 0) {
             fetched = true;
+        } else if (strcmp(argv[at], "--unfinished") == 0 && at + 1 < argc) {
+            unfinished = argv[++at];
         } else if (strcmp(argv[at], "--max-bytes") == 0 && at + 1 < argc) {
             char *end = NULL;
 
@@ -85,10 +107,10 @@ int main(int argc, char **argv)
         }
     }
     if (argc - at != 2) {
-        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--fetched] SOURCE DEST");
+        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST");
         return PL_EXIT_USAGE;
     }
-    status = unpack_source(argv[at], argv[at + 1], fetched, &limits, &error);
+    status = unpack_whole(argv[at], argv[at + 1], unfinished, fetched, &limits, &error);
     if (fetched && unlink(argv[at]) != 0) {
         pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
     }

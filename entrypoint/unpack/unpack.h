@@ -4,8 +4,8 @@
  * directory.
  *
  * Nothing is written outside the destination: names are resolved one part at a time below its descriptor, links are
- * never followed, and an archive with an absolute name, "..", a symbolic link or a device is refused whole. A hard link
- * to a file that was unpacked before it becomes a copy. What was unpacked before an error stays.
+ * never followed, and an entry with an absolute name or "..", a symbolic link or a device ends it with an error. A hard
+ * link to a file that was unpacked before it becomes a copy. What was unpacked before an error stays.
  *
  * Test    tests/unit/entrypoint/unpack/test_unpack.c, tests/fuzz/fuzz_unpack.c
  */

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { VERSION = 1, MOST_PARTS = 99999, BUFFER_BYTES = 1 << 20 };
 
@@ -55,8 +56,10 @@ static void print_path(struct pl_text *path, const char *directory, const char *
     pl_text_printf(path, "%s/%s-%05d-of-%05d.rows", directory, name, part, parts);
 }
 
-/* Of how many parts the files of table `name` are; 0: there are none. */
-static enum pl_status count_parts(const char *directory, const char *name, int *ret_parts, struct pl_error *reterr)
+/* Of how many parts the files of table `name` are; 0: there are none. What begins with `left` is removed: what a server
+ * that was killed while it wrote its part has left. NULL: nothing is. */
+static enum pl_status count_parts(const char *directory, const char *name, const char *left, int *ret_parts,
+                                  struct pl_error *reterr)
 {
     DIR *stream = opendir(directory);
     size_t length = strlen(name);
@@ -70,6 +73,9 @@ static enum pl_status count_parts(const char *directory, const char *name, int *
     while ((entry = readdir(stream))) {
         int part, parts, end = 0;
 
+        if (left && strncmp(entry->d_name, left, strlen(left)) == 0) {
+            (void)unlinkat(dirfd(stream), entry->d_name, 0);
+        }
         if (strncmp(entry->d_name, name, length) != 0 ||
             sscanf(entry->d_name + length, "-%5d-of-%5d.rows%n", &part, &parts, &end) != 2 || end == 0 ||
             entry->d_name[length + (size_t)end] != '\0' || parts < 1) {
@@ -99,14 +105,18 @@ enum pl_status pl_row_file_write(const char *directory, const struct pl_table *t
                                     .moment = moment};
     uint64_t crc32c = 0, chunks = pl_row_store_chunks(store);
     PL_AUTO_FREE struct iovec *pieces = pl_memory_new(chunks + 2, sizeof(*pieces), reterr);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, left = PL_TEXT_NONE;
     int there = 0;
 
     if (!pieces) {
         return PL_MEMORY;
     }
+    print_path(&path, directory, table->name, part, parts);
+    PL_TRY(pl_text_check(&path, reterr));
+    pl_text_printf(&left, ".%s.", strrchr(path.data, '/') + 1); /* as pl_file_write_atomic() names it */
+    PL_TRY(pl_text_check(&left, reterr));
     PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
-    PL_TRY(count_parts(directory, table->name, &there, reterr));
+    PL_TRY(count_parts(directory, table->name, left.data, &there, reterr));
     if (there != 0 && there != parts) {
         return pl_error_set(reterr, PL_INVALID,
                             "'%s' has files of table '%s' by %d servers, and there are %d now: expected a directory "
@@ -121,8 +131,6 @@ enum pl_status pl_row_file_write(const char *directory, const struct pl_table *t
         crc32c = pl_checksum_crc32c((uint32_t)crc32c, pieces[c + 1].iov_base, pieces[c + 1].iov_len);
     }
     pieces[chunks + 1] = (struct iovec){.iov_base = &crc32c, .iov_len = sizeof(crc32c)};
-    print_path(&path, directory, table->name, part, parts);
-    PL_TRY(pl_text_check(&path, reterr));
     return pl_file_write_atomic_parts(pl_text_string(&path), pieces, chunks + 2, 0666, reterr);
 }
 
@@ -220,7 +228,7 @@ enum pl_status pl_row_file_read(const char *directory, const struct pl_table *ta
     int parts = 0;
 
     pl_row_store_clear(store);
-    PL_TRY(count_parts(directory, table->name, &parts, reterr));
+    PL_TRY(count_parts(directory, table->name, NULL, &parts, reterr));
     if (parts == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "'%s' has no files of table '%s'", directory, table->name);
     }

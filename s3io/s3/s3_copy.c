@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "s3io/s3/sigv4.h"
 
@@ -22,6 +23,7 @@ enum {
     LOCK_TRIES = 100, /* far more than other downloads can finish between two calls of this one */
     NUMBER_BYTES = 16,
     PART_BYTES = NUMBER_BYTES + 6, /* of ".XXXXXXXXXXXXXXXX.part" */
+    READ_BYTES = 256 * 1024,
 };
 
 struct download {
@@ -31,8 +33,9 @@ struct download {
     const struct pl_s3_stream_options *options;
     int64_t read_timeout_ns;
     const struct pl_s3_progress *progress;
-    size_t current; /* whose file is open */
-    int fd;         /* -1: none */
+    size_t current;              /* whose file is open */
+    int fd;                      /* -1: none */
+    struct pl_checksum checksum; /* of what is in it, if it is continued; of one that is not the stream checks it */
     struct pl_text part_path;
 };
 
@@ -98,17 +101,26 @@ static bool is_there(const struct pl_s3_fetch *fetch)
            (uint64_t)info.st_size == fetch->object.size_bytes && (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Where to resume an unfinished file. Its name contains the ETag, so its bytes belong to this object; they are
- * not read again. */
+/* Where to resume an unfinished file. Its name contains the ETag, so its bytes belong to this object; the checksum that
+ * they are checked with is not in a list. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
+    struct pl_s3_object *object = &fetch->object;
     struct stat info;
 
-    fetch->object.first_byte = 0;
+    object->first_byte = 0;
     PL_TRY(name_part(fetch, &download->part_path, reterr));
-    if (fetch->object.etag && lstat(download->part_path.data, &info) == 0 && S_ISREG(info.st_mode) &&
-        (uint64_t)info.st_size <= fetch->object.size_bytes) {
-        fetch->object.first_byte = (uint64_t)info.st_size;
+    if (object->etag && lstat(download->part_path.data, &info) == 0 && S_ISREG(info.st_mode) &&
+        (uint64_t)info.st_size <= object->size_bytes) {
+        object->first_byte = (uint64_t)info.st_size;
+    }
+    if (object->first_byte && object->checksum.kind == PL_CHECKSUM_NONE) {
+        int64_t deadline_ns = pl_deadline_after_ns(download->read_timeout_ns);
+        struct pl_s3_info head = {.etag = NULL};
+
+        PL_TRY(pl_s3_head(download->client, object->bucket, object->key, deadline_ns, &head, reterr));
+        object->checksum = head.checksum;
+        pl_s3_info_done(&head);
     }
     return PL_OK;
 }
@@ -133,7 +145,7 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
     struct stat named;
 
     for (unsigned tries = 0; tries < LOCK_TRIES; tries++) {
-        download->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        download->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (download->fd < 0) {
             return pl_error_errno(reterr, "open '%s' for writing", path);
         }
@@ -153,6 +165,32 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
                         "'%s' is another file each time it is opened: does its file system keep inode numbers?", path);
 }
 
+static enum pl_status is_shorter(const struct download *download, struct pl_error *reterr)
+{
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' is shorter than it was", download->part_path.data);
+}
+
+/* Add the bytes that an earlier run has left to the checksum. */
+static enum pl_status add_left(struct download *download, uint64_t bytes, struct pl_error *reterr)
+{
+    PL_AUTO_FREE unsigned char *block = pl_memory_new(READ_BYTES, 1, reterr);
+    size_t got;
+
+    if (!block) {
+        return PL_MEMORY;
+    }
+    for (uint64_t done = 0; done < bytes; done += got) {
+        PL_TRY(pl_file_read_some(download->fd, block, pl_number_min(bytes - done, READ_BYTES),
+                                 pl_deadline_after_ns(download->read_timeout_ns), download->part_path.data, &got,
+                                 reterr));
+        if (got == 0) {
+            return is_shorter(download, reterr);
+        }
+        pl_checksum_add(&download->checksum, block, got);
+    }
+    return PL_OK;
+}
+
 static enum pl_status open_part(struct download *download, size_t index, struct pl_error *reterr)
 {
     const struct pl_s3_fetch *fetch = &download->fetches[index];
@@ -164,7 +202,11 @@ static enum pl_status open_part(struct download *download, size_t index, struct 
     PL_TRY(lock_part(download, &info, reterr));
     download->current = index;
     if ((uint64_t)info.st_size < first) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is shorter than it was", download->part_path.data);
+        return is_shorter(download, reterr);
+    }
+    download->checksum = (struct pl_checksum){.kind = first ? fetch->object.checksum.kind : PL_CHECKSUM_NONE};
+    if (download->checksum.kind != PL_CHECKSUM_NONE) {
+        PL_TRY(add_left(download, first, reterr));
     }
     if (ftruncate(download->fd, (off_t)first) != 0 || lseek(download->fd, (off_t)first, SEEK_SET) < 0) {
         return pl_error_errno(reterr, "open '%s' for writing", download->part_path.data);
@@ -172,25 +214,40 @@ static enum pl_status open_part(struct download *download, size_t index, struct 
     return PL_OK;
 }
 
-/* The whole object is in the file: give it its time and its name. */
+/* What the unfinished file holds is wrong: no run may continue it. */
+static void remove_part(const struct download *download, struct pl_error *reterr)
+{
+    if (unlink(download->part_path.data) != 0) {
+        pl_error_context(reterr, "'%s' holds wrong bytes and cannot be removed: remove it", download->part_path.data);
+    }
+}
+
+/* The whole object is in the file: give it its time and its name. It is locked until it has it: another download would
+ * take it for an unfinished one. */
 static enum pl_status finish_file(struct download *download, struct pl_error *reterr)
 {
     const struct pl_s3_fetch *fetch = &download->fetches[download->current];
-    int fd = download->fd;
+    const char *path = download->part_path.data;
+    int written_fd = fcntl(download->fd, F_DUPFD_CLOEXEC, 0);
 
-    download->fd = -1;
+    if (written_fd < 0) {
+        return pl_error_errno(reterr, "copy the descriptor of '%s'", path);
+    }
     if (fetch->modified_s >= 0) {
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};
 
-        (void)futimens(fd, times); /* without it a later run fetches the object again */
+        (void)futimens(written_fd, times); /* without it a later run fetches the object again */
     }
     /* Network file systems report a failed write here. */
-    if (close(fd) != 0) {
-        return pl_error_errno(reterr, "close '%s'", download->part_path.data);
+    if (close(written_fd) != 0) {
+        (void)pl_error_errno(reterr, "close '%s'", path);
+        remove_part(download, reterr);
+        return PL_SYSTEM;
     }
-    if (rename(download->part_path.data, fetch->path) != 0) {
-        return pl_error_errno(reterr, "rename '%s' to '%s'", download->part_path.data, fetch->path);
+    if (rename(path, fetch->path) != 0) {
+        return pl_error_errno(reterr, "rename '%s' to '%s'", path, fetch->path);
     }
+    pl_file_close_at(&download->fd);
     return PL_OK;
 }
 
@@ -198,9 +255,14 @@ static enum pl_status write_chunk(struct download *download, size_t base, const 
                                   struct pl_error *reterr)
 {
     size_t index = base + chunk->object;
+    const struct pl_s3_object *object = &download->fetches[index].object;
 
     if (download->fd < 0) {
         PL_TRY(open_part(download, index, reterr));
+    }
+    pl_checksum_add(&download->checksum, chunk->data, chunk->bytes);
+    if (chunk->last) {
+        PL_TRY(pl_s3_check_whole(object, &download->checksum, &object->checksum, reterr));
     }
     PL_TRY(pl_file_write_fd(download->fd, chunk->data, chunk->bytes, download->part_path.data, reterr));
     if (download->progress) {
@@ -246,6 +308,9 @@ static enum pl_status run(struct download *download, struct pl_error *reterr)
         size_t current = download->current;
 
         if (download->fd >= 0) {
+            if (status == PL_CORRUPT) {
+                remove_part(download, reterr);
+            }
             pl_file_close_at(&download->fd);
         } else if (status == PL_CORRUPT) {
             return status; /* no file to start again with */

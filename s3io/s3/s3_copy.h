@@ -25,11 +25,11 @@ struct pl_s3_progress {
 
 /**
  * Fetch `count` objects in order, in parallel ranges. Directories are made. A file that has the object's size and time
- * is left alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXXXXXXXXXX.part") is continued.
+ * is left alone unless `again`; an unfinished one of the same ETag ("PATH.XXXXXXXXXXXXXXXX.part") is continued, and
+ * read first, if the checksum of the whole is known, which a HEAD finds out where `object` does not tell it.
  *
  * Errors  as pl_s3_stream_next(); PL_FAILED for an unfinished file that another download is writing; bytes that fail
- *         their checksum are fetched once
- * more from the beginning.
+ *         their checksum are removed and fetched once more from the beginning.
  */
 enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *fetches, size_t count,
                               const struct pl_s3_stream_options *options, bool again, int64_t read_timeout_ns,

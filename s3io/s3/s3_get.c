@@ -529,6 +529,17 @@ static struct pl_checksum answer_checksum(const struct part *part)
     return strchr(part->operation.etag, '-') ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE} : part->operation.wanted;
 }
 
+enum pl_status pl_s3_check_whole(const struct pl_s3_object *object, const struct pl_checksum *checksum,
+                                 const struct pl_checksum *wanted, struct pl_error *reterr)
+{
+    if (checksum->kind == PL_CHECKSUM_NONE || checksum->value == wanted->value) {
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket,
+                        object->key, pl_checksum_name(wanted), (unsigned long long)checksum->value,
+                        (unsigned long long)wanted->value);
+}
+
 /* Check the whole object's checksum over all chunks: the caller gave it, or the answer for the first bytes did. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk,
                                   struct pl_error *reterr)
@@ -543,12 +554,7 @@ static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part
         stream->checksum = (struct pl_checksum){.kind = stream->wanted.kind};
     }
     pl_checksum_add(&stream->checksum, chunk->data, chunk->bytes);
-    if (chunk->last && stream->checksum.value != stream->wanted.value) {
-        return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx",
-                            object->bucket, object->key, pl_checksum_name(&stream->wanted),
-                            (unsigned long long)stream->checksum.value, (unsigned long long)stream->wanted.value);
-    }
-    return PL_OK;
+    return chunk->last ? pl_s3_check_whole(object, &stream->checksum, &stream->wanted, reterr) : PL_OK;
 }
 
 static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)

@@ -73,6 +73,13 @@ enum pl_status pl_s3_stream_open_order(struct pl_s3_client *client, const struct
 enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * PL_CORRUPT where `checksum`, of all bytes of the object, is not the `wanted` one; one of no kind fits everything. For
+ * readers that begin at a later byte and know those before: a stream does it for those that begin at byte 0.
+ */
+enum pl_status pl_s3_check_whole(const struct pl_s3_object *object, const struct pl_checksum *checksum,
+                                 const struct pl_checksum *wanted, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Make the running call and all later ones return PL_CANCELLED. */
 void pl_s3_stream_cancel(struct pl_s3_stream *stream);
 

@@ -155,7 +155,7 @@ static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_htt
                                     uint64_t bytes)
 {
     enum pl_status status =
-        pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_HTTP, head->status,
+        pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, head->status,
                        "asked for bytes %llu to %llu, got status %d with bytes %lld to %lld of %lld",
                        (unsigned long long)first, (unsigned long long)(first + bytes - 1), head->status,
                        (long long)head->range_first, (long long)head->range_last, (long long)head->range_total);
@@ -255,9 +255,9 @@ static void range_ended(struct pl_s3_operation *operation)
     struct pl_error error = PL_ERROR_NONE;
 
     if (operation->received_bytes != operation->expected_bytes) {
-        pl_error_set(&error, PL_CORRUPT, "the answer ended after %llu of %llu bytes",
+        pl_error_set(&error, PL_FAILED, "the answer ended after %llu of %llu bytes",
                      (unsigned long long)operation->received_bytes, (unsigned long long)operation->expected_bytes);
-        retry_later(operation, PL_CORRUPT, &error, -1);
+        retry_later(operation, PL_FAILED, &error, -1);
         return;
     }
     if (operation->crc_checked && operation->checksum.value != operation->wanted.value) {

@@ -428,6 +428,13 @@ def code_from_s3():
             expect(tree.train() == 0, tree.done.stderr)
             expect(tree.read('output/data/cwd') is not None, 'the program did not run')
             shutil.rmtree(tree.base / 'code')
+            # A file of its size and time that another process has put where it is fetched to is not taken for it.
+            tree.write('other', bytes(len((tree.base / 'store/jobs/source/sourcedir.tar.gz').read_bytes())))
+            os.utime(tree.base / 'other', (1369353600, 1369353600))  # as the server says
+            tree.env['TMPDIR'] = str(tree.base)
+            code = tree.train(under=('sh', '-c', 'cp -p "$TMPDIR/other" "$TMPDIR/paceline-$$-source" && exec "$@"', 'sh'))
+            expect(code == 0 and not list(tree.base.glob('paceline-*')), tree.done.stderr)
+            shutil.rmtree(tree.base / 'code')
             (tree.base / 'output/success').unlink()
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': 's3://bkt/jobs/no-such.tar.gz'}))
             refused(tree, 's3://bkt/jobs/no-such.tar.gz')
@@ -489,7 +496,11 @@ def dangerous_archive():
         tree.write('input/config/hyperparameters.json',
                    json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/sourcedir.tar.gz'}))
         refused(tree, "'../../escaped' is refused", 'outside')
+        refused(tree, "'../../escaped' is refused", 'outside')  # what came before it is not taken for the code
         expect(not (tree.base / 'escaped').exists() and not (tree.base.parent / 'escaped').exists(), 'it escaped')
+        tree.write('input/data/code/sourcedir.tar.gz', archive([('run.sh', SHOW.encode())]))
+        expect(tree.train() == 0 and tree.read('output/data/cwd') is not None, tree.done.stderr)
+        expect([path.name for path in (tree.base / 'code').iterdir()] == ['run.sh'], 'something else is left beside the code')
 
 
 def python_program_as_toolkit_users_write_them():

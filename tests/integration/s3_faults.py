@@ -203,6 +203,11 @@ class Run:
             check(not list(self.directory.glob("file.*")), "a temporary file is left")
         else:
             check(not target.exists(), "a wrong file was put in place")
+            check(not list(self.directory.glob("file.*")), "wrong bytes are left for the next run")
+            self.proxy.rules = Rules([])
+            code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+            check(code == 0, err)
+            check(target.read_bytes() == self.objects["obj"], "the same command again: the file differs")
 
     async def do_download_twice(self):
         target = self.directory / "file"
@@ -217,18 +222,26 @@ class Run:
         check(target.read_bytes() == self.objects["obj"], "the file differs")
 
     async def do_resume(self):
-        target = self.directory / "file"
-        code, _, _ = await self.client("cp", "s3://bkt/obj", str(target))
+        target = self.directory / "down" / "obj"
+        words = ("cp", "s3://bkt/obj", f"{target.parent}/")  # also a tree of one object
+        code, _, _ = await self.client(*words)
         check(code > 0 and not target.exists(), "the first run was to fail")
+        part, = target.parent.iterdir()
+        if self.scenario.get("fill"):  # as of a run that was killed when it had found the checksum wrong
+            os.truncate(part, self.scenario["object_bytes"])
+        if self.scenario.get("replace"):
+            self.replace()
         self.proxy.rules = Rules([])
         self.proxy.log.clear()
-        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        code, _, err = await self.client(*words)
         check(code == 0, err)
-        check(target.read_bytes() == self.objects["obj"], "the file differs")
-        check(not any(" bytes=0-" in entry[0] for entry in self.proxy.log), "the second run started from the beginning")
+        check(target.read_bytes() == self.fake.objects["obj"], "the file differs")
+        over = any(" bytes=0-" in entry[0] for entry in self.proxy.log)
+        check(over == self.scenario.get("starts_over", False), f"the second run {'started' if over else 'did not start'} from the beginning")
+        check(part.exists() == self.scenario.get("replace", False), "what is left differs from what belongs to another version")
         self.proxy.log.append(["", "used", 0])
         before = len(self.proxy.log)
-        code, _, err = await self.client("cp", "s3://bkt/obj", str(target))
+        code, _, err = await self.client(*words)
         check(code == 0 and len(self.proxy.log) == before + 1, "a file that is there was fetched again")
 
     async def do_upload(self):

@@ -623,7 +623,9 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
     ck_assert_uint_eq(steps.count, 1);
-    ck_assert_ptr_nonnull(strstr(joined(&steps.items[0].argv), "/paceline-unpack|--max-bytes|17179869184|/bin/true|"));
+    ck_assert_ptr_nonnull(
+        strstr(joined(&steps.items[0].argv),
+               "/paceline-unpack|--unfinished|.paceline-unfinished|--max-bytes|17179869184|/bin/true|"));
     tree_hyperparameters(&tree,
                          "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);

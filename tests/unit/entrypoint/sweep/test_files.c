@@ -7,6 +7,19 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
+#include <errno.h>
+#include <sys/syscall.h>
+
+static bool writes_fail;
+
+/* The C library's, but for network file systems, which may report a failed write at last. */
+int close(int fd)
+{
+    (void)syscall(SYS_close, fd);
+    errno = EIO;
+    return writes_fail ? -1 : 0;
+}
+
 /* All of `from` to `to`, through the text of a frame. */
 static enum pl_status move(const char *from, const char *to, bool in_place, struct pl_error *reterr)
 {
@@ -91,6 +104,26 @@ START_TEST(a_folder_arrives_whole_and_takes_the_place_of_another)
 }
 END_TEST
 
+START_TEST(a_folder_that_did_not_arrive_whole_takes_no_place)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    char from[PATH_MAX], to[PATH_MAX], path[PATH_MAX];
+
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "from", from), 0755), 0);
+    ck_assert_int_eq(mkdir(scratch_path(&scratch, "to", to), 0755), 0);
+    make(&scratch, "from/only", 5);
+    make(&scratch, "to/old", 5);
+    writes_fail = true;
+    ck_assert_int_eq(move(from, to, false, &error), PL_SYSTEM);
+    writes_fail = false;
+    ck_assert_ptr_nonnull(strstr(error.cause, "to.incoming/only"));
+    ck_assert_int_eq(access(scratch_path(&scratch, "to/old", path), F_OK), 0);
+    ck_assert_int_ne(access(scratch_path(&scratch, "to.incoming", path), F_OK), 0);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(in_place_what_is_there_stays)
 {
     struct scratch scratch = scratch_new();
@@ -156,5 +189,6 @@ START_TEST(what_is_no_base64_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/sweep/files", a_folder_arrives_whole_and_takes_the_place_of_another, in_place_what_is_there_stays,
+UNIT_MAIN("entrypoint/sweep/files", a_folder_arrives_whole_and_takes_the_place_of_another,
+          a_folder_that_did_not_arrive_whole_takes_no_place, in_place_what_is_there_stays,
           a_path_that_leads_out_of_the_folder_is_refused, what_is_no_base64_is_refused)

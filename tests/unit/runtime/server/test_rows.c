@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/server/row_file.c, runtime/server/rows.c, runtime/server/worker_rows.c. */
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "runtime/server/row_file.h"
@@ -363,16 +364,20 @@ START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
 {
     static const int hosts[] = {2, 3, 1, 1, 2};
     struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
     static struct files test;
-    char name[16];
+    char name[16], left[PATH_MAX];
 
     test = (struct files){.table = own_table};
+    ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "a/step-0", left), 0777, &error), &error);
+    scratch_write(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", "half", 4); /* of a server that was killed */
     for (size_t i = 0; i < PL_ARRAY_ITEMS(hosts); i++) {
         snprintf(name, sizeof(name), "a/step-%zu", i);
         (void)scratch_path(&scratch, name, test.to);
         run_files(&test, hosts[i], 1 + (int)(i % 2));
         memcpy(test.from, test.to, sizeof(test.from)); /* what was saved last is loaded next */
     }
+    ck_assert_int_eq(access(scratch_path(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", left), F_OK), -1);
     scratch_done(&scratch);
 }
 END_TEST

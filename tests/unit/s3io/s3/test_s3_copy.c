@@ -6,6 +6,8 @@
 #include "tests/support/unit.h"
 
 #include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 
 static atomic_bool wild_inodes;
 static char part_path[PATH_MAX]; /* the one that was last looked for */
@@ -19,6 +21,31 @@ int lstat(const char *restrict path, struct stat *restrict info)
     (void)snprintf(part_path, sizeof(part_path), "%s", path);
     info->st_ino += atomic_load(&wild_inodes) ? atomic_fetch_add(&calls, 1) + 1 : 0;
     return code;
+}
+
+static void (*before_rename)(void), (*before_lock)(void); /* called once */
+
+static void call_once(void (**function)(void))
+{
+    void (*call)(void) = *function;
+
+    *function = NULL;
+    if (call) {
+        call();
+    }
+}
+
+/* The C library's, but what another process may do in between is done in between. */
+int rename(const char *from, const char *to)
+{
+    call_once(&before_rename);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+int flock(int fd, int operation)
+{
+    call_once(&before_lock);
+    return (int)syscall(SYS_flock, fd, operation);
 }
 
 /* Download an object without bytes, for which no server is asked, to `path`. */
@@ -112,6 +139,58 @@ START_TEST(a_file_that_is_never_the_same_is_not_waited_for)
 }
 END_TEST
 
+static char shared_path[PATH_MAX], other_path[PATH_MAX];
+
+static void be_refused(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_int_eq(download_nothing(shared_path, &error), PL_FAILED);
+    ck_assert_ptr_nonnull(strstr(error.cause, "is being written by another download"));
+}
+
+START_TEST(a_file_is_locked_until_it_has_its_name)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+
+    before_rename = be_refused;
+    ck_assert_ok(download_nothing(scratch_path(&scratch, "file", shared_path), &error), &error);
+    ck_assert(!before_rename);
+    ck_assert_int_eq(access(shared_path, F_OK), 0);
+    scratch_done(&scratch);
+}
+END_TEST
+
+static void download_first(void)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int fd;
+
+    ck_assert_ok(download_nothing(shared_path, &error), &error);
+    fd = open(shared_path, O_WRONLY | O_CLOEXEC);
+    ck_assert_int_eq(write(fd, "whole", 5), 5);
+    ck_assert_int_eq(linkat(AT_FDCWD, shared_path, AT_FDCWD, other_path, 0), 0);
+    ck_assert_int_eq(close(fd), 0);
+}
+
+START_TEST(a_file_that_got_its_name_before_it_was_locked_is_not_cut)
+{
+    struct scratch scratch = scratch_new();
+    struct pl_error error = PL_ERROR_NONE;
+    struct stat info;
+
+    (void)scratch_path(&scratch, "other", other_path);
+    before_lock = download_first;
+    ck_assert_ok(download_nothing(scratch_path(&scratch, "file", shared_path), &error), &error);
+    ck_assert(!before_lock);
+    ck_assert_int_eq(access(shared_path, F_OK), 0);
+    ck_assert_int_eq(stat(other_path, &info), 0);
+    ck_assert_int_eq(info.st_size, 5);
+    scratch_done(&scratch);
+}
+END_TEST
+
 START_TEST(keys_lead_nowhere_else)
 {
     static const char *const good[] = {"a", "a/b", "...", "a/..b", ".hidden", "a b+%2f"};
@@ -136,4 +215,5 @@ END_TEST
 
 UNIT_MAIN("s3io/s3_copy", a_name_may_be_as_long_as_the_file_system_has_it, a_long_name_is_cut_between_characters,
           long_names_that_begin_alike_are_told_apart, a_file_that_is_never_the_same_is_not_waited_for,
+          a_file_is_locked_until_it_has_its_name, a_file_that_got_its_name_before_it_was_locked_is_not_cut,
           keys_lead_nowhere_else)
