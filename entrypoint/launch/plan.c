@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/memory.h"
+#include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
@@ -157,6 +158,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
+    PL_TRY(pl_hyperparameters_check(job->framework, &plan->warnings, reterr));
     PL_TRY(pl_settings_check(job->process, &job->setting_values, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }

@@ -178,6 +178,55 @@ def settings_that_cannot_be():
             expect(tree.train('plan') == 1 and told in tree.done.stderr.decode(), tree.done.stderr)
 
 
+def image_with(folder, *names):
+    """A PATH on which nothing is but these programs of this machine's."""
+    for name in names:
+        (folder / name).symlink_to(shutil.which(name) or '/bin/' + name)
+    return str(folder)
+
+
+def refused_alike(tree, *parts):
+    """`plan` fails as `train` does, with its words, and starts or writes nothing."""
+    code, said = tree.train('plan'), tree.done.stderr.decode()
+    expect(code == 1 and tree.done.stdout == b'', (code, tree.done.stdout, said))
+    expect(tree.read('output/failure') is None, 'plan wrote a failure file')
+    refused(tree, *parts)
+    told = tree.read('output/failure').split('\n')[0]
+    expect(f'paceline: error: no plan: {told}\n' in said, (said, told))
+
+
+def what_the_image_lacks_is_known_to_plan():
+    python = next((p for p in ('/usr/bin/python3', PYTHON) if p and os.path.exists(p)), None)
+    with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
+        env = {'PATH': image_with(pathlib.Path(folder), 'sh'), **({'PACELINE_PYTHON': python} if python else {})}
+        with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
+            refused_alike(tree, "mpirun is to start the job's program, and it is not in PATH in this image: build it with Open MPI")
+        if python is None:
+            skipped.append('what_the_image_lacks_is_known_to_plan: no python3')
+            return
+        hps = {'sagemaker_program': 'train.py', 'sagemaker_torch_distributed_enabled': 'true'}
+        with Tree(hps, {'train.py': ''}, env=env) as tree:
+            refused_alike(tree, "torchrun is to start the job's program, and it is not in PATH in this image: build it with PyTorch")
+            tree.write('store/sourcedir.tar.gz', archive([('train.py', b''), ('requirements.txt', b'torch')]))
+            (tree.base / 'code/train.py').unlink()
+            tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': f'{tree.base}/store/sourcedir.tar.gz'}))
+            expect(tree.train('plan') == 0, tree.done.stderr)
+            warnings = json.loads(tree.done.stdout)['warnings']
+            expect(any('torchrun' in warning and 'what pip installs for the code has to bring it' in warning for warning in warnings), warnings)
+        # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
+        resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
+        if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
+                code, said = tree.train('plan'), tree.done.stderr.decode()
+                expect(code == 1 and 'no plan: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled: the server next to the' in said, said)
+                tree.write('code/tensorflow.py', '')
+                expect(tree.train('plan') == 0, tree.done.stderr)
+                (tree.base / 'code/tensorflow.py').unlink()
+                tree.write('code/requirements.txt', 'tensorflow')
+                code, said = tree.train('plan'), tree.done.stderr.decode()
+                expect(code == 0 or 'pip is not in this image' in said, said)
+
+
 def unknown_host():
     with Tree({'sagemaker_program': '/bin/true'}, resource={'current_host': 'algo-7', 'hosts': ['algo-1', 'algo-2']}) as tree:
         refused(tree, 'resourceconfig.json:1:18', 'current_host', '"algo-7"')
@@ -215,7 +264,7 @@ def a_signal_while_the_job_is_refused():
 
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
-        refused(tree, "the program 'nope.py' is no file in")
+        refused_alike(tree, "the program 'nope.py' is no file in")
     with Tree({'sagemaker_program': '"nope"'}, {'train.py': ''}) as tree:
         refused(tree, "the program 'nope' is neither a file in")
     with Tree({}, {'train.py': ''}) as tree:
@@ -241,7 +290,7 @@ def no_python():
 def wrong_options():
     hps = {'sagemaker_mpi_enabled': 'true', 'sagemaker_program': '/bin/true', 'sagemaker_mpi_custom_mpi_options': '"-x \'A"'}
     with Tree(hps) as tree:
-        refused(tree, "sagemaker_mpi_custom_mpi_options: the quote ' at column 4 is not closed")
+        refused_alike(tree, "sagemaker_mpi_custom_mpi_options: the quote ' at column 4 is not closed")
     hps.update({'sagemaker_mpi_custom_mpi_options': '', 'sagemaker_mpi_num_processes': '3'})
     with Tree(hps) as tree:
         refused(tree, '3 processes do not fit')
@@ -480,7 +529,7 @@ def damaged_archive():
             tree.write(f'input/data/code/{name}', content)
             tree.write('input/config/hyperparameters.json',
                        json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/{name}'}))
-            refused(tree, 'bringing the code', name, words)
+            (refused if content == whole[:20000] else refused_alike)(tree, 'bringing the code', name, words)
 
 
 def dangerous_archive():
@@ -554,7 +603,7 @@ def requirements_without_pip():
             skipped.append('requirements_without_pip: no venv')
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
-            refused(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+            refused_alike(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
             expect('importlib' not in tree.read('output/failure'), tree.read('output/failure'))
     finally:
         shutil.rmtree(venv)
@@ -649,7 +698,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
