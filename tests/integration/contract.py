@@ -559,12 +559,27 @@ def python_program_as_toolkit_users_write_them():
         refused(tree, 'ValueError: bad value 3')
 
 
+def an_exception_before_a_long_dump():
+    if PYTHON is None:
+        skipped.append('an_exception_before_a_long_dump: no python3')
+        return
+    program = ("import atexit, sys\n"
+               "atexit.register(lambda: print('\\n'.join(f'  [{i}, 0.5, 0.5]' for i in range(2000)), file=sys.stderr))\n"
+               "raise ValueError('bad value 3\\n' + '  a tensor\\n' * 100)\n")
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
+        refused(tree, f'the program on host algo-1 exited with code 1\nValueError: bad value 3\nProgram: {PYTHON} train.py\n', '  [1999, 0.5, 0.5]\n')
+
+
 def requirements_that_cannot_be_installed():
     if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         skipped.append('requirements_that_cannot_be_installed: no pip')
         return
     with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': '/no/such/package.whl\n'}) as tree:
         refused(tree, 'requirements.txt', '/no/such/package.whl')
+        tree.write('code/requirements.txt', 'plsmall\n')  # there is no server at the port
+        tree.env.update(PIP_CONFIG_FILE='/dev/null', PIP_INDEX_URL='http://127.0.0.1:1/simple', PIP_RETRIES='1')
+        refused(tree, 'installing requirements.txt on host algo-1: connection broken by ', 'Connection refused', 'No matching distribution found for plsmall')
+        expect('Connection refused' in tree.read('output/failure').split('\n')[0], tree.read('output/failure'))
         expect(tree.env.update(PACELINE_INSTALL='0') is None and tree.train() == 0, 'PACELINE_INSTALL=0')
 
 
@@ -701,7 +716,7 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
