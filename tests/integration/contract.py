@@ -169,7 +169,8 @@ def zero_processes():
 
 def settings_that_cannot_be():
     """They are refused before the program starts; `plan` refuses them too."""
-    for hps, env, told in (({'paceline_stop_s': 'x'}, {}, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400"),
+    for hps, env, told in (({'paceline_trial_cpus': 'abc'}, {}, "hyperparameter paceline_trial_cpus is 'abc': expected CPUs from 1 to 65536"),
+                           ({'paceline_stop_s': 'x'}, {}, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400"),
                            ({}, {'PACELINE_ALGORITHM': 'foo'}, "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"),
                            ({}, {'HOROVOD_STALL_CHECK_TIME_SECONDS': '1m'}, "HOROVOD_STALL_CHECK_TIME_SECONDS is '1m': expected a number, at least 0")):
         with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': SHOW}, env=env) as tree:
