@@ -31,6 +31,11 @@ static bool run_looks(struct pl_supervisor *supervisor, const struct pl_launch_p
     return true;
 }
 
+static bool begins_with_look(const struct pl_launch_plan_steps *steps)
+{
+    return steps->count > 0 && steps->items[0].only_looks;
+}
+
 /* What train would find out before its first step that changes something, in its words. */
 static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan_steps *source,
                            const struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -41,6 +46,9 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
     struct pl_supervisor supervisor;
     enum pl_status status = PL_OK;
 
+    if (!begins_with_look(source) && (source->count > 0 || !begins_with_look(&plan->steps))) {
+        return PL_OK;
+    }
     PL_TRY(pl_signals_open(&signals, reterr));
     pl_supervise_open(&supervisor, job, &signals, NULL);
     if (run_looks(&supervisor, source, job->process, &status, &error)) {
