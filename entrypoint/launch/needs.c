@@ -24,6 +24,22 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
                         "%s is to start the job's program, and it is not in PATH in this image: %s", name, remedy);
 }
 
+enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    const bool is_master = plan->role == PL_LAUNCH_PLAN_MASTER;
+    PL_AUTO_FREE char *path = NULL;
+
+    if (plan->link != PL_LAUNCH_PLAN_LINK_NEEDED ||
+        pl_file_find_program(is_master ? "ssh" : "sshd",
+                             is_master ? pl_environment_get(job->process, "PATH") : PL_NEEDS_SSHD_PATH, &path,
+                             NULL) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "the job's hosts are linked by ssh, and this image has no %s: build it with openssh-%s",
+                        is_master ? "ssh" : "sshd", is_master ? "client" : "server");
+}
+
 enum pl_status pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
                                struct pl_launch_plan *plan, struct pl_error *reterr)
 {

@@ -10,6 +10,7 @@
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/needs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -156,6 +157,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
+    PL_TRY(pl_needs_link(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
     PL_TRY(pl_hyperparameters_check(job->framework, &plan->warnings, reterr));

@@ -199,7 +199,7 @@ def refused_alike(tree, *parts):
 def what_the_image_lacks_is_known_to_plan():
     python = next((p for p in ('/usr/bin/python3', PYTHON) if p and os.path.exists(p)), None)
     with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
-        env = {'PATH': image_with(pathlib.Path(folder), 'sh'), **({'PACELINE_PYTHON': python} if python else {})}
+        env = {'PATH': image_with(pathlib.Path(folder), 'sh', 'ssh'), **({'PACELINE_PYTHON': python} if python else {})}
         with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
             refused_alike(tree, "mpirun is to start the job's program, and it is not in PATH in this image: build it with Open MPI")
         if python is None:

@@ -60,7 +60,7 @@ def check(what, ours, theirs):
 def image():
     """A directory with the launchers and a TensorFlow, which the toolkit's captures had and this machine need not have."""
     root = pathlib.Path(tempfile.mkdtemp(prefix='paceline-image-'))
-    for name in ('mpirun', 'torchrun', 'neuron_parallel_compile'):
+    for name in ('mpirun', 'torchrun', 'neuron_parallel_compile', 'ssh'):
         (root / name).write_text('#!/bin/sh\n')
         (root / name).chmod(0o755)
     (root / 'tensorflow.py').touch()

@@ -89,6 +89,7 @@ static inline void tree_setup(struct tree *tree)
     tree_env(tree, "PATH", path);
     tree_tool(tree, "mpirun");
     tree_tool(tree, "torchrun");
+    tree_tool(tree, "ssh");
     tree_env(tree, "HOME", tree->base);
     tree_write(tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");

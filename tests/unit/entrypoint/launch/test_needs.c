@@ -37,6 +37,28 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
 }
 END_TEST
 
+START_TEST(a_link_that_the_job_needs_takes_ssh)
+{
+    char path[PATH_MAX];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)snprintf(path, sizeof(path), "%s/bin", tree.base);
+    tree_env(&tree, "PATH", path);
+    tree_two_hosts(&tree, "algo-1");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "bin/ssh", path)), 0);
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.cause,
+                     "the job's hosts are linked by ssh, and this image has no ssh: build it with openssh-client");
+    tree_hyperparameters(&tree, "{}"); /* plain programs run without the link */
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(a_script_with_cr_lf_is_refused)
 {
     static const char *const scripts[] = {"set -e\r\ntrue\r\n", "#!/bin/sh\r\n", "#!/bin/sh -e\r\n",
@@ -88,4 +110,4 @@ START_TEST(a_program_in_a_folder_below_is_named)
 END_TEST
 
 UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
-          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
+          a_link_that_the_job_needs_takes_ssh, a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
