@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "entrypoint/check/check.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
@@ -81,9 +82,14 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
  * masked. */
 static enum pl_status check_plan(const struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+    PL_AUTO_JOB struct pl_job *check = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL, *plan_of_check = NULL;
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
+    PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* of the job's hosts, where the job wants it first */
+    if (check != NULL) {
+        PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
+    }
     PL_TRY(make_plan(job, &source, &plan, reterr));
     return look(job, &source, plan, reterr);
 }

@@ -67,6 +67,24 @@ static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_
                             : PL_OK;
 }
 
+/* Where the platform has made the directory, it knows the address too. */
+static enum pl_status check_uri(const struct pl_job *job, const char *uri, struct pl_error *reterr)
+{
+    if (has_intermediate(job)) {
+        return PL_OK;
+    }
+    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
+    }
+    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
+        /* The first directory after it would be taken for a bucket, which somebody else may have. */
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
+    }
+    return PL_OK;
+}
+
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
 static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -76,7 +94,11 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char seconds[32];
 
-    if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
+    if (uri == NULL) {
+        return PL_OK;
+    }
+    PL_TRY(check_uri(job, uri, reterr));
+    if (strncmp(uri, "s3://", 5) != 0) {
         return PL_OK;
     }
     if (has_intermediate(job)) {
@@ -259,19 +281,8 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
 {
     const char *uri = intermediate_uri(job);
 
-    if (uri == NULL || has_intermediate(job)) {
-        return PL_OK;
-    }
-    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
-    }
-    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* The first directory after it would be taken for a bucket, which somebody else may have. */
-        return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
-    }
-    return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
+    return uri == NULL || has_intermediate(job) ? PL_OK
+                                                : pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
 enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,

@@ -646,10 +646,12 @@ def intermediate_output():
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"file:///x"'}) as tree:
         expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"ftp://x"'}) as tree:
-        refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
+        refused_alike(tree, 'sagemaker_s3_output: expected s3:// or file://')
+    with Tree({'sagemaker_program': '/bin/true', 'paceline_check': '"--x \'a"'}) as tree:
+        refused_alike(tree, "PACELINE_CHECK: the quote ' at column 5 is not closed")
     for uri in 's3://', 's3:///out':
         with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': f'"{uri}"'}) as tree:
-            refused(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
+            refused_alike(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"s3://bkt/out"'}) as tree:
         (tree.base / 'output/intermediate').mkdir(parents=True)
         expect(tree.train() == 0 and b'output/intermediate is there already: nothing is uploaded; remove it' in tree.done.stderr, tree.done.stderr)
