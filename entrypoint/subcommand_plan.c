@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline plan` and `paceline env`: what train would do, and nothing else. */
+/* `paceline plan` and `paceline env`: what train would do. Only what train asks before it changes anything is asked. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/options.h"
+#include "entrypoint/check/check.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/job/secrets.h"
 #include "entrypoint/job/variables.h"
@@ -10,11 +12,87 @@
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/subcommand.h"
+#include "entrypoint/supervise/supervise.h"
 #include "entrypoint/sweep/sweep.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* The steps that only look, up to the first that changes something. Returns false where one of them is reached. */
+static bool run_looks(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
+                      const struct pl_environment *environment, enum pl_status *status_at, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < steps->count && *status_at == PL_OK; i++) {
+        if (!steps->items[i].only_looks) {
+            return false;
+        }
+        *status_at = pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(environment), reterr);
+    }
+    return true;
+}
+
+static bool begins_with_look(const struct pl_launch_plan_steps *steps)
+{
+    return steps->count > 0 && steps->items[0].only_looks;
+}
+
+/* What train would find out before its first step that changes something, in its words. */
+static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan_steps *source,
+                           const struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_signals signals = PL_SIGNALS_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_supervisor supervisor;
+    enum pl_status status = PL_OK;
+
+    if (!begins_with_look(source) && (source->count > 0 || !begins_with_look(&plan->steps))) {
+        return PL_OK;
+    }
+    PL_TRY(pl_signals_open(&signals, reterr));
+    pl_supervise_open(&supervisor, job, &signals, NULL);
+    if (run_looks(&supervisor, source, job->process, &status, &error)) {
+        (void)run_looks(&supervisor, &plan->steps, plan->environment, &status, &error);
+    }
+    if (status != PL_OK) {
+        pl_supervise_fail_status(&supervisor, status, &error);
+        pl_supervise_failure_text(&supervisor, &text);
+        status = pl_error_set(reterr, status, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
+    }
+    pl_supervise_close(&supervisor);
+    return status;
+}
+
+static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_steps *source,
+                                struct pl_launch_plan **ret_plan, struct pl_error *reterr)
+{
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+
+    PL_TRY(pl_source_plan(job, source, reterr));
+    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
+    if (pl_launchers_choose(job) == &pl_launcher_sweep) {
+        PL_TRY(pl_sweep_describe(job, &plan->sweep, reterr));
+    }
+    *ret_plan = PL_TAKE(plan);
+    return PL_OK;
+}
+
+/* The plan that is checked is the one that train would carry out; what is printed is made from the job with its secrets
+ * masked. */
+static enum pl_status check_plan(const struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_JOB struct pl_job *check = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL, *plan_of_check = NULL;
+    PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
+
+    PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* of the job's hosts, where the job wants it first */
+    if (check != NULL) {
+        PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
+    }
+    PL_TRY(make_plan(job, &source, &plan, reterr));
+    return look(job, &source, plan, reterr);
+}
 
 static enum pl_status print_plan(const struct pl_invocation *call, struct pl_error *reterr)
 {
@@ -28,12 +106,9 @@ static enum pl_status print_plan(const struct pl_invocation *call, struct pl_err
         PL_TRY(pl_strv_add(&command, call->words.items[i], reterr));
     }
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
+    PL_TRY(check_plan(job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
-    PL_TRY(pl_source_plan(job, &source, reterr));
-    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
-    if (pl_launchers_choose(job) == &pl_launcher_sweep) {
-        PL_TRY(pl_sweep_describe(job, &plan->sweep, reterr));
-    }
+    PL_TRY(make_plan(job, &source, &plan, reterr));
     PL_TRY(pl_launch_plan_print(job, plan, &source, &text, reterr));
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }

@@ -16,26 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum pl_status run_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
-                                const struct pl_environment *environment, struct pl_error *reterr)
-{
-    for (size_t i = 0; i < steps->count; i++) {
-        PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
-
-        PL_TRY(pl_environment_new_copy(environment, &own, reterr));
-        if (steps->items[i].additions != NULL) {
-            PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));
-        }
-        PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(own), reterr));
-    }
-    return PL_OK;
-}
-
 /* Run the probes: checks that only the image's own programs can answer, after the job's requirements are
  * installed. */
 static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    enum pl_status status = run_steps(supervisor, &plan->probes, plan->environment, reterr);
+    enum pl_status status = pl_supervise_steps(supervisor, &plan->probes, plan->environment, reterr);
 
     if (status == PL_NOT_FOUND) {
         pl_log(PL_LOG_INFO, "there is no mpi4py in this image; the program is started without it");
@@ -50,7 +35,7 @@ static enum pl_status fetch_source(struct pl_supervisor *supervisor, const struc
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
     PL_TRY(pl_source_plan(job, &source, reterr));
-    return run_steps(supervisor, &source, job->process, reterr);
+    return pl_supervise_steps(supervisor, &source, job->process, reterr);
 }
 
 static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_launch_plan *plan,
@@ -60,7 +45,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
         pl_log(PL_LOG_WARNING, "%s", plan->warnings.items[i]);
     }
     PL_TRY(pl_launch_plan_prepare(job, plan, reterr));
-    PL_TRY(run_steps(supervisor, &plan->steps, plan->environment, reterr));
+    PL_TRY(pl_supervise_steps(supervisor, &plan->steps, plan->environment, reterr));
     return run_probes(supervisor, plan, reterr);
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "entrypoint/job/pyrepr.h"
+#include "entrypoint/job/spelling.h"
 
 #include <string.h>
 #include <strings.h>
@@ -17,6 +18,32 @@ static const char *const consumed[] = {
     "sagemaker_region",         "sagemaker_container_log_level", "sagemaker_job_name",
     "default_user_module_name", "_tuning_objective_metric",      "sagemaker_s3_output",
 };
+
+/* The others that SageMaker, its SDK and the toolkit know. The first are read here; the rest have no effect, and are no
+ * mistake. */
+static const char *const framework[] = {
+    "sagemaker_mpi_enabled",
+    "sagemaker_mpi_num_of_processes_per_host",
+    "sagemaker_mpi_num_processes",
+    "sagemaker_mpi_custom_mpi_options",
+    "sagemaker_parameter_server_enabled",
+    "sagemaker_multi_worker_mirrored_strategy_enabled",
+    "sagemaker_torch_distributed_enabled",
+    "sagemaker_distributed_dataparallel_enabled",
+    "sagemaker_pytorch_ddp_enabled",
+    "sagemaker_pytorch_xla_multi_worker_enabled",
+    "sagemaker_distribution_instance_groups",
+    "sagemaker_distributed_dataparallel_custom_mpi_options",
+    "sagemaker_toolkit_native_launcher_enabled",
+    "sagemaker_instance_type",
+    "sagemaker_network_interface_name",
+    "sagemaker_recipe_local_path",
+    "sagemaker_estimator",
+    "sagemaker_estimator_module",
+    "sagemaker_estimator_class_name",
+};
+
+enum { NEAR_EDITS = 2, LONG_NEAR_EDITS = 3, LONG_BYTES = 24 };
 
 static bool is_consumed(const char *name)
 {
@@ -95,6 +122,41 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
             return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
         }
         PL_TRY(sort_one(pl_python_json_name(member), value, ret_sorted, reterr));
+    }
+    return PL_OK;
+}
+
+/* Keep in `meant_at` the nearer of two names, and its distance in `least_at`. */
+static void compare(const char *name, const char *candidate, const char **meant_at, unsigned *least_at)
+{
+    const unsigned limit = strlen(candidate) >= LONG_BYTES ? LONG_NEAR_EDITS : NEAR_EDITS;
+    const unsigned count = pl_spelling_distance(name, candidate, limit);
+
+    if (count <= limit && count < *least_at) {
+        *least_at = count;
+        *meant_at = candidate;
+    }
+}
+
+enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters, struct pl_strv *warnings,
+                                        struct pl_error *reterr)
+{
+    for (const struct pl_python_json *member = pl_python_json_first(parameters); member != NULL;
+         member = pl_python_json_next(member)) {
+        const char *name = pl_python_json_name(member), *meant = NULL;
+        unsigned count = LONG_NEAR_EDITS + 1;
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(framework); i++) {
+            compare(name, framework[i], &meant, &count);
+        }
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
+            compare(name, consumed[i], &meant, &count);
+        }
+        if (meant != NULL && count > 0) {
+            PL_TRY(pl_strv_printf(warnings, reterr,
+                                  "%s (a hyperparameter) is no name of SageMaker's and has no effect; %s is one", name,
+                                  meant));
+        }
     }
     return PL_OK;
 }

@@ -18,6 +18,12 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * Add a warning for each name in `framework` that is nearly one that SageMaker knows: it would be ignored in silence.
+ */
+enum pl_status pl_hyperparameters_check(const struct pl_python_json *framework, struct pl_strv *warnings,
+                                        struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Python's truth of a decoded value (absent and null are false), with one difference: the text "False", in any case, is
  * false, since that is how some SDK calls send the boolean.
  */

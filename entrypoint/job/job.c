@@ -408,7 +408,7 @@ static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* A trial of a sweep has a part of its host's devices. Its values are checked with the other settings. */
+/* A trial of a sweep has a part of its host's devices. */
 static void use_share(struct pl_job *job)
 {
     if (pl_job_option(job, "PACELINE_TRIAL_CPUS", NULL) != NULL) {
@@ -419,6 +419,7 @@ static void use_share(struct pl_job *job)
     }
 }
 
+/* What follows from the files and the settings, whose values have been checked. */
 static enum pl_status derive(struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_efa efa;
@@ -456,8 +457,8 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
     PL_TRY(pl_precedence_program(job, reterr));
-    PL_TRY(derive(job, reterr));
-    return pl_settings_check_values(job->process, &job->setting_values, reterr);
+    PL_TRY(pl_settings_check_values(job->process, &job->setting_values, reterr));
+    return derive(job, reterr);
 }
 
 /* The settings are those of the environment alone where a hyperparameter among them is wrong; the hosts are all of the
@@ -470,14 +471,14 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
         pl_drivers_done(&job->drivers);
     }
     (void)read_hyperparameters(job, NULL);
-    if (job->framework != NULL) {
-        (void)derive(job, NULL);
-    }
-    job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     if (pl_settings_check_values(job->process, &job->setting_values, NULL) != PL_OK) {
         pl_strv_done(&job->setting_values);
         PL_TRY(pl_settings_check_values(job->process, &job->setting_values, reterr));
     }
+    if (job->framework != NULL) {
+        (void)derive(job, NULL);
+    }
+    job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     if (job->distribution_hosts.count == 0) {
         PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
         job->distribution_index = pl_strv_find(&job->hosts, job->current_host);

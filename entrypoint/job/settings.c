@@ -5,6 +5,7 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/job/spelling.h"
 #include "s3io/s3/s3_encryption.h"
 
 #include <stdio.h>
@@ -61,29 +62,6 @@ static const struct setting {
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
 
-/* The edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` + 1. */
-static unsigned edit_distance(const char *a, const char *b, unsigned limit)
-{
-    unsigned best = limit;
-
-    for (; *a != '\0' && *a == *b; a++, b++) {
-    }
-    if (*a == '\0' && *b == '\0') {
-        return 0;
-    }
-    if (limit == 0) {
-        return 1;
-    }
-    for (unsigned way = 1; way <= 3; way++) { /* a character of `a` left out, one of `b`, one of each */
-        if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
-            unsigned rest = edit_distance(a + (way & 1), b + (way >> 1), limit - 1);
-
-            best = rest < best ? rest : best;
-        }
-    }
-    return best + 1;
-}
-
 static const char *name_at(size_t i)
 {
     if (i < PL_ARRAY_ITEMS(settings)) {
@@ -101,7 +79,7 @@ static const char *nearest(const char *name, unsigned *ret_edits)
 
     *ret_edits = NEAR_EDITS + 1;
     for (size_t i = 0; (candidate = name_at(i)) != NULL; i++) {
-        unsigned count = edit_distance(name + PREFIX_BYTES, candidate, NEAR_EDITS);
+        unsigned count = pl_spelling_distance(name + PREFIX_BYTES, candidate, NEAR_EDITS);
 
         if (count < *ret_edits) {
             *ret_edits = count;

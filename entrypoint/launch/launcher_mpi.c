@@ -9,6 +9,7 @@
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_hosts.h"
 #include "entrypoint/launch/mpi_options.h"
+#include "entrypoint/launch/needs.h"
 #include "entrypoint/launch/steps.h"
 
 #include <stdlib.h>
@@ -379,6 +380,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
                                  plan, reterr));
     PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
+    PL_TRY(pl_needs_tool(job, &program, "mpirun", "build it with Open MPI (openmpi-bin), or with Paceline's Dockerfile",
+                         plan, reterr));
     plan->ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     PL_TRY(set_host_name(job, plan, reterr));
     PL_TRY(keep_domain_names(job, plan, reterr));

@@ -7,6 +7,7 @@
 #include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/needs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,11 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
     plan->processes = has_chief ? 1 : (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(add_server(&program, first, plan->host_index, false, plan, reterr));
+    PL_TRY(pl_needs_module(&program, "tensorflow",
+                           "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's, and "
+                           "tensorflow is not in this image: build it with TensorFlow, or name tensorflow in "
+                           "requirements.txt",
+                           plan, reterr));
     if (has_chief && !is_master) {
         return add_server(&program, first, plan->host_index - 1, true, plan, reterr);
     }

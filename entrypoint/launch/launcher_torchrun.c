@@ -2,6 +2,7 @@
 /* torchrun on every distribution host; the hosts find each other through torch, the link between them opens beside. */
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/needs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,8 +49,12 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     }
     PL_TRY(add_environment(job, plan, reterr));
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {
+        PL_TRY(pl_needs_tool(job, &program, "neuron_parallel_compile",
+                             "build it with torch-neuronx, or leave RUN_NEURON_PARALLEL_COMPILE out", plan, reterr));
         PL_TRY(pl_strv_add(&plan->argv, "neuron_parallel_compile", reterr));
     }
+    PL_TRY(pl_needs_tool(job, &program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
+                         reterr));
     PL_TRY(pl_strv_add(&plan->argv, "torchrun", reterr));
     plan->program_words = plan->argv.count;
     PL_TRY(pl_strv_add(&plan->argv, "--nnodes", reterr));

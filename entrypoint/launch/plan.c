@@ -5,10 +5,12 @@
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/memory.h"
+#include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/settings.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
+#include "entrypoint/launch/needs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,6 +67,24 @@ static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_
                             : PL_OK;
 }
 
+/* Where the platform has made the directory, it knows the address too. */
+static enum pl_status check_uri(const struct pl_job *job, const char *uri, struct pl_error *reterr)
+{
+    if (has_intermediate(job)) {
+        return PL_OK;
+    }
+    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
+    }
+    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
+        /* The first directory after it would be taken for a bucket, which somebody else may have. */
+        return pl_error_set(reterr, PL_INVALID,
+                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
+    }
+    return PL_OK;
+}
+
 /* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
 static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -74,7 +94,11 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char seconds[32];
 
-    if (uri == NULL || strncmp(uri, "s3://", 5) != 0) {
+    if (uri == NULL) {
+        return PL_OK;
+    }
+    PL_TRY(check_uri(job, uri, reterr));
+    if (strncmp(uri, "s3://", 5) != 0) {
         return PL_OK;
     }
     if (has_intermediate(job)) {
@@ -155,8 +179,10 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
     PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
+    PL_TRY(pl_needs_link(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));
     PL_TRY(plan_sync(job, plan, reterr));
+    PL_TRY(pl_hyperparameters_check(job->framework, &plan->warnings, reterr));
     PL_TRY(pl_settings_check(job->process, &job->setting_values, &plan->warnings, reterr));
     return pl_environment_add(plan->environment, plan->additions, reterr);
 }
@@ -255,19 +281,8 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
 {
     const char *uri = intermediate_uri(job);
 
-    if (uri == NULL || has_intermediate(job)) {
-        return PL_OK;
-    }
-    if (strncmp(uri, "s3://", 5) != 0 && strncmp(uri, "file://", 7) != 0) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
-    }
-    if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* The first directory after it would be taken for a bucket, which somebody else may have. */
-        return pl_error_set(reterr, PL_INVALID,
-                            "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
-    }
-    return pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
+    return uri == NULL || has_intermediate(job) ? PL_OK
+                                                : pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
 enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,

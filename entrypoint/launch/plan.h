@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A plan: what `paceline train` does on this host for a job. A launcher makes it, a pure function of the job and the
- * code directory; the supervisor executes it; `paceline plan` prints it and starts nothing.
+ * code directory; the supervisor executes it; `paceline plan` prints it, once the steps that only look have ended well.
  *
  * Carrying a job out, in order: pl_source_plan()'s steps bring the code into place; then pl_launch_plan_new(); then
  * pl_launch_plan_prepare(), the plan's steps, peers, and the process.

@@ -7,6 +7,8 @@
 #include "base/memory.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/nearby.h"
+#include "entrypoint/launch/needs.h"
 #include "entrypoint/launch/steps.h"
 
 #include <dirent.h>
@@ -88,15 +90,15 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return search(job, "python", ret_path, reterr);
 }
 
-enum { HEAD_BYTES = 5, REQUIREMENTS_BYTES = 1 << 20 };
+enum { HEAD_BYTES = 257, REQUIREMENTS_BYTES = 1 << 20 };
 
-/* What the file begins with; zeroes where it is shorter or cannot be read. */
+/* What the file begins with, as far as Linux looks for an interpreter; zeroes where it is shorter or cannot be read. */
 static void read_head(const char *path, char head[HEAD_BYTES])
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     memset(head, 0, HEAD_BYTES);
-    if (fd >= 0 && read(fd, head, HEAD_BYTES) < 0) {
+    if (fd >= 0 && read(fd, head, HEAD_BYTES - 1) < 0) {
         memset(head, 0, HEAD_BYTES);
     }
 }
@@ -107,6 +109,18 @@ static bool starts_itself(const char *head)
     return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
 }
 
+/* The carriage return would be a part of the interpreter's name or arguments, or of each of sh's words. */
+static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_error *reterr)
+{
+    const char *end = memcmp(head, "\177ELF", 4) != 0 ? strchr(head, '\n') : NULL;
+
+    if (end == NULL || end == head || end[-1] != '\r') {
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_INVALID,
+                        "the program '%s' cannot run: the script's lines end in CR LF, save it with LF alone", word);
+}
+
 /* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -114,6 +128,7 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     char head[HEAD_BYTES];
 
     read_head(path, head);
+    PL_TRY(refuse_crlf(head, word, reterr));
     if (!starts_itself(head)) {
         PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
@@ -128,6 +143,34 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);
     }
     return pl_strv_add(&program->words, word, reterr);
+}
+
+/* `status` with a word on the file of this name in a folder below: its name without the folder is a likely mistake. */
+static enum pl_status name_nearby(const struct pl_job *job, enum pl_status status, struct pl_error *reterr)
+{
+    char path[PATH_MAX];
+
+    if (pl_nearby_find(job->paths.code, job->program, path)) {
+        pl_error_context(reterr, "a file '%.200s' is there: name it so", path);
+    }
+    return status;
+}
+
+/* A command with a path, which is below the code directory unless it is absolute. */
+static enum pl_status find_given(const struct pl_job *job, struct pl_error *reterr)
+{
+    const char *word = job->command.items[0];
+    PL_AUTO_FREE char *below = NULL;
+    const char *path;
+    char head[HEAD_BYTES];
+
+    PL_TRY(code_path(job, word, &below, reterr));
+    path = word[0] == '/' ? word : below;
+    if (strchr(word, '/') == NULL || !is_file(path)) {
+        return PL_OK;
+    }
+    read_head(path, head);
+    return refuse_crlf(head, word, reterr);
 }
 
 static enum pl_status find_command(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
@@ -152,8 +195,10 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
     if (strchr(job->program, '/') == NULL && search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH", job->program,
-                        job->paths.code);
+    return name_nearby(job,
+                       pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH",
+                                    job->program, job->paths.code),
+                       reterr);
 }
 
 /* -m "pkg.sub" for "pkg.sub.py". */
@@ -200,8 +245,10 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         program->kind = PL_PROGRAM_SCRIPT;
         PL_TRY(need_python(job, program, reterr));
         if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program,
-                                job->paths.code);
+            return name_nearby(
+                job,
+                pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program, job->paths.code),
+                reterr);
         }
         return pl_strv_add(&program->words, job->program, reterr);
     }
@@ -247,23 +294,17 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
 }
 
 /* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
-static enum pl_status probe_pip(const struct pl_job *job, const struct pl_program *program, const char *file,
-                                struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status need_pip(const struct pl_program *program, const char *file, struct pl_launch_plan *plan,
+                               struct pl_error *reterr)
 {
-    struct pl_strv *argv = NULL;
+    PL_AUTO_TEXT struct pl_text sentence = PL_TEXT_NONE;
 
-    PL_TRY(pl_steps_add(&plan->steps, "looking for pip", job->paths.code, &argv, reterr));
-    PL_TRY(pl_strv_add_list(
-        argv,
-        (const char *const[]){program->python, "-c",
-                              "import importlib.util as u, sys; sys.exit(u.find_spec('pip') is None and sys.argv[1])",
-                              NULL},
-        reterr));
-    return pl_strv_printf(argv, reterr,
-                          "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of "
-                          "Paceline's Dockerfile), or switch the "
-                          "installation off by PACELINE_INSTALL=0",
-                          file);
+    pl_text_printf(&sentence,
+                   "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's "
+                   "Dockerfile), or switch the installation off by PACELINE_INSTALL=0",
+                   file);
+    PL_TRY(pl_text_check(&sentence, reterr));
+    return pl_needs_module(program, "pip", pl_text_string(&sentence), plan, reterr);
 }
 
 /* Whether a line of requirements.txt asks for the package `name`. */
@@ -358,7 +399,7 @@ static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan
 }
 
 /* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, const struct pl_program *program, bool pending,
+static enum pl_status add_pip(const struct pl_job *job, struct pl_program *program, bool pending,
                               struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     bool requirements = job->requirements != NULL && code_has(job, job->requirements);
@@ -373,6 +414,8 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
                             job->paths.code, job->requirements);
     }
+    program->may_install =
+        install && program->python != NULL && (requirements || package || (pending && job->requirements != NULL));
     if ((!requirements && !package) || !install) {
         return PL_OK;
     }
@@ -380,7 +423,7 @@ static enum pl_status add_pip(const struct pl_job *job, const struct pl_program 
         return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
                               job->requirements);
     }
-    PL_TRY(probe_pip(job, program, requirements ? job->requirements : "setup.py", plan, reterr));
+    PL_TRY(need_pip(program, requirements ? job->requirements : "setup.py", plan, reterr));
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
@@ -417,6 +460,7 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
     (void)find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;
+        PL_TRY(find_given(job, reterr));
         PL_TRY(pl_strv_add(&program->words, job->command.items[0], reterr));
     } else if (job->program != NULL) {
         PL_TRY(find_with_origin(job, pending, program, plan, reterr));

@@ -24,6 +24,7 @@ struct pl_program {
     char *python; /* the interpreter; NULL when the program needs none or there is none */
     /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
     struct pl_strv words;
+    bool may_install; /* pip installs something for the code, or may: the code is not there yet */
 };
 
 /**

@@ -11,6 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char bringing[] = "bringing the code into place";
+
+/* `paceline-unpack --look SOURCE`: whether a file with an archive's name is one. */
+static enum pl_status add_look(const char *companion, const char *source, struct pl_launch_plan_steps *steps,
+                               struct pl_error *reterr)
+{
+    struct pl_strv *argv = NULL;
+
+    PL_TRY(pl_steps_add_look(steps, bringing, &argv, reterr));
+    return pl_strv_add_list(argv, (const char *const[]){companion, "--look", source, NULL}, reterr);
+}
+
 /* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
                                  struct pl_launch_plan_steps *steps, struct pl_error *reterr)
@@ -19,7 +31,10 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     struct pl_strv *argv = NULL;
 
     PL_TRY(pl_companion_find(job->self_path, "paceline-unpack", &companion, reterr));
-    PL_TRY(pl_steps_add(steps, "bringing the code into place", NULL, &argv, reterr));
+    if (!fetched) {
+        PL_TRY(add_look(companion, source, steps, reterr));
+    }
+    PL_TRY(pl_steps_add(steps, bringing, NULL, &argv, reterr));
     PL_TRY(pl_strv_add(argv, companion, reterr));
     if (fetched) {
         PL_TRY(pl_strv_add(argv, "--fetched", reterr));

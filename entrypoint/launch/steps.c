@@ -23,6 +23,14 @@ enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what
     return PL_OK;
 }
 
+enum pl_status pl_steps_add_look(struct pl_launch_plan_steps *steps, const char *what, struct pl_strv **ret_argv,
+                                 struct pl_error *reterr)
+{
+    PL_TRY(pl_steps_add(steps, what, NULL, ret_argv, reterr));
+    steps->items[steps->count - 1].only_looks = true;
+    return PL_OK;
+}
+
 enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name, const char *value,
                             struct pl_error *reterr)
 {

@@ -15,6 +15,7 @@ struct pl_launch_plan_step {
     struct pl_strv argv; /* argv[0] is an absolute path, or searched on PATH */
     char *cwd;           /* NULL: the base directory */
     bool is_probe;       /* a probe: its exit code is an answer, not a failure */
+    bool only_looks;     /* it changes nothing: `paceline plan` carries it out too, if all before it only look */
 
     struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
 };
@@ -30,6 +31,10 @@ struct pl_launch_plan_steps {
  */
 enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
                             struct pl_strv **ret_argv, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same for a step in the base directory that only looks. */
+enum pl_status pl_steps_add_look(struct pl_launch_plan_steps *steps, const char *what, struct pl_strv **ret_argv,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Set a variable for the step that was added last. */
 enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name, const char *value,

@@ -2,6 +2,7 @@
 /* The run directory: its socket, the host's saved variables, and its removal. */
 #include "entrypoint/ssh/rundir.h"
 
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -143,6 +144,10 @@ enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct 
     if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
         return pl_error_errno(reterr, "reach this host's process 1 at '%s'", address.sun_path);
     }
+    if (!pl_fd_peer_is_same_user(fd)) {
+        return pl_error_set(reterr, PL_SYSTEM, "'%s' is another user's: expected this host's process 1",
+                            address.sun_path);
+    }
     status = pl_link_open(link, fd, reterr);
     if (status == PL_OK) {
         fd = -1; /* the link's now */
@@ -195,16 +200,28 @@ static enum pl_status copy_path(const char *path, char ret_path[PL_RUNDIR_PATH_B
     return PL_OK;
 }
 
+/* Anybody can make a directory of this name in /tmp, and what is in it says where a shell goes. */
+static bool is_own(const char *path)
+{
+    struct stat info;
+
+    return lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
 /* Those in whose process 1 listens, of the `found`: others are left of containers that were killed. */
 static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_PATH_BYTES], struct pl_error *reterr)
 {
-    struct pl_error error = PL_ERROR_NONE;
+    const char *foreign = NULL;
     size_t live = 0;
 
     for (size_t i = 0; i < found->gl_pathc; i++) {
         struct pl_link link = PL_LINK_NONE;
 
-        if (pl_rundir_connect(found->gl_pathv[i], &link, &error) == PL_OK) {
+        if (!is_own(found->gl_pathv[i])) {
+            foreign = found->gl_pathv[i];
+            continue;
+        }
+        if (pl_rundir_connect(found->gl_pathv[i], &link, NULL) == PL_OK) {
             PL_TRY(copy_path(found->gl_pathv[i], ret_path, reterr));
             live++;
         }
@@ -215,8 +232,9 @@ static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_P
                             "%zu jobs run here: expected one, or one of %s and the like in " PL_RUNDIR_VARIABLE, live,
                             ret_path);
     }
-    if (live == 0 && error.domain == PL_DOMAIN_ERRNO && error.code == EACCES) {
-        return pl_error_set(reterr, PL_SYSTEM, "the job here is another user's: %s", error.cause);
+    if (live == 0 && foreign != NULL) {
+        return pl_error_set(reterr, PL_SYSTEM, "the job here is another user's: '%s' is not user %u's", foreign,
+                            (unsigned)geteuid());
     }
     return live == 1
                ? PL_OK

@@ -57,14 +57,14 @@ enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment
 
 /**
  * The run directory of the job that runs on this host: the one that `environment` names, as below process 1, else the
- * only one in whose process 1 listens.
+ * only one of this user's in whose process 1 listens.
  *
  * Errors  PL_NOT_FOUND: none; PL_INVALID: several; PL_SYSTEM: another user's.
  */
 enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Connect to process 1 of this host. */
+/** Connect to process 1 of this host, which is this user's. */
 enum pl_status pl_rundir_connect(const char *path, struct pl_link *link, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Remove the directory with all that is in it. */

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/launch/needs.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -273,7 +274,7 @@ enum pl_status pl_sshd_server(const struct pl_sshd *sshd, const struct pl_job *j
 
     PL_TRY(check_capabilities(reterr));
     PL_TRY(probe_port(sshd->port, reterr));
-    PL_TRY(pl_file_find_program("sshd", "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin", &program, reterr));
+    PL_TRY(pl_file_find_program("sshd", PL_NEEDS_SSHD_PATH, &program, reterr));
     if (geteuid() == 0 && mkdir("/run/sshd", 0755) != 0 && errno != EEXIST) {
         return pl_error_errno(reterr, "make '/run/sshd' for sshd's unprivileged part");
     }

@@ -31,7 +31,7 @@ enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, str
     return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host,
                         exit_report->signalled ? "1" : "0", code, exit_report->out_of_memory ? "1" : "0",
                         exit_report->not_started ? "1" : "0", exit_report->program, exit_report->note,
-                        exit_report->tail);
+                        exit_report->tail, exit_report->cause);
 }
 
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
@@ -40,8 +40,8 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     int64_t source, rank, signalled, code, out_of_memory, not_started;
 
-    if (frame->count < 10) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 10", frame->count);
+    if (frame->count < 11) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 11", frame->count);
     }
     PL_TRY(pl_link_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(source_texts) - 1, &source, reterr));
     PL_TRY(pl_link_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
@@ -59,6 +59,7 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     snprintf(exit_report.program, sizeof(exit_report.program), "%s", frame->fields[7]);
     snprintf(exit_report.note, sizeof(exit_report.note), "%s", frame->fields[8]);
     snprintf(exit_report.tail, sizeof(exit_report.tail), "%s", frame->fields[9]);
+    snprintf(exit_report.cause, sizeof(exit_report.cause), "%s", frame->fields[10]);
     *ret_report = exit_report;
     return PL_OK;
 }
@@ -97,50 +98,83 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     }
 }
 
-/* The program, and as many of the last lines as fit into `max_bytes` from `start` on. */
-static void print_program(const struct pl_exit_report *exit_report, size_t start, size_t max_bytes,
+static const char tail_heading[] = "Last lines of its stderr:\n";
+
+/* What of the tail fits into `room` bytes with the heading; "" where no line does. */
+static const char *fit_tail(const struct pl_exit_report *exit_report, size_t room)
+{
+    const char *tail = exit_report->tail, *end;
+
+    while (*tail != '\0' && strlen(tail) + sizeof(tail_heading) > room) {
+        end = strchr(tail, '\n');
+        tail = end != NULL ? end + 1 : tail + strlen(tail);
+    }
+    return tail;
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    const size_t bytes = strlen(line);
+
+    for (const char *at = strstr(text, line); at != NULL; at = strstr(at + 1, line)) {
+        if (at[bytes] == '\n') { /* what is before it may be a tag */
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The cause, unless the lines below have it, the program, and as many of the last lines as fit into `max_bytes` from
+ * `start` on. */
+static void print_program(const struct pl_exit_report *exit_report, const char *cause, size_t start, size_t max_bytes,
                           struct pl_text *text)
 {
-    static const char tail_heading[] = "Last lines of its stderr:\n";
-    size_t room, skip = 0, tail_bytes = strlen(exit_report->tail);
+    PL_AUTO_TEXT struct pl_text program = PL_TEXT_NONE;
+    size_t room = max_bytes > text->length - start ? max_bytes - (text->length - start) : 0;
 
     if (exit_report->program[0] != '\0') {
-        pl_text_printf(text, "Program: %s\n", exit_report->program);
+        pl_text_printf(&program, "Program: %s\n", exit_report->program);
     }
-    if (tail_bytes == 0 || max_bytes < text->length - start + sizeof(tail_heading)) {
-        return;
+    room = room > program.length ? room - program.length : 0;
+    if (*cause != '\0' && strlen(cause) + 1 <= room && !has_line(fit_tail(exit_report, room), cause)) {
+        pl_text_printf(text, "%s\n", cause);
+        room -= strlen(cause) + 1;
     }
-    room = max_bytes - (text->length - start) - sizeof(tail_heading);
-    while (tail_bytes - skip > room) {
-        const char *end = strchr(exit_report->tail + skip, '\n');
-
-        skip = end != NULL ? (size_t)(end - exit_report->tail) + 1 : tail_bytes;
-    }
-    if (skip < tail_bytes) {
+    pl_text_append(text, pl_text_string(&program));
+    if (*fit_tail(exit_report, room) != '\0') {
         pl_text_append(text, tail_heading);
-        pl_text_append(text, exit_report->tail + skip);
+        pl_text_append(text, fit_tail(exit_report, room));
     }
 }
 
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
 {
     size_t start = text->length;
+    /* an exception before a signal's end is most often one that was handled; abort() is how some libraries end */
+    const bool is_cause = !exit_report->signalled || exit_report->code == SIGABRT;
 
     pl_exit_report_sentence(exit_report, text);
     pl_text_append_char(text, '\n');
-    print_program(exit_report, start, max_bytes, text);
+    print_program(exit_report, is_cause ? exit_report->cause : "", start, max_bytes, text);
 }
 
-/* The last line without its newline; "" where there is none. */
+/* The last line without its newline, but of pip, which may add a hint, the last one that it calls an error; "" where
+ * there is none. */
 static const char *last_line(const char *tail, size_t *ret_bytes)
 {
-    size_t end = strlen(tail), begin;
+    static const char mark[] = "ERROR: ";
+    const char *line = "";
+    bool is_marked = false;
 
-    end -= end > 0 && tail[end - 1] == '\n';
-    for (begin = end; begin > 0 && tail[begin - 1] != '\n'; begin--) {
+    for (const char *at = tail, *end; *at != '\0'; at = *end != '\0' ? end + 1 : end) {
+        bool has_mark = strncmp(at, mark, strlen(mark)) == 0;
+
+        end = strchrnul(at, '\n');
+        line = has_mark || !is_marked ? at : line;
+        is_marked = is_marked || has_mark;
     }
-    *ret_bytes = end - begin;
-    return tail + begin;
+    *ret_bytes = strcspn(line, "\n");
+    return line;
 }
 
 static bool is_own_tool(const struct pl_exit_report *exit_report)
@@ -159,6 +193,10 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
     size_t start = text->length, bytes;
     const char *line = last_line(exit_report->tail, &bytes), *error;
 
+    if (exit_report->cause[0] != '\0') {
+        line = exit_report->cause;
+        bytes = strlen(line);
+    }
     pl_text_append(text, what);
     if (is_own_tool(exit_report)) {
         rest.program[0] = '\0';
@@ -179,5 +217,5 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
         pl_exit_report_sentence(exit_report, text);
         pl_text_append_char(text, '\n');
     }
-    print_program(&rest, start, max_bytes, text);
+    print_program(&rest, "", start, max_bytes, text);
 }

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/text.h"
 #include "entrypoint/ssh/link.h"
+#include "entrypoint/supervise/tail.h"
 
 /* what, words for people */
 #define PL_EXIT_SOURCE_LIST(X)                                                                                         \
@@ -46,6 +47,7 @@ struct pl_exit_report {
     char program[PL_EXIT_REPORT_PROGRAM_BYTES]; /* "" when its shim was killed and so reported nothing */
     /* why it did not start; a limit, a full disk; what mpirun does not say; mostly "" */
     char note[PL_EXIT_REPORT_NOTE_BYTES];
+    char cause[PL_TAIL_LINE_BYTES + 1];   /* of its stderr, an exception's own line, say; "" when there is none */
     char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* its last stderr lines */
 };
 
@@ -68,12 +70,15 @@ void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host,
  */
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
-/** The sentence, then the program, then as many of its last stderr lines as fit in `max_bytes` altogether. */
+/**
+ * The sentence, then the cause unless the lines below show it, then the program, then as many of its last stderr lines
+ * as fit in `max_bytes` altogether.
+ */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
 
 /**
- * The same for a preparation step: `what` it was about, then the cause, which is the last line of its stderr unless a
- * signal or a limit ended it. Paceline's own tools are not named.
+ * The same for a preparation step: `what` it was about, then the cause, which is the last line of its stderr where it
+ * has no other and no signal or limit ended it. Paceline's own tools are not named.
  */
 void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
                                struct pl_text *text);

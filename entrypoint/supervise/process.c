@@ -89,6 +89,9 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
 
     child_set_up(setup, &failure);
     if (failure.code == 0) {
+        if (setup->signals != NULL) {
+            pl_signals_restore_files(setup->signals);
+        }
         if (setup->signals != NULL && !setup->keep_blocked) {
             pl_signals_restore(setup->signals);
         }

@@ -456,6 +456,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         run_to_end(&shim);
         exit_report->code = pl_process_status_code(shim.wait_status, &exit_report->signalled);
         pl_tail_lines(&shim.copier.tail, exit_report->tail, sizeof(exit_report->tail));
+        pl_tail_cause(&shim.copier.tail, exit_report->cause);
     } else {
         exit_report->not_started = true;
         exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* as shells have it */

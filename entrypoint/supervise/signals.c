@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks signals and reads them from a descriptor. */
+/* Blocks signals and reads them from a descriptor; keeps what programs are to get back of what was changed. */
 #include "entrypoint/supervise/signals.h"
 
 #include <errno.h>
@@ -44,6 +44,27 @@ int pl_signals_next(const struct pl_signals *signals)
         bytes = read(signals->fd, &info, sizeof(info));
     } while (bytes < 0 && errno == EINTR);
     return bytes == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
+bool pl_signals_raise_files(struct pl_signals *signals, size_t count)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) {
+        return true;
+    }
+    if (signals->former_files.rlim_max == 0) {
+        signals->former_files = limit;
+    }
+    limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= count;
+}
+
+void pl_signals_restore_files(const struct pl_signals *signals)
+{
+    if (signals->former_files.rlim_max != 0) {
+        (void)setrlimit(RLIMIT_NOFILE, &signals->former_files);
+    }
 }
 
 void pl_signals_restore(const struct pl_signals *signals)

@@ -24,6 +24,8 @@
 /* When a rank has ended with 0 and others run on for so long, a line says so. */
 #define EARLY_END_NS (60 * PL_NS_PER_S)
 
+enum { SPARE_FILES = 256 };
+
 /* How long a host that failed in its preparation waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
@@ -116,6 +118,21 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
     return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
 }
 
+/* A session takes two descriptors, a rank or trial of this host no more; the spare ones are for all else. */
+static void raise_files(struct pl_supervisor *supervisor)
+{
+    const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
+    const size_t programs = (size_t)supervisor->job->processes_per_host + (size_t)supervisor->job->cpus;
+    const size_t count = SPARE_FILES + 2 * (hosts + programs);
+
+    if (!pl_signals_raise_files(supervisor->signals, count)) {
+        pl_log(PL_LOG_WARNING,
+               "process 1 may run out of descriptors: it needs about %zu for %zu hosts and %zu programs here, and the "
+               "hard limit is lower; raise it (docker run --ulimit nofile=)",
+               count, hosts, programs);
+    }
+}
+
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
@@ -123,6 +140,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     enum pl_status status;
 
     supervisor->plan = plan;
+    raise_files(supervisor);
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
         supervisor->watch.hang_ns == 0) {

@@ -204,6 +204,10 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_sour
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Run the steps one after the other, each in `environment` with its own additions. */
+enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
+                                  const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Find the ssh keys of the job, or make them from its secret, also when the job is stopped meanwhile. */
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd,
                                      struct pl_error *reterr) PL_MUST_CHECK;

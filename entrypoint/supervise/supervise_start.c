@@ -308,7 +308,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
-    pl_log(step->is_probe ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
+    pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     state.connection = connection;
     while (status == PL_OK && !state.ended) {
@@ -335,6 +335,21 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
         return PL_FAILED;
     }
     return state.ok ? PL_OK : step->is_probe ? PL_NOT_FOUND : PL_FAILED;
+}
+
+enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
+                                  const struct pl_environment *environment, struct pl_error *reterr)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
+
+        PL_TRY(pl_environment_new_copy(environment, &own, reterr));
+        if (steps->items[i].additions != NULL) {
+            PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));
+        }
+        PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(own), reterr));
+    }
+    return PL_OK;
 }
 
 enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl_sshd *sshd, struct pl_error *reterr)

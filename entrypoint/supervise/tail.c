@@ -9,6 +9,7 @@
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
 {
+    pl_cause_add(&tail->cause, bytes, count);
     if (count > PL_TAIL_BYTES) {
         bytes += count - PL_TAIL_BYTES;
         count = PL_TAIL_BYTES;
@@ -86,6 +87,17 @@ static size_t clean_line(char *line, size_t length)
         to += 3;
     }
     return to;
+}
+
+void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1])
+{
+    char line[PL_CAUSE_LINE_BYTES + 1];
+    size_t length;
+
+    strcpy(line, pl_cause_text(&tail->cause));
+    length = clean_line(line, strlen(line));
+    memcpy(text, line, length);
+    text[length] = '\0';
 }
 
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)

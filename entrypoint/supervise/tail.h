@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The last bytes of a stream in fixed memory, and the last lines of them as text that is safe to show. */
+/**
+ * The last bytes of a stream in fixed memory, and the last lines of them as text that is safe to show; beside them the
+ * line that says why a program failed, wherever it was.
+ */
 #ifndef PL_ENTRYPOINT_SUPERVISE_TAIL_H
 #define PL_ENTRYPOINT_SUPERVISE_TAIL_H
+
+#include "entrypoint/supervise/cause.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +21,7 @@ struct pl_tail {
     size_t used;         /* bytes held, at most PL_TAIL_BYTES */
     size_t write_offset; /* where the next byte goes */
     char bytes[PL_TAIL_BYTES];
+    struct pl_cause cause;
 };
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count);
@@ -29,5 +35,8 @@ bool pl_tail_line_is_open(const struct pl_tail *tail);
  * last state stays; terminal control sequences are dropped and bytes that are not UTF-8 become '?'.
  */
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes);
+
+/** Write the line of `tail->cause`, as clean, to `text`; "" when there is none. */
+void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1]);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
+ * paceline-unpack --look SOURCE
  *
  * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
- * this; it is removed afterwards.
+ * this; it is removed afterwards. With --look nothing is written: it ends with 0 if SOURCE can be what its name says.
  *
  * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
  * whatever it is, process 1 survives.
@@ -32,6 +33,19 @@ static bool has_archive_name(const char *source)
         }
     }
     return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
+}
+
+static enum pl_status look(const char *source, struct pl_error *reterr)
+{
+    struct stat info;
+
+    if (stat(source, &info) != 0) {
+        return pl_error_errno(reterr, "opening '%s'", source);
+    }
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
+    }
+    return S_ISREG(info.st_mode) && has_archive_name(source) ? pl_unpack_check(source, reterr) : PL_OK;
 }
 
 static enum pl_status unpack_source(const char *source, int dest_fd, bool is_archive,
@@ -88,6 +102,13 @@ int main(int argc, char **argv)
     int at = 1;
 
     pl_log_set_prefix("paceline-unpack");
+    if (argc == 3 && strcmp(argv[1], "--look") == 0) {
+        status = look(argv[2], &error);
+        if (status != PL_OK) {
+            pl_log_error(&error, "%s", argv[2]);
+        }
+        return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
     for (; at < argc && argv[at][0] == '-'; at++) {
         if (strcmp(argv[at], "--fetched") == 0) {
             fetched = true;

@@ -312,6 +312,18 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     return write_data(unpacker, archive, archive_entry_size(entry), fd, name);
 }
 
+/* PL_END after the last entry; none at all is an error. */
+static enum pl_status next_header(struct archive *archive, bool first, struct archive_entry **ret_entry,
+                                  struct pl_error *reterr)
+{
+    int result = archive_read_next_header(archive, ret_entry);
+
+    if (result == ARCHIVE_EOF) {
+        return first ? pl_error_set(reterr, PL_CORRUPT, "the archive is empty") : PL_END;
+    }
+    return result == ARCHIVE_OK || result == ARCHIVE_WARN ? PL_OK : read_failed(archive, reterr);
+}
+
 static enum pl_status unpack(struct archive *archive, int dest_fd, const struct pl_unpack_limits *limits,
                              struct pl_error *reterr)
 {
@@ -320,29 +332,32 @@ static enum pl_status unpack(struct archive *archive, int dest_fd, const struct 
 
     for (bool first = true;; first = false) {
         struct archive_entry *entry = NULL;
-        int result = archive_read_next_header(archive, &entry);
+        enum pl_status status = next_header(archive, first, &entry, reterr);
 
-        if (result == ARCHIVE_EOF) {
-            return first ? pl_error_set(reterr, PL_CORRUPT, "the archive is empty") : PL_OK;
-        }
-        if (result != ARCHIVE_OK && result != ARCHIVE_WARN) {
-            return read_failed(archive, reterr);
+        if (status != PL_OK) {
+            return status == PL_END ? PL_OK : status;
         }
         PL_TRY(unpack_entry(&unpacker, archive, entry, dest_fd));
     }
 }
 
+static enum pl_status open_file(const char *path, struct archive **ret_archive, struct pl_error *reterr)
+{
+    *ret_archive = new_reader();
+    if (*ret_archive == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
+    }
+    return archive_read_open_filename(*ret_archive, path, BLOCK_BYTES) == ARCHIVE_OK
+               ? PL_OK
+               : read_failed(*ret_archive, reterr);
+}
+
 enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
                               struct pl_error *reterr)
 {
-    __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
+    __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
 
-    if (archive == NULL) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
-    }
-    if (archive_read_open_filename(archive, path, BLOCK_BYTES) != ARCHIVE_OK) {
-        return read_failed(archive, reterr);
-    }
+    PL_TRY(open_file(path, &archive, reterr));
     return unpack(archive, dest_fd, limits, reterr);
 }
 
@@ -360,17 +375,18 @@ enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, con
     return unpack(archive, dest_fd, limits, reterr);
 }
 
+enum pl_status pl_unpack_check(const char *path, struct pl_error *reterr)
+{
+    __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
+    struct archive_entry *entry = NULL;
+
+    PL_TRY(open_file(path, &archive, reterr));
+    return next_header(archive, true, &entry, reterr);
+}
+
 bool pl_unpack_is_archive(const char *path)
 {
-    __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
-    struct archive_entry *entry = NULL;
-    int result;
-
-    if (archive == NULL || archive_read_open_filename(archive, path, BLOCK_BYTES) != ARCHIVE_OK) {
-        return false;
-    }
-    result = archive_read_next_header(archive, &entry);
-    return result == ARCHIVE_OK || result == ARCHIVE_WARN;
+    return pl_unpack_check(path, NULL) == PL_OK;
 }
 
 static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth);

@@ -43,6 +43,9 @@ enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct p
 enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Whether pl_unpack_file() could begin with `path`: the errors that it would have before it writes anything. */
+enum pl_status pl_unpack_check(const char *path, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** True when the beginning of `path` is that of an archive pl_unpack_file() knows. */
 bool pl_unpack_is_archive(const char *path);
 

@@ -169,13 +169,63 @@ def zero_processes():
 
 def settings_that_cannot_be():
     """They are refused before the program starts; `plan` refuses them too."""
-    for hps, env, told in (({'paceline_stop_s': 'x'}, {}, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400"),
+    for hps, env, told in (({'paceline_trial_cpus': 'abc'}, {}, "hyperparameter paceline_trial_cpus is 'abc': expected CPUs from 1 to 65536"),
+                           ({'paceline_stop_s': 'x'}, {}, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400"),
                            ({}, {'PACELINE_ALGORITHM': 'foo'}, "PACELINE_ALGORITHM is 'foo': expected one of ring halving doubling tree direct"),
                            ({}, {'HOROVOD_STALL_CHECK_TIME_SECONDS': '1m'}, "HOROVOD_STALL_CHECK_TIME_SECONDS is '1m': expected a number, at least 0")):
         with Tree({'sagemaker_program': 'run.sh', **hps}, {'run.sh': SHOW}, env=env) as tree:
             refused(tree, told)
             expect(tree.read('output/data/args') is None, 'the program was started')
             expect(tree.train('plan') == 1 and told in tree.done.stderr.decode(), tree.done.stderr)
+
+
+def image_with(folder, *names):
+    """A PATH on which nothing is but these programs of this machine's."""
+    for name in names:
+        (folder / name).symlink_to(shutil.which(name) or '/bin/' + name)
+    return str(folder)
+
+
+def refused_alike(tree, *parts):
+    """`plan` fails as `train` does, with its words, and starts or writes nothing."""
+    code, said = tree.train('plan'), tree.done.stderr.decode()
+    expect(code == 1 and tree.done.stdout == b'', (code, tree.done.stdout, said))
+    expect(tree.read('output/failure') is None, 'plan wrote a failure file')
+    refused(tree, *parts)
+    told = tree.read('output/failure').split('\n')[0]
+    expect(f'paceline: error: no plan: {told}\n' in said, (said, told))
+
+
+def what_the_image_lacks_is_known_to_plan():
+    python = next((p for p in ('/usr/bin/python3', PYTHON) if p and os.path.exists(p)), None)
+    with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
+        env = {'PATH': image_with(pathlib.Path(folder), 'sh', 'ssh'), **({'PACELINE_PYTHON': python} if python else {})}
+        with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
+            refused_alike(tree, "mpirun is to start the job's program, and it is not in PATH in this image: build it with Open MPI")
+        if python is None:
+            skipped.append('what_the_image_lacks_is_known_to_plan: no python3')
+            return
+        hps = {'sagemaker_program': 'train.py', 'sagemaker_torch_distributed_enabled': 'true'}
+        with Tree(hps, {'train.py': ''}, env=env) as tree:
+            refused_alike(tree, "torchrun is to start the job's program, and it is not in PATH in this image: build it with PyTorch")
+            tree.write('store/sourcedir.tar.gz', archive([('train.py', b''), ('requirements.txt', b'torch')]))
+            (tree.base / 'code/train.py').unlink()
+            tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': f'{tree.base}/store/sourcedir.tar.gz'}))
+            expect(tree.train('plan') == 0, tree.done.stderr)
+            warnings = json.loads(tree.done.stdout)['warnings']
+            expect(any('torchrun' in warning and 'what pip installs for the code has to bring it' in warning for warning in warnings), warnings)
+        # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
+        resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
+        if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
+                code, said = tree.train('plan'), tree.done.stderr.decode()
+                expect(code == 1 and 'no plan: looking for tensorflow on host algo-1: sagemaker_parameter_server_enabled: the server next to the' in said, said)
+                tree.write('code/tensorflow.py', '')
+                expect(tree.train('plan') == 0, tree.done.stderr)
+                (tree.base / 'code/tensorflow.py').unlink()
+                tree.write('code/requirements.txt', 'tensorflow')
+                code, said = tree.train('plan'), tree.done.stderr.decode()
+                expect(code == 0 or 'pip is not in this image' in said, said)
 
 
 def unknown_host():
@@ -215,7 +265,7 @@ def a_signal_while_the_job_is_refused():
 
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
-        refused(tree, "the program 'nope.py' is no file in")
+        refused_alike(tree, "the program 'nope.py' is no file in")
     with Tree({'sagemaker_program': '"nope"'}, {'train.py': ''}) as tree:
         refused(tree, "the program 'nope' is neither a file in")
     with Tree({}, {'train.py': ''}) as tree:
@@ -241,7 +291,7 @@ def no_python():
 def wrong_options():
     hps = {'sagemaker_mpi_enabled': 'true', 'sagemaker_program': '/bin/true', 'sagemaker_mpi_custom_mpi_options': '"-x \'A"'}
     with Tree(hps) as tree:
-        refused(tree, "sagemaker_mpi_custom_mpi_options: the quote ' at column 4 is not closed")
+        refused_alike(tree, "sagemaker_mpi_custom_mpi_options: the quote ' at column 4 is not closed")
     hps.update({'sagemaker_mpi_custom_mpi_options': '', 'sagemaker_mpi_num_processes': '3'})
     with Tree(hps) as tree:
         refused(tree, '3 processes do not fit')
@@ -487,7 +537,7 @@ def damaged_archive():
             tree.write(f'input/data/code/{name}', content)
             tree.write('input/config/hyperparameters.json',
                        json.dumps({'sagemaker_program': 'run.sh', 'sagemaker_submit_directory': f'{tree.base}/input/data/code/{name}'}))
-            refused(tree, 'bringing the code', name, words)
+            (refused if content == whole[:20000] else refused_alike)(tree, 'bringing the code', name, words)
 
 
 def dangerous_archive():
@@ -521,12 +571,27 @@ def python_program_as_toolkit_users_write_them():
         refused(tree, 'ValueError: bad value 3')
 
 
+def an_exception_before_a_long_dump():
+    if PYTHON is None:
+        skipped.append('an_exception_before_a_long_dump: no python3')
+        return
+    program = ("import atexit, sys\n"
+               "atexit.register(lambda: print('\\n'.join(f'  [{i}, 0.5, 0.5]' for i in range(2000)), file=sys.stderr))\n"
+               "raise ValueError('bad value 3\\n' + '  a tensor\\n' * 100)\n")
+    with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
+        refused(tree, f'the program on host algo-1 exited with code 1\nValueError: bad value 3\nProgram: {PYTHON} train.py\n', '  [1999, 0.5, 0.5]\n')
+
+
 def requirements_that_cannot_be_installed():
     if PYTHON is None or subprocess.run([PYTHON, '-m', 'pip', '--version'], stdout=subprocess.DEVNULL, check=False).returncode != 0:
         skipped.append('requirements_that_cannot_be_installed: no pip')
         return
     with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': '/no/such/package.whl\n'}) as tree:
         refused(tree, 'requirements.txt', '/no/such/package.whl')
+        tree.write('code/requirements.txt', 'plsmall\n')  # there is no server at the port
+        tree.env.update(PIP_CONFIG_FILE='/dev/null', PIP_INDEX_URL='http://127.0.0.1:1/simple', PIP_RETRIES='1')
+        refused(tree, 'installing requirements.txt on host algo-1: connection broken by ', 'Connection refused', 'No matching distribution found for plsmall')
+        expect('Connection refused' in tree.read('output/failure').split('\n')[0], tree.read('output/failure'))
         expect(tree.env.update(PACELINE_INSTALL='0') is None and tree.train() == 0, 'PACELINE_INSTALL=0')
 
 
@@ -565,7 +630,7 @@ def requirements_without_pip():
             skipped.append('requirements_without_pip: no venv')
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
-            refused(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+            refused_alike(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
             expect('importlib' not in tree.read('output/failure'), tree.read('output/failure'))
     finally:
         shutil.rmtree(venv)
@@ -592,10 +657,12 @@ def intermediate_output():
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"file:///x"'}) as tree:
         expect(tree.train() == 0 and (tree.base / 'output/intermediate').is_dir(), tree.done.stderr)
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"ftp://x"'}) as tree:
-        refused(tree, 'sagemaker_s3_output: expected s3:// or file://')
+        refused_alike(tree, 'sagemaker_s3_output: expected s3:// or file://')
+    with Tree({'sagemaker_program': '/bin/true', 'paceline_check': '"--x \'a"'}) as tree:
+        refused_alike(tree, "PACELINE_CHECK: the quote ' at column 5 is not closed")
     for uri in 's3://', 's3:///out':
         with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': f'"{uri}"'}) as tree:
-            refused(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
+            refused_alike(tree, f"sagemaker_s3_output: expected a bucket after s3://, found '{uri}'")
     with Tree({'sagemaker_program': '/bin/true', 'sagemaker_s3_output': '"s3://bkt/out"'}) as tree:
         (tree.base / 'output/intermediate').mkdir(parents=True)
         expect(tree.train() == 0 and b'output/intermediate is there already: nothing is uploaded; remove it' in tree.done.stderr, tree.done.stderr)
@@ -660,10 +727,10 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, requirements_that_cannot_be_installed,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]

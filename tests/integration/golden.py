@@ -46,6 +46,16 @@ def check(what, ours, theirs):
         failures.append(f'{what}:\n    ours    {ours!r}\n    toolkit {theirs!r}')
 
 
+def image():
+    """A directory with the launchers and a TensorFlow, which the toolkit's captures had and this machine need not have."""
+    root = pathlib.Path(tempfile.mkdtemp(prefix='paceline-image-'))
+    for name in ('mpirun', 'torchrun', 'neuron_parallel_compile', 'ssh'):
+        (root / name).write_text('#!/bin/sh\n')
+        (root / name).chmod(0o755)
+    (root / 'tensorflow.py').touch()
+    return root
+
+
 class Tree:
     """One host's /opt/ml, with SAGEMAKER_BASE_DIR in place of the mount."""
 
@@ -58,7 +68,7 @@ class Tree:
             path = self.base / 'code' / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self.env = {'PATH': os.environ['PATH'], 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
+        self.env = {'PATH': f"{os.environ['PATH']}:{IMAGE}", 'PYTHONPATH': str(IMAGE), 'HOME': str(self.base), 'SAGEMAKER_BASE_DIR': str(self.base)}
         self.env.update(env)
 
     def __enter__(self):
@@ -277,6 +287,7 @@ def run_v3(name, data):
 
 
 folder = SOURCE / 'tests/data/toolkit'
+IMAGE = image()
 cases = json.loads((folder / 'cases.json').read_text())
 commands = json.loads((folder / 'commands.json').read_text())
 tf_config = json.loads((folder / 'tf-config.json').read_text())
@@ -289,6 +300,7 @@ run_tf_config('multi_worker_mirrored', 'sagemaker_multi_worker_mirrored_strategy
 v3 = json.loads((folder / 'v3-drivers.json').read_text())
 for case_name, case_data in v3.items():
     run_v3(case_name, case_data)
+shutil.rmtree(IMAGE)
 for failure in failures:
     print(failure)
 print(f'{len(cases)} cases, {len(commands)} command lines and {len(v3)} jobs of the SDK, {len(failures)} failures, differences used: {", ".join(sorted(used))}')

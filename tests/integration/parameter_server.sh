@@ -13,6 +13,7 @@ cluster_up 2
 cat >"$cluster/python" <<'PY'
 #!/bin/sh
 if [ "$1" = -c ]; then
+  case $2 in *find_spec*) exit 0;; esac # whether TensorFlow is there
   name=server
   case $TF_CONFIG in *'"type": "worker"'*) name=worker_server;; esac
   echo "$TF_CONFIG" >/opt/ml/output/data/$name

@@ -66,7 +66,7 @@ ARROWS = {
     "entrypoint/unpack": set(),
     "entrypoint/stacks": {"entrypoint/ssh"},
     "entrypoint/subcommand.c": {"entrypoint/job"},
-    "entrypoint/subcommand_plan.c": {"entrypoint/launch", "entrypoint/sweep", "entrypoint/subcommand.c"},
+    "entrypoint/subcommand_plan.c": {"entrypoint/sweep", "entrypoint/supervise", "entrypoint/check", "entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
     "entrypoint/train.c": {"entrypoint/sweep", "entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/sweep", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},

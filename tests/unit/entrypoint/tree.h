@@ -65,14 +65,31 @@ static inline void tree_two_hosts(struct tree *tree, const char *current)
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
+/* A program in the directory that ends PATH, for machines without the real one. */
+static inline void tree_tool(struct tree *tree, const char *name)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "bin/%s", name);
+    tree_write(tree, path, "#!/bin/sh\n");
+    (void)snprintf(path, sizeof(path), "%s/bin/%s", tree->base, name);
+    ck_assert_int_eq(chmod(path, 0755), 0);
+}
+
 static inline void tree_setup(struct tree *tree)
 {
+    char path[PATH_MAX];
+
     memset(tree, 0, sizeof(*tree));
     tree->scratch = scratch_new();
     tree->base = tree->scratch.path;
     ck_assert_ok(pl_environment_new_empty(&tree->environment, &tree->error), &tree->error);
     tree_env(tree, "SAGEMAKER_BASE_DIR", tree->base);
-    tree_env(tree, "PATH", "/usr/local/bin:/usr/bin:/bin");
+    (void)snprintf(path, sizeof(path), "/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base);
+    tree_env(tree, "PATH", path);
+    tree_tool(tree, "mpirun");
+    tree_tool(tree, "torchrun");
+    tree_tool(tree, "ssh");
     tree_env(tree, "HOME", tree->base);
     tree_write(tree, "input/config/resourceconfig.json",
                "{\"current_host\": \"algo-1\", \"hosts\": [\"algo-1\"], \"network_interface_name\": \"lo\"}");

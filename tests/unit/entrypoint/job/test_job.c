@@ -371,6 +371,9 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert_int_eq(partial_hosts(&tree), 2);
     ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 22);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
+    write_hps(&tree, "{\"paceline_trial_cpus\": \"abc\", \"paceline_trial_gpus\": \"-1\"}");
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"\": {}}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
     ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 2222);

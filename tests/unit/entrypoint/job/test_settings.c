@@ -10,6 +10,8 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         const char *name, *value, *told;
     } wrong[] = {
         {"PACELINE_STOP_S", "x", "PACELINE_STOP_S is 'x': expected seconds from 3 to 86400"},
+        {"PACELINE_TRIAL_CPUS", "0", "PACELINE_TRIAL_CPUS is '0': expected CPUs from 1 to 65536"},
+        {"PACELINE_TRIAL_GPUS", "-1", "PACELINE_TRIAL_GPUS is '-1': expected GPUs from 0 to 65536"},
         {"PACELINE_STOP_S", "2", "PACELINE_STOP_S is '2': expected seconds from 3 to 86400"},
         {"PACELINE_SILENCE_S", "nan", "PACELINE_SILENCE_S is 'nan': expected seconds from 1 to 3600"},
         {"PACELINE_PEER_WAIT_S", "1m", "PACELINE_PEER_WAIT_S is '1m': expected seconds from 1 to 86400"},

@@ -62,6 +62,35 @@ START_TEST(what_is_nearly_a_setting_is_named)
 }
 END_TEST
 
+START_TEST(what_is_nearly_a_name_of_sagemakers_is_named)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_hyperparameters(
+        &tree,
+        "{\"sagemaker_mpi_enable\": true, \"sagemaker_mpi_num_processes_per_host\": 2, \"sagemaker_programm\": \"x\"}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(
+        joined(&tree.plan->warnings),
+        "sagemaker_mpi_enable (a hyperparameter) is no name of SageMaker's and has no effect; sagemaker_mpi_enabled is "
+        "one"
+        "|sagemaker_mpi_num_processes_per_host (a hyperparameter) is no name of SageMaker's and has no effect; "
+        "sagemaker_mpi_num_of_processes_per_host is one"
+        "|sagemaker_programm (a hyperparameter) is no name of SageMaker's and has no effect; sagemaker_program is one");
+    tree_hyperparameters(
+        &tree,
+        "{\"sagemaker_region\": \"x\", \"sagemaker_instance_type\": \"x\", \"sagemaker_estimator_module\": \"x\","
+        " \"sagemaker_network_interface_name\": \"x\", \"sagemaker_toolkit_native_launcher_enabled\": false,"
+        " \"sagemaker_distributed_dataparallel_custom_mpi_options\": \"\", \"sagemaker_recipe_local_path\": \"x\","
+        " \"sagemaker_mpi_num_processes\": 1, \"sagemaker_of_another_library\": 1}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_str_eq(joined(&tree.plan->warnings), "");
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
 {
     static const char *const no[] = {"0", "false", "No"}; /* the second is what a hyperparameter false becomes */
@@ -622,9 +651,11 @@ START_TEST(code_is_fetched_only_into_an_empty_directory)
                          "{\"sagemaker_submit_directory\": \"file:///bin/true\", \"sagemaker_program\": \"train.py\"}");
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_source_plan(tree.job, &steps, &tree.error), &tree.error);
-    ck_assert_uint_eq(steps.count, 1);
+    ck_assert_uint_eq(steps.count, 2);
+    ck_assert(steps.items[0].only_looks && !steps.items[1].only_looks);
+    ck_assert_ptr_nonnull(strstr(joined(&steps.items[0].argv), "/paceline-unpack|--look|/bin/true"));
     ck_assert_ptr_nonnull(
-        strstr(joined(&steps.items[0].argv),
+        strstr(joined(&steps.items[1].argv),
                "/paceline-unpack|--unfinished|.paceline-unfinished|--max-bytes|17179869184|/bin/true|"));
     tree_hyperparameters(&tree,
                          "{\"sagemaker_submit_directory\": \"http://x/y\", \"sagemaker_program\": \"train.py\"}");
@@ -695,7 +726,7 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
 END_TEST
 
 UNIT_MAIN("entrypoint/plan", without_program_and_code_the_bundled_program_runs, what_is_nearly_a_setting_is_named,
-          the_kind_of_program_follows_its_name_and_the_code_directory,
+          what_is_nearly_a_name_of_sagemakers_is_named, the_kind_of_program_follows_its_name_and_the_code_directory,
           a_horovod_that_is_required_is_not_compiled_but_gets_the_modules, a_program_that_gives_way_to_another_is_named,
           text_without_a_shebang_runs_under_sh_and_names_are_found_on_path, an_image_without_python_says_so,
           mpi_starts_on_the_master_and_waits_on_the_others,

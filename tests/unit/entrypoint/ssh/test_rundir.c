@@ -5,6 +5,10 @@
 #include "entrypoint/ssh/rundir.h"
 #include "tests/support/unit.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <stdlib.h>
 #include <string.h>
 
 struct variable {
@@ -101,5 +105,40 @@ START_TEST(the_run_directory_is_the_one_that_is_named)
 }
 END_TEST
 
+/* Needs root, which can be another user for a while. */
+START_TEST(another_users_directory_and_socket_are_not_trusted)
+{
+    enum { NOBODY = 65534 };
+    PL_AUTO_ENVIRONMENT struct pl_environment *empty = environment_of(NULL, 0);
+    struct pl_rundir foreign = PL_RUNDIR_NONE, own = PL_RUNDIR_NONE;
+    char path[PL_RUNDIR_PATH_BYTES];
+    struct pl_link link = PL_LINK_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (geteuid() != 0) {
+        return;
+    }
+    ck_assert_int_eq(seteuid(NOBODY), 0); /* who listens on a socket is who it was then */
+    ck_assert_ok(pl_rundir_open(&foreign, &error), &error);
+    ck_assert_int_eq(seteuid(0), 0);
+    ck_assert_int_eq(pl_rundir_connect(foreign.path, &link, &error), PL_SYSTEM);
+    ck_assert_ptr_nonnull(strstr(error.cause, "is another user's: expected this host's process 1"));
+    if (pl_rundir_find(empty, path, &error) == PL_OK) {
+        ck_assert_str_ne(path, foreign.path); /* a job that runs beside this test */
+    }
+    ck_assert_ok(pl_rundir_open(&own, &error), &error);
+    ck_assert_ok(pl_rundir_connect(own.path, &link, &error), &error);
+    pl_link_close(&link);
+    if (pl_rundir_find(empty, path, &error) == PL_OK) {
+        ck_assert_str_eq(path, own.path);
+    } else {
+        ck_assert_ptr_nonnull(strstr(error.cause, "jobs run here")); /* likewise, and the foreign one is none of them */
+    }
+    pl_rundir_close(&own);
+    pl_rundir_close(&foreign);
+}
+END_TEST
+
 UNIT_MAIN("entrypoint/rundir", a_rank_sees_its_own_host_and_all_else_as_mpirun_made_it,
-          a_shell_sees_what_the_program_of_its_host_sees, the_run_directory_is_the_one_that_is_named)
+          a_shell_sees_what_the_program_of_its_host_sees, the_run_directory_is_the_one_that_is_named,
+          another_users_directory_and_socket_are_not_trusted)

@@ -290,6 +290,35 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 }
 END_TEST
 
+START_TEST(an_exception_stands_before_the_last_lines_unless_they_show_it)
+{
+    static const char head[] = "rank 1 on host algo-2 exited with code 3\n", cause[] = "ValueError: bad value 3";
+    struct pl_exit_report exit_report;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    char wanted[256];
+
+    fill(&exit_report);
+    strcpy(exit_report.cause, cause);
+    strcpy(exit_report.tail, "[rank1]: ValueError: bad value 3\nchatter\n");
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    snprintf(wanted, sizeof(wanted), "%sProgram: /opt/ml/code/train\nLast lines of its stderr:\n%s", head,
+             exit_report.tail);
+    ck_assert_str_eq(pl_text_string(&text), wanted);
+    for (int i = 0; i < 60; i++) {
+        strcat(exit_report.tail, "^^^^^^^^^^^^^^^^^^^^^^^^^^\n");
+    }
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    snprintf(wanted, sizeof(wanted), "%s%s\nProgram: /opt/ml/code/train\nLast lines of its stderr:\n^^^", head, cause);
+    ck_assert_msg(strncmp(pl_text_string(&text), wanted, strlen(wanted)) == 0, "%s", pl_text_string(&text));
+    ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
+    exit_report.signalled = true; /* then it need not be the cause */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+}
+END_TEST
+
 static void expect_step(const struct pl_exit_report *exit_report, const char *wanted)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -316,6 +345,16 @@ START_TEST(a_steps_failure_begins_with_its_cause)
                 "bringing the code into place on host algo-1: ERROR: No matching distribution found for x "
                 "(exit code 1)\nProgram: /usr/bin/python3 -m pip install .\n"
                 "Last lines of its stderr:\nCollecting x\nERROR: No matching distribution found for x\n");
+    strcpy(exit_report.cause, "connection broken by 'X'");
+    expect_step(&exit_report, "bringing the code into place on host algo-1: connection broken by 'X' (exit code 1)\n"
+                              "Program: /usr/bin/python3 -m pip install .\n"
+                              "Last lines of its stderr:\nCollecting x\nERROR: No matching distribution found for x\n");
+    exit_report.cause[0] = '\0';
+    strcpy(exit_report.tail, "ERROR: Invalid requirement: '/x'\nHint: It looks like a path.\n");
+    expect_step(&exit_report,
+                "bringing the code into place on host algo-1: ERROR: Invalid requirement: '/x' (exit "
+                "code 1)\nProgram: /usr/bin/python3 -m pip install .\n"
+                "Last lines of its stderr:\nERROR: Invalid requirement: '/x'\nHint: It looks like a path.\n");
     strcpy(exit_report.note, "the disk is full under /tmp");
     exit_report.tail[0] = '\0';
     expect_step(&exit_report,
@@ -336,8 +375,8 @@ START_TEST(an_exit_report_travels_unchanged)
     struct pl_exit_report exit_report, back;
     struct pl_error error = PL_ERROR_NONE;
     struct pl_frame frame = {.type = PL_FRAME_ENDED,
-                             .count = 10,
-                             .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n"}};
+                             .count = 11,
+                             .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause"}};
 
     fill(&exit_report);
     ck_assert_ok(pl_exit_report_receive(&frame, &back, &error), &error);
@@ -345,9 +384,10 @@ START_TEST(an_exit_report_travels_unchanged)
     ck_assert_int_eq(back.code, 9);
     ck_assert_str_eq(back.note, "note");
     ck_assert_str_eq(back.tail, "tail\n");
+    ck_assert_str_eq(back.cause, "cause");
     frame.fields[4] = "900";
     ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
-    frame.count = 9;
+    frame.count = 10;
     ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
 }
 END_TEST
@@ -359,4 +399,5 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          a_steps_failure_begins_with_its_cause, an_exit_report_travels_unchanged)
+          an_exception_stands_before_the_last_lines_unless_they_show_it, a_steps_failure_begins_with_its_cause,
+          an_exit_report_travels_unchanged)

@@ -586,6 +586,34 @@ static void write_program(struct rig *rig, const char *name, const char *script)
     ck_assert_int_eq(chmod(scratch_path(&rig->tree.scratch, name, path), 0755), 0);
 }
 
+START_TEST(a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit)
+{
+    enum { FORMER = 64, HOSTS = 300, HARD = 800 };
+    const struct rlimit former = {.rlim_cur = FORMER, .rlim_max = HARD};
+    struct pl_launch_plan_step step = {.what = (char *)(uintptr_t) "a step", .argv = PL_STRV_NONE};
+    struct rlimit limit;
+    struct rig rig;
+
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &former), 0);
+    rig_setup(&rig, "\"localhost\"");
+    rig.tree.job->cpus = 1;
+    for (int i = 0; i < HOSTS; i++) {
+        ck_assert_ok(pl_strv_printf(&rig.plan.hosts, &rig.tree.error, "algo-%d", i), &rig.tree.error);
+    }
+    rig.plan.link = PL_LAUNCH_PLAN_LINK_NEEDED;
+    take_plan(&rig);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    ck_assert_uint_eq(limit.rlim_cur, HARD); /* as far as it goes */
+    add_script(&rig, &step.argv, "[ $(ulimit -n) = 64 ]");
+    ck_assert_ok(
+        pl_supervise_step(&rig.supervisor, &step, pl_environment_strings(rig.tree.environment), &rig.tree.error),
+        &rig.tree.error);
+    pl_strv_done(&step.argv);
+    pl_strv_done(&rig.plan.hosts);
+    rig_done(&rig);
+}
+END_TEST
+
 START_TEST(a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts)
 {
     static const char frame[] = "PL\003\007\003\000\000\00015"; /* STOP, SIGTERM */
@@ -670,5 +698,6 @@ UNIT_MAIN("entrypoint/supervise", a_stop_leaves_the_parameter_server_to_the_prog
           mpirun_that_ends_ranks_because_one_left_early_is_not_laid_to_those,
           ranks_that_run_on_after_one_has_ended_with_0_are_logged,
           a_host_that_went_away_explains_late_why_a_rank_was_killed,
+          a_job_of_many_hosts_gets_its_descriptors_and_programs_the_former_limit,
           a_stop_that_comes_while_keys_are_made_reaches_the_other_hosts, whoever_connects_during_a_step_is_passed_over,
           open_mpi_5_keeps_its_files_in_the_run_directory_and_they_go_with_it)

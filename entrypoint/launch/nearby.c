@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for a file in the folders below the one where it should be. */
+#include "entrypoint/launch/nearby.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DEPTH_MAX = 4, ENTRIES_MAX = 5000 };
+
+struct search {
+    const char *name;
+    size_t entries;
+    size_t found;
+    char *path;
+};
+
+/* The folder `name` in `parent_fd`, whose own path from the beginning is `folder`: "src/". */
+static void search_folder(struct search *search, int parent_fd, const char *name, const char *folder, int depth)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    char path[PATH_MAX];
+    struct stat info;
+
+    if (directory == NULL) {
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return;
+    }
+    for (const struct dirent *entry = readdir(directory); entry != NULL && search->entries < ENTRIES_MAX;
+         entry = readdir(directory)) {
+        int length = snprintf(path, sizeof(path), "%s%s/", folder, entry->d_name);
+
+        search->entries++;
+        if (entry->d_name[0] == '.' || length < 0 || length >= (int)sizeof(path) ||
+            fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            continue;
+        }
+        if (S_ISDIR(info.st_mode) && depth < DEPTH_MAX) {
+            search_folder(search, fd, entry->d_name, path, depth + 1);
+        } else if (S_ISREG(info.st_mode) && strcmp(entry->d_name, search->name) == 0) {
+            search->found++;
+            memcpy(search->path, path, (size_t)length);
+            search->path[length - 1] = '\0';
+        }
+    }
+    (void)closedir(directory);
+}
+
+bool pl_nearby_find(const char *directory, const char *wanted, char ret_path[PATH_MAX])
+{
+    const char *slash = strrchr(wanted, '/');
+    struct search search = {.name = slash != NULL ? slash + 1 : wanted, .path = ret_path};
+
+    search_folder(&search, AT_FDCWD, directory, "", 0);
+    return search.found == 1 && search.entries < ENTRIES_MAX;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a launch needs of the image: programs on PATH, and modules of Python. */
+#include "entrypoint/launch/needs.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/launch/steps.h"
+
+enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
+                             const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *path = NULL;
+
+    if (pl_file_find_program(name, pl_environment_get(job->process, "PATH"), &path, NULL) == PL_OK) {
+        return PL_OK;
+    }
+    if (program->may_install) {
+        return pl_strv_printf(&plan->warnings, reterr,
+                              "%s is to start the job's program, and it is not in PATH yet: what pip installs for the "
+                              "code has to bring it",
+                              name);
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "%s is to start the job's program, and it is not in PATH in this image: %s", name, remedy);
+}
+
+enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    const bool is_master = plan->role == PL_LAUNCH_PLAN_MASTER;
+    PL_AUTO_FREE char *path = NULL;
+
+    if (plan->link != PL_LAUNCH_PLAN_LINK_NEEDED ||
+        pl_file_find_program(is_master ? "ssh" : "sshd",
+                             is_master ? pl_environment_get(job->process, "PATH") : PL_NEEDS_SSHD_PATH, &path,
+                             NULL) == PL_OK) {
+        return PL_OK;
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "the job's hosts are linked by ssh, and this image has no %s: build it with openssh-%s",
+                        is_master ? "ssh" : "sshd", is_master ? "client" : "server");
+}
+
+enum pl_status pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
+                               struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char code[] = "import importlib.util as u, sys; sys.exit(u.find_spec(sys.argv[1]) is None and "
+                               "sys.argv[2])";
+    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
+    struct pl_strv *argv = NULL;
+
+    pl_text_printf(&what, "looking for %s", module);
+    PL_TRY(pl_text_check(&what, reterr));
+    PL_TRY(pl_steps_add_look(&plan->steps, pl_text_string(&what), &argv, reterr));
+    return pl_strv_add_list(argv, (const char *const[]){program->python, "-c", code, module, sentence, NULL}, reterr);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a program prints on stderr: its cause is the same in whatever pieces it comes, and text that can be shown. */
+#include "base/memory.h"
+#include "entrypoint/supervise/tail.h"
+#include "tests/support/fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    const char *text = (const char *)data;
+    struct pl_tail *whole = calloc(1, sizeof(*whole)), *pieces = calloc(1, sizeof(*pieces));
+    char cause[PL_TAIL_LINE_BYTES + 1], other[PL_TAIL_LINE_BYTES + 1], lines[256];
+    size_t piece = bytes > 0 ? 1 + data[0] % 7 : 1;
+
+    if (whole != NULL && pieces != NULL) {
+        pl_tail_add(whole, text, bytes);
+        for (size_t at = 0; at < bytes; at += piece) {
+            pl_tail_add(pieces, text + at, at + piece < bytes ? piece : bytes - at);
+        }
+        pl_tail_cause(whole, cause);
+        pl_tail_cause(pieces, other);
+        PL_BUG_IF(strcmp(cause, other) != 0 || strpbrk(cause, "\r\n\033") != NULL);
+        PL_BUG_IF(pl_tail_lines(whole, lines, sizeof(lines)) != strlen(lines));
+    }
+    free(whole);
+    free(pieces);
+    return 0;
+}

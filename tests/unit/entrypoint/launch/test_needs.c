@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/launch/needs.c, entrypoint/launch/nearby.c. */
+#include "tests/unit/entrypoint/tree.h"
+
+START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it)
+{
+    static const char *const launchers[][2] = {{"{\"sagemaker_mpi_enabled\": true}", "mpirun"},
+                                               {"{\"sagemaker_torch_distributed_enabled\": true}", "torchrun"}};
+    char told[128];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(launchers); i++) {
+        tree_hyperparameters(&tree, launchers[i][0]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        tree_env(&tree, "PATH", "/nowhere");
+        for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
+            ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+            (void)snprintf(told, sizeof(told),
+                           "%s is to start the job's program, and it is not in PATH in this image: ", launchers[i][1]);
+            ck_assert_msg(strncmp(tree.error.cause, told, strlen(told)) == 0, "%s", tree.error.cause);
+            tree_two_hosts(&tree, "algo-2");
+        }
+        tree_write(&tree, "code/requirements.txt", "x\n");
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "it is not in PATH yet: what pip installs"));
+        tree_env(&tree, "PACELINE_INSTALL", "0");
+        ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+        tree_done(&tree);
+        tree_setup(&tree);
+        tree_env(&tree, "PACELINE_PYTHON", "/py");
+        tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_link_that_the_job_needs_takes_ssh)
+{
+    char path[PATH_MAX];
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)snprintf(path, sizeof(path), "%s/bin", tree.base);
+    tree_env(&tree, "PATH", path);
+    tree_two_hosts(&tree, "algo-1");
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true}");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_int_eq(remove(scratch_path(&tree.scratch, "bin/ssh", path)), 0);
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.cause,
+                     "the job's hosts are linked by ssh, and this image has no ssh: build it with openssh-client");
+    tree_hyperparameters(&tree, "{}"); /* plain programs run without the link */
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_script_with_cr_lf_is_refused)
+{
+    static const char *const scripts[] = {"set -e\r\ntrue\r\n", "#!/bin/sh\r\n", "#!/bin/sh -e\r\n",
+                                          "#!/usr/bin/env python3\r\n"};
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "run.sh");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
+        tree_write(&tree, "code/run.sh", scripts[i]);
+        ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
+        ck_assert_str_eq(tree.error.cause,
+                         "the program './run.sh' cannot run: the script's lines end in CR LF, save it with LF alone");
+    }
+    ck_assert_ok(pl_strv_add(&command, "./run.sh", &tree.error), &tree.error);
+    ck_assert_ok(pl_strv_add_all(&tree.job->command, &command, &tree.error), &tree.error);
+    ck_assert_int_eq(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), PL_INVALID);
+    tree_write(&tree, "code/run.sh", "#!/bin/sh\ncat <<X\r\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_write(&tree, "code/train.py", "pass\r\n"); /* Python takes both */
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(a_program_in_a_folder_below_is_named)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "main.py");
+    tree_write(&tree, "code/src/deep/main.py", "");
+    tree_write(&tree, "code/.git/main.py", "");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "a file 'src/deep/main.py' is there: name it so");
+    tree_write(&tree, "code/other/main.py", "");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "bin/run.sh");
+    tree_write(&tree, "code/scripts/run.sh", "");
+    ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "a file 'scripts/run.sh' is there: name it so");
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
+          a_link_that_the_job_needs_takes_ssh, a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
