@@ -35,6 +35,7 @@ struct pl_completion {
     enum pl_status status;           /* out: PL_OK or, in `error`, what pl_named_wait() returns */
     struct pl_error error;
     int last_joined_rank; /* out, of a join */
+    bool has_leaked;      /* out, after a failure: the buffers are to be leaked, see pl_world_has_leaked() */
     bool done;            /* the service's */
 };
 
@@ -97,11 +98,12 @@ enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct
 
 /** What process_set.h says of the sets. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
+int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
 bool pl_service_in_set(struct pl_service *service, int set);
 enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size,
                                    struct pl_error *reterr) PL_MUST_CHECK;
-/** `set`'s ranks in `ret_ranks` [pl_service_set_size()]. */
-enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks,
+/** `set`'s ranks in `ret_ranks` [count]; PL_INVALID: it has another number of them, since a thread has changed it. */
+enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 /** This rank's number in `set`. */
 enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank,

@@ -91,10 +91,10 @@ int horovod_process_set_rank(int set);
 int horovod_process_set_size(int set);
 /** 1 or 0, or an error. */
 int horovod_process_set_included(int set);
-/** How many sets there are, and their numbers in `ret_sets`. */
+/** How many sets there are, and their numbers in `ret_sets`: as many as this thread was told last. */
 int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
-/** The set's ranks; 0, or an error. */
+/** The set's ranks, as many as this thread was told of a set last; 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
 /** The set that was given as `communicator`, an MPI_Comm, at init; HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
