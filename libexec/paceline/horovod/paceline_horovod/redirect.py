@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they stay Horovod's own.
 
-`horovod.tensorflow` has `callbacks` besides, as some tutorials want it. Nothing of an installed Horovod is changed. Every start of Python with
-Horovod imports this, so that it imports nothing itself.
+`horovod.tensorflow` has `callbacks` besides, as some tutorials want it, and a DistributedGradientTape that takes variables of Keras 3. Nothing of an
+installed Horovod is changed. Every start of Python with Horovod imports this, so that it imports nothing itself.
 """
 import sys
 
@@ -33,8 +33,8 @@ class _Alias:
         pass
 
 
-class _WithCallbacks:
-    """Loads horovod.tensorflow, and lets it have `callbacks` when they are asked for."""
+class _WithKeras:
+    """Loads horovod.tensorflow, and lets it have `callbacks` when they are asked for, and the tape."""
 
     def __init__(self, loader):
         self._loader = loader
@@ -51,6 +51,7 @@ class _WithCallbacks:
             raise AttributeError(f"module 'horovod.tensorflow' has no attribute '{name}'")
         self._loader.exec_module(module)
         vars(module).setdefault("__getattr__", absent)
+        module.DistributedGradientTape = importlib.import_module("paceline_horovod.tape").with_keras(module.DistributedGradientTape)
 
 
 class _Finder:
@@ -66,7 +67,7 @@ class _Finder:
                 return None  # Horovod says what it lacks
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _WithCallbacks(spec.loader)
+            spec.loader = _WithKeras(spec.loader)
         return spec
 
 
