@@ -281,6 +281,38 @@ assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
 '''
 
+# Ranks that begin with the same weights, or with others, of which rank 0 warns; one that has no data and joins, one that calls the operations by itself,
+# and ranks that are not in the optimizer's process set, keep nobody waiting.
+WEIGHTS = r'''
+import sys
+import torch
+import horovod.torch as hvd
+how = sys.argv[1]
+hvd.init(process_sets="dynamic")
+r, last = hvd.rank(), hvd.rank() == hvd.size() - 1
+members = hvd.add_process_set([1, 2]) if how == "set" else hvd.global_process_set
+torch.manual_seed(0 if how == "same" or how == "one" and r != 1 else r)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)).to(torch.float64 if how == "one" else torch.float32)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model.named_parameters(), process_set=members)
+if how == "broadcast":
+    hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+for _ in range(5 if not last or how in ("same", "one", "broadcast", "every", "set") else 0):
+    optimizer.zero_grad()
+    model(torch.randn(16, 4, dtype=model[0].weight.dtype)).sum().backward()
+    optimizer.step()
+if how == "alone" and last:
+    for _ in range(5):
+        handles = [hvd.allreduce_async(torch.zeros_like(value), name=name) for name, value in model.named_parameters()]
+        for handle in handles:
+            hvd.synchronize(handle)
+if how == "join":
+    hvd.join()
+if how == "set":
+    hvd.remove_process_set(members)
+hvd.shutdown()
+print("rank", r, "is right")
+'''
+
 # Communicators: all ranks backwards, and process sets of odd and even ones; or lists of ranks.
 COMMUNICATORS = r'''
 import sys
@@ -473,6 +505,12 @@ def main():
                 assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
         with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
             assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
+        cure, differ = "call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step", "DistributedOptimizer: {} with other weights than rank 0"
+        for how, who in {"same": None, "one": "rank 1 trains", "every": "ranks 1, 2 train", "broadcast": None, "join": None, "alone": None,
+                         "set": "rank 1 of process set 1 trains"}.items():
+            text = ranks(python, 3, WEIGHTS, how)
+            assert text.count("is right") == 3 and (text.count(differ.format(who)) == text.count(cure) == 1 if who else "other weights" not in text), text
+        assert "other weights" not in ranks(python, 2, WEIGHTS, "every", PACELINE_CHECK_WEIGHTS="0")
         assert ranks(python, 4, COMMUNICATORS, "ranks", "4").count("is right") == 4
         text = ranks(python, 2, COMMUNICATORS, "foreign", "2")
         assert text.count("refused") == 2 and "init(comm=...) without this process, which is rank 0 of MPI_COMM_WORLD" in text, text

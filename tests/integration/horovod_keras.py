@@ -236,6 +236,20 @@ assert np.allclose(twice(tf.constant([1.0])), 3 * n)
 print("rank", r, "is right")
 '''
 
+# Ranks that begin with other weights: rank 0 warns where nothing makes them equal, before the first step or after it.
+WEIGHTS = HEAD + r'''
+keras.utils.set_random_seed(r)
+for how in ("built", "late", "differ"):
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+    if how == "built":
+        model.build((None, 4))
+    model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), loss="mse", jit_compile=False)
+    print("rank", r, how, flush=True)
+    model.fit(np.random.randn(64, 4), np.ones((64, 1)), batch_size=8, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)] * (how != "differ"))
+    hvd.allreduce([0.0], name="ended")
+print("rank", r, "is right")
+'''
+
 # What of the tape only Horovod's own Python has: variables of Keras and of TensorFlow that stay a rank's own, and groups.
 LOCAL_TAPE = HEAD + r'''
 own, shared, plain = keras.Variable([1.0, 2.0]), keras.Variable([3.0]), tf.Variable([4.0])
@@ -300,6 +314,9 @@ def main():
             for program in (OPTIMIZER, TRAINING) + ((SHARDED, TAPE, LOCAL_TAPE) if count == 2 else ()):
                 text = ranks(python, count, program, folder, TF_CPP_MIN_LOG_LEVEL="3")
                 assert text.count("is right") == count, text
+        text = ranks(python, 2, WEIGHTS, TF_CPP_MIN_LOG_LEVEL="3")
+        warning = "DistributedOptimizer: rank 1 trains with other weights than rank 0"
+        assert text.count("is right") == 2 and text.count(warning) == 1 and text.index("rank 0 differ") < text.index(warning), text
         # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
         packages = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
         os.mkdir(f"{folder}/packages")
