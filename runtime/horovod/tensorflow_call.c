@@ -454,6 +454,7 @@ static enum pl_status submit_part(struct call *call, struct pl_service *service,
     call->parts[at].call = call;
     completion->call = part_ended;
     completion->results = &call->results[at];
+    completion->ranks = call->ranks;
     atomic_fetch_add(&call->left, 1);
     if (kernel->op == PL_TENSORFLOW_JOIN) {
         status = pl_service_submit_join(service, completion, reterr);

@@ -27,8 +27,7 @@ struct handle {
     enum pl_kind kind;
     PyObject *inputs, *outputs; /* kept alive */
     PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
-    PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came, */
-    int ranks;                  /* and how many there are */
+    PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
     bool listed;                /* inputs, outputs and targets are sequences */
     size_t count;
     struct pl_factors *factors; /* [count]; NULL: there are none */
@@ -145,6 +144,12 @@ struct staged {
     PyObject *tensor, *output, *target;
 };
 
+/* Of an ALLTOALL: the tensor for the numbers of rows that come, and how many ranks the set has. */
+struct received {
+    PyObject *tensor;
+    int ranks;
+};
+
 /* A new reference to the object, or to one of a sequence. */
 static PyObject *member(PyObject *objects, bool listed, Py_ssize_t at)
 {
@@ -157,7 +162,7 @@ static PyObject *member(PyObject *objects, bool listed, Py_ssize_t at)
 
 /* Submit one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
 static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject *name, int set,
-                               const struct staged *staged, PyObject *received, bool listed, bool grouped)
+                               const struct staged *staged, const struct received *received, bool listed, bool grouped)
 {
     Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
     struct pl_error error = PL_ERROR_NONE;
@@ -179,9 +184,11 @@ static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject
     handle->listed = listed;
     Py_XINCREF(staged->target);
     handle->targets = staged->target;
-    Py_XINCREF(received);
-    handle->received = received;
-    handle->ranks = received ? horovod_process_set_size(set) : 0;
+    if (received) {
+        Py_INCREF(received->tensor);
+        handle->received = received->tensor;
+        handle->completion.ranks = received->ranks;
+    }
     if (op.scaled && !(handle->factors = calloc((size_t)count + 1, sizeof(*handle->factors)))) {
         PyErr_NoMemory();
     }
@@ -293,7 +300,7 @@ static bool warn_of_copies(void)
 /* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
  * ON_GPU; the others may lie anywhere. */
 static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
-                        PyObject *outputs, PyObject *received, int how)
+                        PyObject *outputs, const struct received *received, int how)
 {
     bool grouped = how & GROUPED, was_far = false;
     PyObject *number = NULL;
@@ -408,7 +415,7 @@ static size_t split_bytes(PyObject *splits)
 }
 
 /* The numbers in `splits`, one a rank of the set; `*ret_splits` NULL: there are none, the rows are equal parts. */
-static bool read_packed_splits(PyObject *splits, int set, uint64_t **ret_splits)
+static bool read_packed_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
 {
     size_t bytes = split_bytes(splits);
     struct pl_named_op shape = {.dims = 0};
@@ -422,8 +429,7 @@ static bool read_packed_splits(PyObject *splits, int set, uint64_t **ret_splits)
         PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
         return false;
     }
-    if (pl_arguments_splits(data, bytes, shape.shape[0], set, horovod_process_set_size(set), ret_splits, &error) !=
-        PL_OK) {
+    if (pl_arguments_splits(data, bytes, shape.shape[0], set, ranks, ret_splits, &error) != PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
         return false;
     }
@@ -431,11 +437,11 @@ static bool read_packed_splits(PyObject *splits, int set, uint64_t **ret_splits)
 }
 
 /* Those of a tensor wherever it lies: Horovod takes splits on a GPU too, and a column of a matrix. */
-static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
+static bool read_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
 {
     bool was_far = false;
     PyObject *packed = pl_torch_tensor_pack(splits, &was_far);
-    bool good = packed && read_packed_splits(packed, set, ret_splits);
+    bool good = packed && read_packed_splits(packed, set, ranks, ret_splits);
 
     Py_XDECREF(packed);
     return good;
@@ -445,16 +451,18 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
 static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_ALLTOALL, .dtype = dtype};
-    PyObject *tensor, *splits, *output, *received, *name, *number = NULL;
+    PyObject *tensor, *splits, *output, *name, *number = NULL;
+    struct received received;
     uint64_t *rows = NULL;
     int set;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received, &name, &set)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received.tensor, &name, &set)) {
         return NULL;
     }
-    if (read_splits(splits, set, &rows)) {
+    received.ranks = horovod_process_set_size(set);
+    if (read_splits(splits, set, received.ranks, &rows)) {
         op.splits = rows;
-        number = submit(op, "alltoall", name, set, tensor, output, received, how);
+        number = submit(op, "alltoall", name, set, tensor, output, &received, how);
     }
     free(rows);
     return number;
@@ -602,7 +610,8 @@ static bool fill_all(const struct handle *handle)
         Py_XDECREF(output);
         Py_XDECREF(input);
     }
-    return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->ranks) : good;
+    return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->completion.ranks)
+                                    : good;
 }
 
 /* (handle): wait, and forget it. */

@@ -295,6 +295,10 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
 
     PL_TRY(refuse_left(service, reterr));
     PL_TRY(pl_process_set_named(service->sets, set, &named, reterr));
+    if (completion->ranks && completion->ranks != named->ranks) {
+        return pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, named->ranks,
+                            completion->ranks);
+    }
     if (named == service->all && service->synced.joining) {
         return pl_error_set(reterr, PL_INVALID, "'%s': this rank has joined, and not all ranks have",
                             name ? name : "an operation");
