@@ -251,7 +251,7 @@ static bool stage(struct staged *staged, PyObject *tensor, PyObject *output, con
     if (!staged->tensor || (staged->tensor != tensor && tensor == output && !check_in_place(tensor, kind, at))) {
         return false;
     }
-    if (staged->tensor != tensor && in_place) {
+    if (output == tensor || (staged->tensor != tensor && in_place)) {
         staged->output = staged->tensor;
         Py_INCREF(staged->output);
     } else {

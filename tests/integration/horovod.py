@@ -290,13 +290,20 @@ import horovod.torch as hvd
 how = sys.argv[1]
 hvd.init(process_sets="dynamic")
 r, last = hvd.rank(), hvd.rank() == hvd.size() - 1
+if how == "compiled":  # as if Horovod's own modules had been put there since
+    class Compiled:
+        def __init__(self, library):
+            self._library = library
+        def __getattr__(self, name):
+            return getattr(self._library, name.replace("horovod_paceline", "none"))
+    hvd.mpi_ops._basics.MPI_LIB_CTYPES = Compiled(hvd.mpi_ops._basics.MPI_LIB_CTYPES)
 members = hvd.add_process_set([1, 2]) if how == "set" else hvd.global_process_set
 torch.manual_seed(0 if how == "same" or how == "one" and r != 1 else r)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)).to(torch.float64 if how == "one" else torch.float32)
 optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model.named_parameters(), process_set=members)
 if how == "broadcast":
     hvd.broadcast_parameters(model.state_dict(), root_rank=1)
-for _ in range(5 if not last or how in ("same", "one", "broadcast", "every", "set") else 0):
+for _ in range(5 if not last or how not in ("join", "alone") else 0):
     optimizer.zero_grad()
     model(torch.randn(16, 4, dtype=model[0].weight.dtype)).sum().backward()
     optimizer.step()
@@ -506,7 +513,7 @@ def main():
         with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
             assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
         cure, differ = "call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step", "DistributedOptimizer: {} with other weights than rank 0"
-        for how, who in {"same": None, "one": "rank 1 trains", "every": "ranks 1, 2 train", "broadcast": None, "join": None, "alone": None,
+        for how, who in {"same": None, "one": "rank 1 trains", "every": "ranks 1, 2 train", "broadcast": None, "join": None, "alone": None, "compiled": None,
                          "set": "rank 1 of process set 1 trains"}.items():
             text = ranks(python, 3, WEIGHTS, how)
             assert text.count("is right") == 3 and (text.count(differ.format(who)) == text.count(cure) == 1 if who else "other weights" not in text), text
