@@ -51,6 +51,8 @@ enum pl_knob_type {
       "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")              \
     X(PROGRESS, "progress", WORD, "auto on off", "auto", NULL,                                                         \
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                \
+    X(CHECK_WEIGHTS, "check_weights", BOOL, "", "1", NULL,                                                             \
+      "Horovod's DistributedOptimizer compares the ranks' weights once, and warns where they differ")                  \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
       "steps ahead of the slowest worker of parameter servers; 0: they step together; none: any")                      \

@@ -52,6 +52,9 @@ enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, str
 /** Numbers in use, ascending: up to `room` of them in `ret_sets`; returns how many there are. */
 int pl_process_sets_list(const struct pl_process_sets *sets, int *ret_sets, int room);
 
+/** The set of these ranks in this order; -1: there is none. */
+int pl_process_sets_find(const struct pl_process_sets *sets, const int *ranks, int count);
+
 /** True when this rank is a member. An unknown set has no members. */
 bool pl_process_set_included(const struct pl_process_sets *sets, int set);
 

@@ -32,9 +32,11 @@ struct pl_service;
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
     struct pl_named_result *results; /* in: room for one result an operation, set on success; NULL drops them */
-    enum pl_status status;           /* out: PL_OK or, in `error`, what pl_named_wait() returns */
+    int ranks;             /* in: of the set, for which the caller has made splits and room; 0: it looks at neither */
+    enum pl_status status; /* out: PL_OK or, in `error`, what pl_named_wait() returns */
     struct pl_error error;
     int last_joined_rank; /* out, of a join */
+    bool has_leaked;      /* out, after a failure: the buffers are to be leaked, see pl_world_has_leaked() */
     bool done;            /* the service's */
 };
 
@@ -56,9 +58,9 @@ void pl_service_free(struct pl_service *service);
  * here.
  *
  * Ownership  buffers belong to the service until the operation has ended.
- * Errors     PL_INVALID: unknown set or this rank is no member, the name is still under way in the set, this rank is
- *            joining, and what pl_named_submit() refuses. PL_CANCELLED after a shutdown. PL_MEMORY. Nothing was
- *            submitted then, and `completion` is not used.
+ * Errors     PL_INVALID: unknown set, one of other `ranks` or this rank is no member, the name is still under way in
+ *            the set, this rank is joining, and what pl_named_submit() refuses. PL_CANCELLED after a shutdown.
+ *            PL_MEMORY. Nothing was submitted then, and `completion` is not used.
  */
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
@@ -97,11 +99,12 @@ enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct
 
 /** What process_set.h says of the sets. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
+int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
 bool pl_service_in_set(struct pl_service *service, int set);
 enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size,
                                    struct pl_error *reterr) PL_MUST_CHECK;
-/** `set`'s ranks in `ret_ranks` [pl_service_set_size()]. */
-enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks,
+/** `set`'s ranks in `ret_ranks` [count]; PL_INVALID: it has another number of them, since a thread has changed it. */
+enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 /** This rank's number in `set`. */
 enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank,

@@ -46,7 +46,7 @@ enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, 
     if (!ranks) {
         return PL_MEMORY;
     }
-    PL_TRY(pl_service_set_ranks(service, set, ranks, reterr));
+    PL_TRY(pl_service_set_ranks(service, set, ranks, size, reterr));
     while (at < size && ranks[at] != root) {
         at++;
     }
@@ -84,6 +84,26 @@ enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t co
         rows[i] = (uint64_t)number;
     }
     *ret_rows = PL_TAKE(rows);
+    return PL_OK;
+}
+
+enum pl_status pl_arguments_received(const uint64_t *rows, int ranks, size_t bytes, void *ret_splits,
+                                     struct pl_error *reterr)
+{
+    for (int i = 0; i < ranks; i++) {
+        if (bytes == sizeof(int64_t)) {
+            ((int64_t *)ret_splits)[i] = (int64_t)rows[i];
+            continue;
+        }
+        if (rows[i] > INT32_MAX) {
+            return pl_error_set(reterr, PL_LIMIT,
+                                "alltoall: %" PRIu64 " rows came from rank %d of the process set, more than the "
+                                "received splits hold, which are int32 as the splits: send fewer rows at once, or, "
+                                "for torch, give splits of int64",
+                                rows[i], i);
+        }
+        ((int32_t *)ret_splits)[i] = (int32_t)rows[i];
+    }
     return PL_OK;
 }
 

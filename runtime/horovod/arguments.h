@@ -29,6 +29,13 @@ enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t co
                                    uint64_t **ret_rows, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
+ * The opposite: how many `rows` [ranks] came from each rank, as integers of `bytes` (4 or 8) each in `ret_splits`
+ * [ranks]. PL_LIMIT: more than such an integer holds.
+ */
+enum pl_status pl_arguments_received(const uint64_t *rows, int ranks, size_t bytes, void *ret_splits,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * "<kind>.<text>", or "<text>" where `kind` is NULL, in `name`, which is returned. Of a text [length] that does not
  * fit, its hash and its end stay, so that long names with the same end differ.
  */

@@ -61,29 +61,8 @@ void pl_communicators_forget(void)
     pthread_mutex_unlock(&communicators.lock);
 }
 
-int pl_communicators_find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr)
-{
-    int sets = pl_service_list_sets(service, NULL, 0), size, found = -1;
-    PL_AUTO_FREE int *numbers = pl_memory_new((size_t)sets, sizeof(int), reterr);
-    PL_AUTO_FREE int *known = NULL;
-
-    if (!numbers) {
-        return -1;
-    }
-    sets = pl_service_list_sets(service, numbers, sets);
-    known = pl_memory_new((size_t)count + 1, sizeof(int), reterr);
-    for (int i = 0; i < sets && known && found < 0; i++) {
-        if (pl_service_set_size(service, numbers[i], &size, NULL) == PL_OK && size == count &&
-            pl_service_set_ranks(service, numbers[i], known, NULL) == PL_OK &&
-            memcmp(known, ranks, (size_t)count * sizeof(int)) == 0) {
-            found = numbers[i];
-        }
-    }
-    return found;
-}
-
-/* Every rank's `own` [width] in `*ret_all`, which the caller frees. */
-static enum pl_status gather(struct pl_service *service, const int32_t *own, int width, int32_t **ret_all,
+/* Every rank's `*own_at` [width] in `*ret_all`, which the caller frees; NULL in `*own_at`: it has leaked. */
+static enum pl_status gather(struct pl_service *service, int32_t **own_at, int width, int32_t **ret_all,
                              struct pl_error *reterr)
 {
     struct pl_named_result result = {0};
@@ -93,10 +72,15 @@ static enum pl_status gather(struct pl_service *service, const int32_t *own, int
                                    .dtype = PL_INT32,
                                    .dims = 2,
                                    .shape = {1, (uint64_t)width},
-                                   .send = own};
+                                   .send = *own_at};
+    enum pl_status status;
 
     PL_TRY(pl_service_submit(service, 0, &op, &completion, reterr));
-    PL_TRY(pl_service_wait(service, &completion, reterr));
+    status = pl_service_wait(service, &completion, reterr);
+    if (status != PL_OK) {
+        *own_at = completion.has_leaked ? NULL : *own_at;
+        return status;
+    }
     *ret_all = PL_TAKE(result.data);
     pl_named_result_done(&result);
     return PL_OK;
@@ -110,7 +94,7 @@ static enum pl_status add_lists(struct pl_service *service, const int32_t *lists
         const int32_t *list = lists + (size_t)rank * (size_t)width;
         int set;
 
-        if (list[0] > 0 && pl_communicators_find_set(service, list + 1, list[0], reterr) < 0) {
+        if (list[0] > 0 && pl_service_find_set(service, list + 1, list[0]) < 0) {
             PL_TRY(pl_service_add_set(service, list + 1, list[0], &set, reterr));
         }
     }
@@ -133,11 +117,11 @@ enum pl_status pl_communicators_add(struct pl_service *service, const void *hand
 
         PL_TRY(pl_bootstrap_mpi_members(handles, i, own + 1, ranks, &own[0], &communicator, reterr));
         if (i > 0) {
-            PL_TRY(gather(service, own, ranks + 1, &all, reterr));
+            PL_TRY(gather(service, &own, ranks + 1, &all, reterr));
             PL_TRY(add_lists(service, all, ranks, ranks + 1, reterr));
         }
         if (own[0] > 0) {
-            PL_TRY(remember(communicator, pl_communicators_find_set(service, own + 1, own[0], reterr), reterr));
+            PL_TRY(remember(communicator, pl_service_find_set(service, own + 1, own[0]), reterr));
         }
     }
     return PL_OK;

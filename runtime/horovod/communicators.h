@@ -24,7 +24,4 @@ int pl_communicators_find(const void *communicator);
 /** No communicator stands for anything any more. */
 void pl_communicators_forget(void);
 
-/** The number of the set of these ranks in this order, or -1. */
-int pl_communicators_find_set(struct pl_service *service, const int *ranks, int count, struct pl_error *reterr);
-
 #endif

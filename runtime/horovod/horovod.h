@@ -12,6 +12,7 @@
 #define PL_RUNTIME_HOROVOD_HOROVOD_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /** What the functions about process sets return besides numbers. */
 enum {
@@ -36,6 +37,13 @@ enum {
 
 /** What the last call of this thread that returned HOROVOD_ERROR_OTHER has found; NULL the next time. Not Horovod's. */
 const char *horovod_paceline_error(void);
+
+/**
+ * Compare this rank's `checksum` of its weights with those of the other ranks of `set`, which call by the same `name`.
+ * Nobody waits: when all have come, rank 0 of the set warns of those that differ, and names the `cure`. Without effect
+ * where the knob check_weights is off, or a rank does not come. Not Horovod's.
+ */
+void horovod_paceline_compare_weights(const char *name, int set, uint64_t checksum, const char *cure);
 
 /**
  * Join the job and add `set_count` process sets, whose ranks, set_sizes[0], set_sizes[1] and so on, lie in `set_ranks`
@@ -91,10 +99,10 @@ int horovod_process_set_rank(int set);
 int horovod_process_set_size(int set);
 /** 1 or 0, or an error. */
 int horovod_process_set_included(int set);
-/** How many sets there are, and their numbers in `ret_sets`. */
+/** How many sets there are, and their numbers in `ret_sets`: as many as this thread was told last. */
 int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
-/** The set's ranks; 0, or an error. */
+/** The set's ranks, as many as this thread was told of a set last; 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
 /** The set that was given as `communicator`, an MPI_Comm, at init; HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);

@@ -14,6 +14,11 @@
 
 static atomic_bool raises; /* Horovod's Python asks horovod_paceline_error() */
 
+/* The room that this thread's caller has made: another thread may change the sets before it asks for what fills it. */
+static _Thread_local struct {
+    int sets, ranks;
+} room;
+
 /* What the last call of this thread has found, for horovod_paceline_error(). */
 static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
 
@@ -44,7 +49,7 @@ static enum pl_status add_sets(struct pl_service *service, const int *set_ranks,
     int number;
 
     for (int i = 0; i < set_count; i++) {
-        if (pl_communicators_find_set(service, set_ranks, set_sizes[i], reterr) < 0) {
+        if (pl_service_find_set(service, set_ranks, set_sizes[i]) < 0) {
             PL_TRY(pl_service_add_set(service, set_ranks, set_sizes[i], &number, reterr));
         }
         set_ranks += set_sizes[i];
@@ -290,7 +295,7 @@ int horovod_add_process_set(const int *ranks, int count)
     }
     if (!is_dynamic()) {
         set = HOROVOD_ERROR_DYNAMIC;
-    } else if (pl_communicators_find_set(service, ranks, count, NULL) >= 0) {
+    } else if (pl_service_find_set(service, ranks, count) >= 0) {
         set = HOROVOD_ERROR_EXISTING_SET;
     } else {
         status = pl_service_add_set(service, ranks, count, &set, &error);
@@ -343,6 +348,7 @@ int horovod_process_set_size(int set)
     }
     (void)!pl_service_set_size(service, set, &size, NULL);
     pl_state_release();
+    room.ranks = size;
     return size;
 }
 
@@ -378,6 +384,7 @@ int horovod_number_of_process_sets(void)
         count = pl_service_list_sets(service, NULL, 0);
         pl_state_release();
     }
+    room.sets = count;
     return count;
 }
 
@@ -386,7 +393,7 @@ void horovod_process_set_ids(int *ret_sets)
     struct pl_service *service = pl_state_hold();
 
     if (service) {
-        (void)pl_service_list_sets(service, ret_sets, pl_service_list_sets(service, NULL, 0));
+        (void)pl_service_list_sets(service, ret_sets, room.sets);
         pl_state_release();
     }
 }
@@ -399,7 +406,7 @@ int horovod_process_set_ranks(int set, int *ret_ranks)
     if (!service) {
         return HOROVOD_ERROR_INIT;
     }
-    status = pl_service_set_ranks(service, set, ret_ranks, NULL);
+    status = pl_service_set_ranks(service, set, ret_ranks, room.ranks, NULL);
     pl_state_release();
     return status == PL_OK ? 0 : HOROVOD_ERROR_UNKNOWN_SET;
 }

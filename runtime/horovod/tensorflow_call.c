@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
+#include "base/memory.h"
 #include "runtime/horovod/arguments.h"
 #include "runtime/horovod/factors.h"
 #include "runtime/horovod/horovod.h"
@@ -321,9 +322,14 @@ static bool make_room(struct call *call)
     return call->tensors && call->parts && call->results && call->ops;
 }
 
-/* Let go of the tensors and the results. */
+/* Let go of the tensors and the results, but for those that a message may still come to. */
 static void release(struct call *call)
 {
+    for (size_t i = 0; call->parts && i < call->part_count; i++) {
+        if (call->parts[i].completion.has_leaked) {
+            return;
+        }
+    }
     for (size_t i = 0; call->tensors && i < call->tensor_count; i++) {
         if (call->tensors[i].input) {
             tf->DeleteTensor(call->tensors[i].input);
@@ -373,18 +379,15 @@ static bool give_received(struct call *call, struct TF_Status *status)
 {
     const int64_t ranks = call->ranks;
     size_t bytes = (size_t)ranks * sizeof(int32_t);
-    int32_t *rows = malloc(bytes + 1);
-    bool good = rows;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE int32_t *rows = pl_memory_new((size_t)ranks, sizeof(*rows), &error);
+    const uint64_t *came = call->results[0].rows_of_rank;
+    enum pl_status taken = rows ? pl_arguments_received(came, call->ranks, sizeof(*rows), rows, &error) : PL_MEMORY;
 
-    for (int i = 0; rows && i < call->ranks; i++) {
-        rows[i] = (int32_t)call->results[0].rows_of_rank[i];
+    if (taken != PL_OK) {
+        fail_by(call->context, taken, &error);
     }
-    if (!rows) {
-        fail(call->context, TF_RESOURCE_EXHAUSTED, "no memory for the numbers of rows");
-    }
-    good = good && give(call, 1, TF_INT32, &ranks, 1, rows, bytes, status);
-    free(rows);
-    return good;
+    return taken == PL_OK && give(call, 1, TF_INT32, &ranks, 1, rows, bytes, status);
 }
 
 /* The outputs, as far as they are known only now. */
@@ -451,6 +454,7 @@ static enum pl_status submit_part(struct call *call, struct pl_service *service,
     call->parts[at].call = call;
     completion->call = part_ended;
     completion->results = &call->results[at];
+    completion->ranks = call->ranks;
     atomic_fetch_add(&call->left, 1);
     if (kernel->op == PL_TENSORFLOW_JOIN) {
         status = pl_service_submit_join(service, completion, reterr);

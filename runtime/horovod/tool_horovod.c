@@ -20,7 +20,7 @@
 #define VERSION "0.28.1"
 #define LIBRARY "libpaceline-horovod.so"
 
-enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, TENSORFLOW = 1, FRAMEWORKS, LINES = 3 + FRAMEWORKS };
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
 
 static const char usage[] =
     "usage: paceline horovod [--python P] [--force | --unless-compiled]\n"
@@ -236,9 +236,9 @@ static enum pl_status write_versions(const struct installed *installed, struct p
     return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
 }
 
-/* Horovod's Python for Keras does not know Keras 3: a package of ours is put beside Horovod, which Python looks into
- * at its start. Where the link leads nowhere, nothing happens. */
-static enum pl_status add_keras(const struct installed *installed, struct pl_error *reterr)
+/* Horovod's Python for Keras does not know Keras 3, say: a package of ours is put beside Horovod, which Python looks
+ * into at its start. Where the link leads nowhere, nothing happens. */
+static enum pl_status add_package(const struct installed *installed, struct pl_error *reterr)
 {
     static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
     PL_AUTO_TEXT struct pl_text package = PL_TEXT_NONE, start = PL_TEXT_NONE;
@@ -298,9 +298,7 @@ static enum pl_status install(const struct installed *installed, const struct pl
         }
     }
     PL_TRY(write_versions(installed, reterr));
-    if (*installed->frameworks[TENSORFLOW]) {
-        PL_TRY(add_keras(installed, reterr));
-    }
+    PL_TRY(add_package(installed, reterr));
     printf("Horovod %s in %s runs on Paceline; ", installed->version, installed->folder);
     for (int i = 0; i < FRAMEWORKS; i++) {
         if (*installed->frameworks[i]) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors in host memory. A tensor is
- * known by its Python attributes, so that one binary serves every torch; CPython's limited API, so that it serves every
- * Python from 3.8 on. */
+/* The module horovod.torch.mpi_lib_v2 that Horovod's own Python calls for torch's tensors in host memory. */
 #define Py_LIMITED_API 0x03080000
 #include <Python.h>
+
+#include "runtime/horovod/torch_tensor.h"
 
 #include "base/dtype.h"
 #include "runtime/horovod/arguments.h"
@@ -25,11 +25,10 @@ struct handle {
     long number;
     struct handle *next;
     enum pl_kind kind;
-    PyObject *inputs, *outputs; /* kept alive; of a group, sequences */
-    PyObject *targets;          /* on a GPU, where what `outputs` get is copied to; else NULL */
-    PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came, */
-    int ranks;                  /* and how many there are */
-    bool grouped;
+    PyObject *inputs, *outputs; /* kept alive */
+    PyObject *targets;          /* where what `outputs` get is copied to, or None: nowhere; NULL: none is copied */
+    PyObject *received;         /* ALLTOALL: the tensor for the numbers of rows that came */
+    bool listed;                /* inputs, outputs and targets are sequences */
     size_t count;
     struct pl_factors *factors; /* [count]; NULL: there are none */
     struct pl_named_result results[];
@@ -39,8 +38,7 @@ struct handle {
 static struct {
     struct handle *chains[HANDLE_CHAINS];
     long numbers;
-    PyObject *data_ptr, *size, *resize, *dtype; /* names of attributes */
-    bool warned;                                /* that tensors on a GPU are copied */
+    bool warned; /* that tensors on a GPU are copied */
 } torch;
 
 /* Horovod's Python makes a HorovodInternalError of a RuntimeError. */
@@ -58,54 +56,6 @@ static PyObject *raise_uninitialised(void)
     return NULL;
 }
 
-/* Where `tensor`'s data lies. */
-static bool pointer_of(PyObject *tensor, void **ret_pointer)
-{
-    PyObject *pointer = PyObject_CallMethodObjArgs(tensor, torch.data_ptr, NULL);
-
-    if (!pointer) {
-        return false;
-    }
-    *ret_pointer = PyLong_AsVoidPtr(pointer);
-    Py_DECREF(pointer);
-    return !PyErr_Occurred();
-}
-
-/* The shape; dimensions that an operation has no room for become one. */
-static bool shape_of(PyObject *tensor, struct pl_named_op *op)
-{
-    PyObject *size = PyObject_CallMethodObjArgs(tensor, torch.size, NULL);
-    Py_ssize_t dims = size ? PyTuple_Size(size) : -1;
-
-    op->dims = 0;
-    for (Py_ssize_t i = 0; i < dims && !PyErr_Occurred(); i++) {
-        pl_arguments_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
-    }
-    Py_XDECREF(size);
-    return !PyErr_Occurred();
-}
-
-/* The type of `tensor`'s elements. */
-static bool dtype_of(PyObject *tensor, enum pl_dtype *ret_dtype)
-{
-    PyObject *dtype = PyObject_GetAttr(tensor, torch.dtype), *text = dtype ? PyObject_Str(dtype) : NULL;
-    PyObject *bytes = text ? PyUnicode_AsASCIIString(text) : NULL;
-    const char *name = bytes ? PyBytes_AsString(bytes) : NULL, *dot = name ? strchr(name, '.') : NULL;
-    bool known = false;
-
-    for (int i = 0; dot && i < PL_DTYPE_COUNT && !known; i++) {
-        known = strcmp(dot + 1, pl_dtype_text((enum pl_dtype)i)) == 0;
-        *ret_dtype = known ? (enum pl_dtype)i : *ret_dtype;
-    }
-    if (!known && !PyErr_Occurred()) {
-        PyErr_Format(PyExc_ValueError, "tensors of %s are not taken", name);
-    }
-    Py_XDECREF(bytes);
-    Py_XDECREF(text);
-    Py_XDECREF(dtype);
-    return known;
-}
-
 /* Horovod's name of the operation, with what it does before it; NULL: none was given. */
 static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED_MAX_NAME_BYTES])
 {
@@ -117,6 +67,9 @@ static const char *name_of(PyObject *given, const char *kind, char name[PL_NAMED
 
 static void handle_free(struct handle *handle)
 {
+    if (handle->completion.has_leaked) {
+        return; /* with the tensors and what is sent in their place */
+    }
     for (size_t i = 0; i < handle->count; i++) {
         pl_named_result_done(&handle->results[i]);
         if (handle->factors) {
@@ -185,21 +138,33 @@ static struct handle **find(PyObject *arguments)
     return at;
 }
 
+/* What an operation works on in place of a tensor and its output; `target`: the output, where it is to be copied there
+ * afterwards, or None. Of several, lists. */
+struct staged {
+    PyObject *tensor, *output, *target;
+};
+
+/* Of an ALLTOALL: the tensor for the numbers of rows that come, and how many ranks the set has. */
+struct received {
+    PyObject *tensor;
+    int ranks;
+};
+
 /* A new reference to the object, or to one of a sequence. */
-static PyObject *member(PyObject *objects, bool grouped, Py_ssize_t at)
+static PyObject *member(PyObject *objects, bool listed, Py_ssize_t at)
 {
-    if (grouped) {
+    if (listed) {
         return PySequence_GetItem(objects, at);
     }
     Py_INCREF(objects);
     return objects;
 }
 
-/* Submit one operation, or as many as the sequence `tensors` has; those may differ in shape and type. */
-static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
-                                  PyObject *outputs, PyObject *targets, PyObject *received, bool grouped)
+/* Submit one operation, or as a group those on the lists of `staged`, which may differ in shape and type. */
+static PyObject *submit_staged(struct pl_named_op op, const char *kind, PyObject *name, int set,
+                               const struct staged *staged, const struct received *received, bool listed, bool grouped)
 {
-    Py_ssize_t count = grouped ? PySequence_Size(tensors) : 1;
+    Py_ssize_t count = listed ? PyList_Size(staged->tensor) : 1;
     struct pl_error error = PL_ERROR_NONE;
     char text[PL_NAMED_MAX_NAME_BYTES];
     enum pl_status status = PL_OK;
@@ -211,28 +176,31 @@ static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObj
         return NULL;
     }
     ops = calloc((size_t)count + 1, sizeof(*ops));
-    handle = ops ? handle_new(op.kind, (size_t)count, tensors, outputs) : NULL;
+    handle = ops ? handle_new(op.kind, (size_t)count, staged->tensor, staged->output) : NULL;
     if (!handle) {
         free(ops);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     }
-    handle->grouped = grouped;
-    Py_XINCREF(targets);
-    handle->targets = targets;
-    Py_XINCREF(received);
-    handle->received = received;
-    handle->ranks = received ? horovod_process_set_size(set) : 0;
+    handle->listed = listed;
+    Py_XINCREF(staged->target);
+    handle->targets = staged->target;
+    if (received) {
+        Py_INCREF(received->tensor);
+        handle->received = received->tensor;
+        handle->completion.ranks = received->ranks;
+    }
     if (op.scaled && !(handle->factors = calloc((size_t)count + 1, sizeof(*handle->factors)))) {
         PyErr_NoMemory();
     }
     for (Py_ssize_t i = 0; i < count && status == PL_OK && !PyErr_Occurred(); i++) {
-        PyObject *tensor = member(tensors, grouped, i), *output = member(outputs, grouped, i);
+        PyObject *tensor = member(staged->tensor, listed, i), *output = member(staged->output, listed, i);
         void *send = NULL;
 
         ops[i] = op;
-        if (tensor && output && pointer_of(tensor, &send) && shape_of(tensor, &ops[i])) {
+        if (tensor && output && pl_torch_tensor_pointer(tensor, &send) && pl_torch_tensor_shape(tensor, &ops[i])) {
             ops[i].send = send;
-            (void)(pointer_of(output, &ops[i].recv) && grouped && dtype_of(tensor, &ops[i].dtype));
+            (void)(pl_torch_tensor_pointer(output, &ops[i].recv) && grouped &&
+                   pl_torch_tensor_dtype(tensor, &ops[i].dtype));
             status =
                 handle->factors && !PyErr_Occurred() ? pl_factors_before(&handle->factors[i], &ops[i], &error) : PL_OK;
         }
@@ -256,62 +224,100 @@ static PyObject *submit_from_host(struct pl_named_op op, const char *kind, PyObj
     return give_number(handle, status, &error);
 }
 
-/* `make(object)`, or a list of that for each member of a sequence. */
-static PyObject *map(PyObject *objects, bool grouped, PyObject *(*make)(PyObject *object))
+/* Elements that share their memory have one value each to get. */
+static bool check_in_place(PyObject *tensor, const char *kind, Py_ssize_t at)
 {
-    Py_ssize_t count = grouped ? PySequence_Size(objects) : 0;
-    PyObject *list = !grouped ? make(objects) : count < 0 ? NULL : PyList_New(0);
+    bool distinct;
 
-    for (Py_ssize_t i = 0; list && i < count; i++) {
-        PyObject *object = PySequence_GetItem(objects, i), *made = object ? make(object) : NULL;
-
-        if (!made || PyList_Append(list, made) != 0) {
-            Py_CLEAR(list);
-        }
-        Py_XDECREF(made);
-        Py_XDECREF(object);
+    if (!pl_torch_tensor_is_distinct(tensor, &distinct)) {
+        return false;
     }
-    return list;
-}
-
-static PyObject *to_host(PyObject *tensor)
-{
-    return PyObject_CallMethod(tensor, "cpu", NULL);
-}
-
-static PyObject *new_empty(PyObject *tensor)
-{
-    return PyObject_CallMethod(tensor, "new_empty", "((i))", 0);
-}
-
-static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
-                        PyObject *outputs, PyObject *received, int how)
-{
-    bool grouped = how & GROUPED, in_place = op.kind == PL_ALLREDUCE || op.kind == PL_BROADCAST;
-    PyObject *copies, *results = NULL, *number = NULL;
-
-    if (!(how & ON_GPU)) {
-        return submit_from_host(op, kind, name, set, tensors, outputs, NULL, received, grouped);
+    if (!distinct) {
+        PyErr_Format(PyExc_ValueError,
+                     "%s: several elements of tensor %zd share their memory, as expand() makes them, and cannot be "
+                     "reduced in place: give its clone() or contiguous()",
+                     kind, at);
     }
+    return distinct;
+}
+
+/* All of it, or an exception. */
+static bool stage(struct staged *staged, PyObject *tensor, PyObject *output, const struct pl_named_op *op,
+                  const char *kind, Py_ssize_t at, bool *was_far)
+{
+    bool in_place = op->kind == PL_ALLREDUCE || op->kind == PL_BROADCAST;
+
+    staged->tensor = pl_torch_tensor_pack(tensor, was_far);
+    if (!staged->tensor || (staged->tensor != tensor && tensor == output && !check_in_place(tensor, kind, at))) {
+        return false;
+    }
+    if (output == tensor || (staged->tensor != tensor && in_place)) {
+        staged->output = staged->tensor;
+        Py_INCREF(staged->output);
+    } else {
+        staged->output = pl_torch_tensor_pack(output, was_far);
+    }
+    staged->target = staged->output == output ? Py_None : output;
+    Py_INCREF(staged->target);
+    return staged->output;
+}
+
+/* Stage the tensors of a group, or one, into the lists of `all`. */
+static bool stage_all(const struct staged *all, PyObject *tensors, PyObject *outputs, const struct pl_named_op *op,
+                      const char *kind, bool grouped, bool *was_far)
+{
+    Py_ssize_t count = grouped ? PySequence_Size(tensors) : 1;
+    bool good = count >= 0;
+
+    for (Py_ssize_t i = 0; i < count && good; i++) {
+        PyObject *tensor = member(tensors, grouped, i), *output = tensor ? member(outputs, grouped, i) : NULL;
+        struct staged one = {0};
+
+        good = output && stage(&one, tensor, output, op, kind, i, was_far) &&
+               PyList_Append(all->tensor, one.tensor) == 0 && PyList_Append(all->output, one.output) == 0 &&
+               PyList_Append(all->target, one.target) == 0;
+        Py_XDECREF(one.target);
+        Py_XDECREF(one.output);
+        Py_XDECREF(one.tensor);
+        Py_XDECREF(output);
+        Py_XDECREF(tensor);
+    }
+    return good;
+}
+
+static bool warn_of_copies(void)
+{
     if (!torch.warned && PyErr_WarnEx(PyExc_RuntimeWarning,
                                       "Paceline's module for torch works in host memory: tensors on a GPU are copied "
                                       "there and back",
                                       1) != 0) {
-        return NULL;
+        return false;
     }
     torch.warned = true;
-    copies = map(tensors, grouped, to_host);
-    if (copies && in_place) {
-        results = copies;
-        Py_INCREF(results);
-    } else if (copies) {
-        results = map(copies, grouped, new_empty);
+    return true;
+}
+
+/* Horovod's Python has looked at one tensor, a group's first, which is contiguous and lies in host memory but for
+ * ON_GPU; the others may lie anywhere. */
+static PyObject *submit(struct pl_named_op op, const char *kind, PyObject *name, int set, PyObject *tensors,
+                        PyObject *outputs, const struct received *received, int how)
+{
+    bool grouped = how & GROUPED, was_far = false;
+    PyObject *number = NULL;
+    struct staged all;
+
+    if (how == ONE) {
+        all = (struct staged){tensors, outputs, NULL};
+        return submit_staged(op, kind, name, set, &all, received, false, false);
     }
-    if (results) {
-        number = submit_from_host(op, kind, name, set, copies, results, outputs, received, grouped);
+    all = (struct staged){PyList_New(0), PyList_New(0), PyList_New(0)};
+    if (all.tensor && all.output && all.target && stage_all(&all, tensors, outputs, &op, kind, grouped, &was_far) &&
+        (!was_far || warn_of_copies())) {
+        number = submit_staged(op, kind, name, set, &all, received, true, grouped);
     }
-    Py_XDECREF(results);
-    Py_XDECREF(copies);
+    Py_XDECREF(all.target);
+    Py_XDECREF(all.output);
+    Py_XDECREF(all.tensor);
     return number;
 }
 
@@ -398,7 +404,7 @@ static size_t split_bytes(PyObject *splits)
 {
     enum pl_dtype dtype;
 
-    if (!dtype_of(splits, &dtype)) {
+    if (!pl_torch_tensor_dtype(splits, &dtype)) {
         return 0;
     }
     if (dtype != PL_INT32 && dtype != PL_INT64) {
@@ -409,35 +415,35 @@ static size_t split_bytes(PyObject *splits)
 }
 
 /* The numbers in `splits`, one a rank of the set; `*ret_splits` NULL: there are none, the rows are equal parts. */
-static bool read_host_splits(PyObject *splits, int set, uint64_t **ret_splits)
+static bool read_packed_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
 {
     size_t bytes = split_bytes(splits);
     struct pl_named_op shape = {.dims = 0};
     struct pl_error error = PL_ERROR_NONE;
     void *data = NULL;
 
-    if (bytes == 0 || !shape_of(splits, &shape) || !pointer_of(splits, &data)) {
+    if (bytes == 0 || !pl_torch_tensor_shape(splits, &shape) || !pl_torch_tensor_pointer(splits, &data)) {
         return false;
     }
     if (shape.dims != 1) {
         PyErr_SetString(PyExc_RuntimeError, "splits have one dimension");
         return false;
     }
-    if (pl_arguments_splits(data, bytes, shape.shape[0], set, horovod_process_set_size(set), ret_splits, &error) !=
-        PL_OK) {
+    if (pl_arguments_splits(data, bytes, shape.shape[0], set, ranks, ret_splits, &error) != PL_OK) {
         raise_error(PyExc_RuntimeError, &error);
         return false;
     }
     return true;
 }
 
-/* Those of a tensor wherever it lies: Horovod takes splits on a GPU too. */
-static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
+/* Those of a tensor wherever it lies: Horovod takes splits on a GPU too, and a column of a matrix. */
+static bool read_splits(PyObject *splits, int set, int ranks, uint64_t **ret_splits)
 {
-    PyObject *host = to_host(splits);
-    bool good = host && read_host_splits(host, set, ret_splits);
+    bool was_far = false;
+    PyObject *packed = pl_torch_tensor_pack(splits, &was_far);
+    bool good = packed && read_packed_splits(packed, set, ranks, ret_splits);
 
-    Py_XDECREF(host);
+    Py_XDECREF(packed);
     return good;
 }
 
@@ -445,16 +451,18 @@ static bool read_splits(PyObject *splits, int set, uint64_t **ret_splits)
 static PyObject *alltoall(PyObject *arguments, enum pl_dtype dtype, int how)
 {
     struct pl_named_op op = {.kind = PL_ALLTOALL, .dtype = dtype};
-    PyObject *tensor, *splits, *output, *received, *name, *number = NULL;
+    PyObject *tensor, *splits, *output, *name, *number = NULL;
+    struct received received;
     uint64_t *rows = NULL;
     int set;
 
-    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received, &name, &set)) {
+    if (!PyArg_ParseTuple(arguments, "OOOOOi", &tensor, &splits, &output, &received.tensor, &name, &set)) {
         return NULL;
     }
-    if (read_splits(splits, set, &rows)) {
+    received.ranks = horovod_process_set_size(set);
+    if (read_splits(splits, set, received.ranks, &rows)) {
         op.splits = rows;
-        number = submit(op, "alltoall", name, set, tensor, output, received, how);
+        number = submit(op, "alltoall", name, set, tensor, output, &received, how);
     }
     free(rows);
     return number;
@@ -531,36 +539,12 @@ static PyObject *poll(PyObject *module, PyObject *arguments)
     return PyLong_FromLong(done);
 }
 
-/* Let `tensor` have `rows` rows; `like` has the other dimensions. NULL: it has one dimension alone. */
-static bool resize(PyObject *tensor, uint64_t rows, PyObject *like)
-{
-    PyObject *size = like ? PyObject_CallMethodObjArgs(like, torch.size, NULL) : NULL;
-    Py_ssize_t dims = size ? PyTuple_Size(size) : 1;
-    PyObject *shape = !like || size ? PyTuple_New(dims) : NULL, *done = NULL;
-
-    for (Py_ssize_t i = 0; shape && i < dims; i++) {
-        PyObject *extent = i == 0 ? PyLong_FromUnsignedLongLong(rows) : PyTuple_GetItem(size, i);
-
-        if (i > 0) {
-            Py_XINCREF(extent);
-        }
-        PyTuple_SetItem(shape, i, extent);
-    }
-    if (shape && !PyErr_Occurred()) {
-        done = PyObject_CallMethodObjArgs(tensor, torch.resize, shape, NULL);
-    }
-    Py_XDECREF(done);
-    Py_XDECREF(shape);
-    Py_XDECREF(size);
-    return done;
-}
-
 /* Put what a rank got into its output. */
 static bool fill(PyObject *output, PyObject *input, const struct pl_named_result *result)
 {
     void *data = NULL;
 
-    if (!resize(output, result->rows, input) || !pointer_of(output, &data)) {
+    if (!pl_torch_tensor_resize(output, result->rows, input) || !pl_torch_tensor_pointer(output, &data)) {
         return false;
     }
     Py_BEGIN_ALLOW_THREADS if (result->bytes > 0)
@@ -570,46 +554,33 @@ static bool fill(PyObject *output, PyObject *input, const struct pl_named_result
     Py_END_ALLOW_THREADS return true;
 }
 
-/* The rows that came from each rank, into a tensor in host memory. */
-static bool fill_host_received(PyObject *received, const struct pl_named_result *result, int ranks)
+/* The rows that came from each rank, into a tensor in host memory, as long as one for each has room. */
+static bool fill_packed_received(PyObject *received, const struct pl_named_result *result, int ranks)
 {
+    struct pl_error error = PL_ERROR_NONE;
     size_t bytes = split_bytes(received);
     void *data = NULL;
 
-    if (bytes == 0 || !resize(received, (uint64_t)ranks, NULL) || !pointer_of(received, &data)) {
+    if (bytes == 0 || !pl_torch_tensor_resize(received, (uint64_t)ranks, NULL) ||
+        !pl_torch_tensor_pointer(received, &data)) {
         return false;
     }
-    for (int i = 0; i < ranks; i++) {
-        if (bytes == sizeof(int32_t)) {
-            ((int32_t *)data)[i] = (int32_t)result->rows_of_rank[i];
-        } else {
-            ((int64_t *)data)[i] = (int64_t)result->rows_of_rank[i];
-        }
+    if (pl_arguments_received(result->rows_of_rank, ranks, bytes, data, &error) != PL_OK) {
+        raise_error(PyExc_RuntimeError, &error);
+        return false;
     }
     return true;
-}
-
-/* From host memory to the GPU, `resizes`: with the shape that it has there. */
-static bool copy_back(PyObject *target, PyObject *output, bool resizes)
-{
-    PyObject *size = resizes ? PyObject_CallMethodObjArgs(output, torch.size, NULL) : NULL;
-    PyObject *resized = size ? PyObject_CallMethodObjArgs(target, torch.resize, size, NULL) : NULL;
-    PyObject *copied = !resizes || resized ? PyObject_CallMethod(target, "copy_", "O", output) : NULL;
-
-    Py_XDECREF(copied);
-    Py_XDECREF(resized);
-    Py_XDECREF(size);
-    return copied;
 }
 
 /* The same, into a tensor that lies where the splits do. */
 static bool fill_received(PyObject *received, const struct pl_named_result *result, int ranks)
 {
-    PyObject *host = to_host(received); /* `received` itself where it lies there */
-    bool good =
-        host && fill_host_received(host, result, ranks) && (host == received || copy_back(received, host, true));
+    bool was_far = false;
+    PyObject *packed = pl_torch_tensor_pack(received, &was_far); /* `received` itself where it lies there */
+    bool good = packed && fill_packed_received(packed, result, ranks) &&
+                (packed == received || pl_torch_tensor_unpack(received, packed, true));
 
-    Py_XDECREF(host);
+    Py_XDECREF(packed);
     return good;
 }
 
@@ -620,26 +591,27 @@ static bool fill_all(const struct handle *handle)
     bool good = true;
 
     if (handle->kind == PL_REDUCE) { /* a join */
-        good = pointer_of(handle->outputs, &data);
+        good = pl_torch_tensor_pointer(handle->outputs, &data);
         if (good) {
             *(int32_t *)data = handle->completion.last_joined_rank;
         }
         return good;
     }
     for (size_t i = 0; i < handle->count && good && (handle->results[i].data || handle->targets); i++) {
-        PyObject *output = member(handle->outputs, handle->grouped, (Py_ssize_t)i);
-        PyObject *input = member(handle->inputs, handle->grouped, (Py_ssize_t)i);
-        PyObject *target = handle->targets ? member(handle->targets, handle->grouped, (Py_ssize_t)i) : NULL;
+        PyObject *output = member(handle->outputs, handle->listed, (Py_ssize_t)i);
+        PyObject *input = member(handle->inputs, handle->listed, (Py_ssize_t)i);
+        PyObject *target = handle->targets ? member(handle->targets, handle->listed, (Py_ssize_t)i) : NULL;
 
         good = output && input && (!handle->results[i].data || fill(output, input, &handle->results[i]));
-        if (good && handle->targets) {
-            good = target && copy_back(target, output, handle->results[i].data);
+        if (good && target && target != Py_None) {
+            good = pl_torch_tensor_unpack(target, output, handle->results[i].data);
         }
         Py_XDECREF(target);
         Py_XDECREF(output);
         Py_XDECREF(input);
     }
-    return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->ranks) : good;
+    return good && handle->received ? fill_received(handle->received, &handle->results[0], handle->completion.ranks)
+                                    : good;
 }
 
 /* (handle): wait, and forget it. */
@@ -779,9 +751,5 @@ PyMODINIT_FUNC PyInit_mpi_lib_v2(void);
 
 PyMODINIT_FUNC PyInit_mpi_lib_v2(void)
 {
-    torch.data_ptr = PyUnicode_InternFromString("data_ptr");
-    torch.size = PyUnicode_InternFromString("size");
-    torch.resize = PyUnicode_InternFromString("resize_");
-    torch.dtype = PyUnicode_InternFromString("dtype");
-    return torch.data_ptr && torch.size && torch.resize && torch.dtype ? PyModule_Create(&definition) : NULL;
+    return pl_torch_tensor_init() ? PyModule_Create(&definition) : NULL;
 }

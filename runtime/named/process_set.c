@@ -106,18 +106,26 @@ static enum pl_status compare_ranks(struct pl_process_sets *sets, const char *ve
     return pl_compare_lines(sets->world, WHAT, own, &line, 1, reterr);
 }
 
-static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count,
-                                 struct pl_error *reterr)
+int pl_process_sets_find(const struct pl_process_sets *sets, const int *ranks, int count)
 {
-    PL_TRY(pl_ranks_check("a process set", ranks, count, pl_world_size(sets->world), reterr));
     for (size_t i = 0; i < sets->count; i++) {
         const struct process_set *set = &sets->sets[i];
 
         if (set->used && set->count == count && memcmp(set->ranks, ranks, (size_t)count * sizeof(int)) == 0) {
-            return pl_error_set(reterr, PL_INVALID, "these ranks are process set %zu already", i);
+            return (int)i;
         }
     }
-    return PL_OK;
+    return -1;
+}
+
+static enum pl_status check_list(const struct pl_process_sets *sets, const int *ranks, int count,
+                                 struct pl_error *reterr)
+{
+    int found;
+
+    PL_TRY(pl_ranks_check("a process set", ranks, count, pl_world_size(sets->world), reterr));
+    found = pl_process_sets_find(sets, ranks, count);
+    return found < 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "these ranks are process set %d already", found);
 }
 
 /* What only members do when a set is added. */

@@ -295,6 +295,10 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
 
     PL_TRY(refuse_left(service, reterr));
     PL_TRY(pl_process_set_named(service->sets, set, &named, reterr));
+    if (completion->ranks && completion->ranks != named->ranks) {
+        return pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, named->ranks,
+                            completion->ranks);
+    }
     if (named == service->all && service->synced.joining) {
         return pl_error_set(reterr, PL_INVALID, "'%s': this rank has joined, and not all ranks have",
                             name ? name : "an operation");
@@ -500,6 +504,16 @@ int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room)
     return count;
 }
 
+int pl_service_find_set(struct pl_service *service, const int *ranks, int count)
+{
+    int found;
+
+    pthread_mutex_lock(&service->lock);
+    found = pl_process_sets_find(service->sets, ranks, count);
+    pthread_mutex_unlock(&service->lock);
+    return found;
+}
+
 bool pl_service_in_set(struct pl_service *service, int set)
 {
     bool included;
@@ -520,12 +534,20 @@ enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret
     return status;
 }
 
-enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, struct pl_error *reterr)
+enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
+                                    struct pl_error *reterr)
 {
     enum pl_status status;
+    int now;
 
     pthread_mutex_lock(&service->lock);
-    status = pl_process_set_ranks(service->sets, set, ret_ranks, reterr);
+    status = pl_process_set_size(service->sets, set, &now, reterr);
+    if (status == PL_OK && now != count) {
+        status = pl_error_set(reterr, PL_INVALID, "process set %d has %d ranks now, not %d", set, now, count);
+    }
+    if (status == PL_OK) {
+        status = pl_process_set_ranks(service->sets, set, ret_ranks, reterr);
+    }
     pthread_mutex_unlock(&service->lock);
     return status;
 }

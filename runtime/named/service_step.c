@@ -159,6 +159,7 @@ static void end_operations(struct pl_service *service, struct service_item *item
 {
     item->completion->status =
         pl_named_wait(item->named, item->handle, item->completion->results, &item->completion->error);
+    item->completion->has_leaked = item->completion->status != PL_OK && pl_world_has_leaked(item->named->world);
     end_taken(service, item, end_at);
 }
 

@@ -67,6 +67,49 @@ for factors, right in (({"prescale_factor": 0.3}, (scaled.float() * n).half()), 
 g = hvd.grouped_allreduce([x, x * 2], op=hvd.Sum)
 assert g[0].equal(total) and g[1].equal(total * 2)
 
+# Of a group Horovod's Python looks at the first tensor alone: the others may lie in any order, which is kept, be of other types and on another device.
+def strided():
+    matrix = torch.arange(6.).reshape(3, 2) + r
+    return matrix, {"column": matrix[:, 0], "transposed": matrix.t(), "steps": torch.arange(9.)[::2] + r, "view": (torch.arange(8.) + r).as_strided((2, 2), (1, 3)),
+                    "empty": torch.empty(4, 0).t(), "channels": (torch.arange(24.) + r).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last)}
+first = torch.ones(2)
+sum_of = lambda tensor: (tensor - r) * n + n * (n - 1) / 2
+matrix, views = strided()
+wanted = [sum_of(view) for view in views.values()]
+got = hvd.grouped_allreduce([first, *views.values()], op=hvd.Sum)
+assert all(a.equal(b) for a, b in zip(got[1:], wanted)) and all(a.equal(b) for a, b in zip(views.values(), strided()[1].values())), got
+assert all(a is b for a, b in zip(hvd.grouped_allreduce_([first.clone(), *views.values()], op=hvd.Sum)[1:], views.values()))
+matrix, views = strided()
+hvd.grouped_allreduce_([first.clone(), views["column"], views["steps"], views["channels"]], op=hvd.Sum)
+assert matrix[:, 0].equal(wanted[0]) and matrix[:, 1].equal(strided()[0][:, 1]), matrix  # the other column is not touched
+assert views["steps"].equal(wanted[2]) and views["channels"].equal(wanted[5]) and not views["channels"].is_contiguous()
+matrix, views = strided()
+hvd.grouped_allreduce_([first.clone(), views["transposed"]], op=hvd.Sum)
+assert matrix.equal(wanted[1].t())
+parameter = torch.nn.Parameter(matrix.clone())[:, 1].detach().requires_grad_()
+hvd.grouped_allreduce_([first.clone(), parameter], op=hvd.Sum)
+assert parameter.equal(wanted[1][1] * n)
+wide, mixed = torch.full((1,), float(r)).expand(1000), torch.arange(6, dtype=torch.int64).reshape(3, 2)[:, 1]
+got = hvd.grouped_allreduce([first, wide, mixed, torch.ones(4, dtype=torch.float64)[::2]], op=hvd.Sum)
+assert got[1].tolist() == [sum(range(n))] * 1000 and got[2].tolist() == [i * n for i in (1, 3, 5)] and got[3].tolist() == [n] * 2, got
+matrix, views = strided()
+got = hvd.grouped_allgather([first, views["column"], views["transposed"]])
+assert got[1].equal(torch.cat([torch.arange(0., 6, 2) + i for i in range(n)])) and got[2].equal(torch.cat([views["transposed"] - r + i for i in range(n)])), got
+got = hvd.grouped_reducescatter([torch.ones(n), (torch.arange(2. * n).reshape(2, n) + r).t()], op=hvd.Sum)
+assert got[1].tolist() == [[r * n + n * (n - 1) / 2, (n + r) * n + n * (n - 1) / 2]], got
+for shared in (torch.ones(1).expand(3), torch.ones(1).expand(1000000), torch.ones(3).as_strided((2, 2), (1, 1)), torch.ones(1).expand(2, 1)):
+    try:
+        hvd.grouped_allreduce_([first, first.clone(), shared], op=hvd.Sum)
+        raise SystemExit("elements that share their memory were reduced in place")
+    except ValueError as error:
+        assert "grouped_allreduce: several elements of tensor 2 share their memory" in str(error) and "clone()" in str(error), error
+for refused in (lambda: hvd.allreduce(strided()[0][:, 0]), lambda: hvd.grouped_allreduce([strided()[0][:, 0], first])):
+    try:
+        refused()
+        raise SystemExit("Horovod's own Python refuses these")
+    except ValueError as error:
+        assert str(error) == "Tensor is required to be contiguous.", error
+
 rows = hvd.allgather(torch.full((r + 1, 2), r))
 assert rows.equal(torch.cat([torch.full((i + 1, 2), i) for i in range(n)])) and rows.dtype == torch.int64
 a, b = hvd.grouped_allgather([torch.full((r,), r), torch.full((1, 1), r, dtype=torch.uint8)])
@@ -77,6 +120,18 @@ assert hvd.broadcast_(z, 0) is z and z.tolist() == [0, 0, 0]
 assert hvd.alltoall(torch.full((2 * n,), r)).tolist() == [i // 2 for i in range(2 * n)]
 got, came = hvd.alltoall(torch.full((sum(range(n)), 2), r), splits=torch.arange(n, dtype=torch.int32))
 assert came.tolist() == [r] * n and got.tolist() == [[i, i] for i in range(n) for _ in range(r)]
+for dtype in (torch.int32, torch.int64):  # a column of a matrix of numbers
+    counts = torch.stack([torch.arange(n) + 1, torch.full((n,), 99)], 1).to(dtype)[:, 0]
+    got, came = hvd.alltoall(torch.cat([torch.full((i + 1,), float(i)) for i in range(n)]), splits=counts)
+    assert came.tolist() == [r + 1] * n and came.dtype == dtype and got.tolist() == [r] * (n * (r + 1)), (got, came)
+# More rows than Horovod's int32 tells, of no elements.
+try:
+    hvd.alltoall(torch.empty(n * 2 ** 31, 0))
+    raise SystemExit("2 ** 31 rows were told in an int32")
+except hvd.HorovodInternalError as error:
+    assert "2147483648 rows came from rank 0" in str(error) and "int64" in str(error), error
+many = torch.full((n,), 2 ** 31)
+assert hvd.alltoall(torch.empty(n * 2 ** 31, 0), splits=many)[1].equal(many)
 part = hvd.reducescatter(torch.ones(n * 2 + 1, 2), op=hvd.Sum)
 assert part.shape == ((3 if r == 0 else 2), 2) and (part == n).all()
 hvd.barrier()
@@ -85,7 +140,7 @@ hvd.barrier()
 class Far:
     def __init__(self, tensor):
         self.tensor = tensor
-        self.size, self.resize_, self.copy_, self.dtype = tensor.size, tensor.resize_, tensor.copy_, tensor.dtype
+        self.size, self.stride, self.resize_, self.dtype, self.detach = tensor.size, tensor.stride, tensor.resize_, tensor.dtype, lambda: tensor
     def cpu(self):
         return self.tensor.clone()
     def data_ptr(self):
@@ -103,6 +158,13 @@ with warnings.catch_warnings(record=True) as caught:
     a, b = [Far(x.clone()), Far(x * 2)], [Far(torch.zeros(2, 3)), Far(torch.zeros(2, 3))]
     far("grouped_allreduce", a, b, 1, b"far group", hvd.Sum, 1.0, 1.0, 0)
     assert b[0].tensor.equal(total) and b[1].tensor.equal(total * 2)
+    a, b = [x, Far(x * 2), x.t()], [torch.zeros(2, 3), Far(torch.zeros(2, 3)), torch.zeros(3, 2)]  # one of them
+    lib = hvd.mpi_ops.mpi_lib
+    lib.horovod_torch_wait_and_clear(lib.horovod_torch_grouped_allreduce_async_torch_FloatTensor(a, b, 1, b"near and far", hvd.Sum, 1.0, 1.0, 0))
+    assert b[0].equal(total) and b[1].tensor.equal(total * 2) and b[2].equal(total.t())
+    a = [x.clone(), Far((x * 2).t())]
+    lib.horovod_torch_wait_and_clear(lib.horovod_torch_grouped_allreduce_async_torch_FloatTensor(a, a, 1, b"near and far", hvd.Sum, 1.0, 1.0, 0))
+    assert a[0].equal(total) and a[1].tensor.equal(total.t() * 2)
     a, b = Far(torch.full((r + 1, 2), float(r))), Far(torch.empty(0))
     far("allgather", a, b, b"far rows", 0)
     assert b.tensor.equal(torch.cat([torch.full((i + 1, 2), float(i)) for i in range(n)]))
@@ -160,7 +222,14 @@ if n > 1:
             raise SystemExit(f"{bad} was added")
         except ValueError as error:
             assert words in str(error), error
+    import ctypes
+    lib = hvd.mpi_ops._basics.MPI_LIB_CTYPES  # a set that is added meanwhile has no room
+    told, numbers = lib.horovod_number_of_process_sets(), (ctypes.c_int * 2)(-1, -1)
     last = hvd.add_process_set([n - 1])
+    lib.horovod_process_set_ids(numbers)
+    assert told == 1 and list(numbers) == [0, -1], list(numbers)
+    ranks_of = (ctypes.c_int * n)(*[-1] * n)
+    assert lib.horovod_process_set_size(1) == 1 and lib.horovod_process_set_ranks(0, ranks_of) == -3 and ranks_of[0] == -1, list(ranks_of)
     assert last.size() == 1 and last.included() == (r == n - 1) and last.process_set_id == 1
     if last.included():
         assert last.rank() == 0 and hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=last) == 1
@@ -210,6 +279,45 @@ weights = torch.cat([p.detach().flatten() for p in model.parameters()])
 every = hvd.allgather(weights.unsqueeze(0), name="weights")
 assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
+'''
+
+# Ranks that begin with the same weights, or with others, of which rank 0 warns; one that has no data and joins, one that calls the operations by itself,
+# and ranks that are not in the optimizer's process set, keep nobody waiting.
+WEIGHTS = r'''
+import sys
+import torch
+import horovod.torch as hvd
+how = sys.argv[1]
+hvd.init(process_sets="dynamic")
+r, last = hvd.rank(), hvd.rank() == hvd.size() - 1
+if how == "compiled":  # as if Horovod's own modules had been put there since
+    class Compiled:
+        def __init__(self, library):
+            self._library = library
+        def __getattr__(self, name):
+            return getattr(self._library, name.replace("horovod_paceline", "none"))
+    hvd.mpi_ops._basics.MPI_LIB_CTYPES = Compiled(hvd.mpi_ops._basics.MPI_LIB_CTYPES)
+members = hvd.add_process_set([1, 2]) if how == "set" else hvd.global_process_set
+torch.manual_seed(0 if how == "same" or how == "one" and r != 1 else r)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)).to(torch.float64 if how == "one" else torch.float32)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05), model.named_parameters(), process_set=members)
+if how == "broadcast":
+    hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+for _ in range(5 if not last or how not in ("join", "alone") else 0):
+    optimizer.zero_grad()
+    model(torch.randn(16, 4, dtype=model[0].weight.dtype)).sum().backward()
+    optimizer.step()
+if how == "alone" and last:
+    for _ in range(5):
+        handles = [hvd.allreduce_async(torch.zeros_like(value), name=name) for name, value in model.named_parameters()]
+        for handle in handles:
+            hvd.synchronize(handle)
+if how == "join":
+    hvd.join()
+if how == "set":
+    hvd.remove_process_set(members)
+hvd.shutdown()
+print("rank", r, "is right")
 '''
 
 # Communicators: all ranks backwards, and process sets of odd and even ones; or lists of ranks.
@@ -275,6 +383,33 @@ except hvd.HorovodInternalError as error:
     threading.Event().wait(0 if how == "0" else None)  # mpirun ends the job with rank 0's status
 '''
 
+
+# Rank 1 stops in the middle of a long message, which MPI cannot take back: what rank 0 gave up may still be read, and stays.
+LEAKING = r'''
+import gc, os, signal, weakref
+import torch
+import horovod.torch as hvd
+hvd.init()
+other = hvd.allgather(torch.tensor([os.getpid()])).tolist()[1]
+for _ in range(50):
+    data = torch.full((1 << 25,), float(1 - hvd.rank()))
+    handle = hvd.broadcast_async_(data, 0, name="large")
+    while hvd.rank() == 1 and not hvd.poll(handle):
+        if data[0] == 1 and data[-1] == 0:
+            os.kill(os.getpid(), signal.SIGSTOP)
+    tensor = weakref.ref(data)
+    del data
+    try:
+        hvd.synchronize(handle)
+    except hvd.HorovodInternalError as error:
+        print(error, flush=True)
+        break
+gc.collect()
+print("rank", hvd.rank(), "keeps it" if tensor() is not None else "has let go of it", flush=True)
+if hvd.rank() == 0:
+    os.kill(other, signal.SIGKILL)
+os._exit(0)
+'''
 
 # Whoever joins says so; started by itself, with what a launcher by Gloo, on Ray or in Spark sets, it must not train alone.
 ALONE = r'''
@@ -377,6 +512,12 @@ def main():
                 assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
         with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
             assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
+        cure, differ = "call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step", "DistributedOptimizer: {} with other weights than rank 0"
+        for how, who in {"same": None, "one": "rank 1 trains", "every": "ranks 1, 2 train", "broadcast": None, "join": None, "alone": None, "compiled": None,
+                         "set": "rank 1 of process set 1 trains"}.items():
+            text = ranks(python, 3, WEIGHTS, how)
+            assert text.count("is right") == 3 and (text.count(differ.format(who)) == text.count(cure) == 1 if who else "other weights" not in text), text
+        assert "other weights" not in ranks(python, 2, WEIGHTS, "every", PACELINE_CHECK_WEIGHTS="0")
         assert ranks(python, 4, COMMUNICATORS, "ranks", "4").count("is right") == 4
         text = ranks(python, 2, COMMUNICATORS, "foreign", "2")
         assert text.count("refused") == 2 and "init(comm=...) without this process, which is rank 0 of MPI_COMM_WORLD" in text, text
@@ -397,6 +538,11 @@ def main():
         ranks(python, 2, FAILING, "3", "busy", expect=3)
         text = ranks(python, 2, FAILING, "0", "wait")
         assert "got HorovodInternalError rank 0 shut" in text, text
+        for _ in range(9):  # until it does not stop between two messages
+            text = ranks(python, 2, LEAKING, expect=None, PACELINE_BACKEND="p2p", PACELINE_SEGMENT_BYTES="64KiB", PACELINE_TIMEOUT_S="3")
+            if "broadcast 'broadcast.large', did not end" in text:
+                break
+        assert "rank 0 keeps it" in text, text
         what_is_not_there_is_said(python)
         if python_with("torch", "numpy", "venv") == base:
             names_without_the_package(base, python)

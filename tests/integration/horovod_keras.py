@@ -213,8 +213,66 @@ refused(ValueError, "a process set has", hvd_tf.add_process_set, [0] * (n + 1))
 if n > 1:
     last = hvd_tf.add_process_set([n - 1])
     assert last.included() == (r == n - 1) and hvd_tf.remove_process_set(last)
+
+# A loop of one's own over a model of Keras 3, as Horovod's tutorials have it: rank 0's variables arrive in the first step.
+keras.utils.set_random_seed(r)
+x = np.random.RandomState(r).randn(64, 4).astype("float32")
+model, optimizer = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)]), keras.optimizers.Adam(0.01)
+@tf.function
+def step(x, first):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((tf.reduce_sum(x, 1, keepdims=True) - model(x, training=True)) ** 2)
+    tape = hvd_tf.DistributedGradientTape(tape, compression=hvd_tf.Compression.fp16)
+    optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+    if first:
+        hvd_tf.broadcast_variables(model.variables, root_rank=0)
+        hvd_tf.broadcast_variables(optimizer.variables, root_rank=0)
+    return loss
+losses = [float(step(x, i == 0)) for i in range(30)]
+assert losses[-1] < losses[0] / 2, losses
+same([variable.numpy() for variable in model.trainable_variables])
 twice = tf.function(lambda x: hvd_tf.allreduce(x, op=hvd_tf.Sum) + hvd_tf.allreduce(x * 2, op=hvd_tf.Sum))
 assert np.allclose(twice(tf.constant([1.0])), 3 * n)
+print("rank", r, "is right")
+'''
+
+# Ranks that begin with other weights: rank 0 warns where nothing makes them equal, before the first step or after it.
+WEIGHTS = HEAD + r'''
+keras.utils.set_random_seed(r)
+for how in ("built", "late", "differ"):
+    model = keras.Sequential([keras.layers.Dense(4), keras.layers.Dense(1)])
+    if how == "built":
+        model.build((None, 4))
+    model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), loss="mse", jit_compile=False)
+    print("rank", r, how, flush=True)
+    model.fit(np.random.randn(64, 4), np.ones((64, 1)), batch_size=8, verbose=0, callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)] * (how != "differ"))
+    hvd.allreduce([0.0], name="ended")
+print("rank", r, "is right")
+'''
+
+# What of the tape only Horovod's own Python has: variables of Keras and of TensorFlow that stay a rank's own, and groups.
+LOCAL_TAPE = HEAD + r'''
+own, shared, plain = keras.Variable([1.0, 2.0]), keras.Variable([3.0]), tf.Variable([4.0])
+sources = [own, shared, plain]
+def taped(make, **keywords):
+    with tf.GradientTape(persistent=True) as tape:
+        loss = sum(tf.reduce_sum(source * source) for source in sources) * r
+    return make(tape, **keywords), loss
+mean = (n - 1) / 2
+tape, loss = taped(hvd_tf.DistributedGradientTape, groups=[[shared, plain]])
+tape.register_local_source(own)
+for grads in (tape.gradient(loss, sources), tape.gradient(loss, tuple(sources))):
+    assert np.allclose(grads[0], np.array([2.0, 4.0]) * r / n) and np.allclose(grads[1], 6 * mean) and np.allclose(grads[2], 8 * mean), grads
+local, everyones = tape.get_local_and_global_gradients(loss, sources)
+assert [source for source, _ in local] == [own] and everyones[0][0] is shared and everyones[1][0] is plain
+keras.optimizers.SGD(1.0).apply_gradients([(grad, source) for source, grad in everyones[:1]])
+assert np.allclose(shared.numpy(), 3 - 6 * mean)
+layer = keras.layers.Dense(1)
+layer.build((None, 2))
+sources = [layer.kernel, plain]
+tape, loss = taped(hvd_tf.PartialDistributedGradientTape, local_layers=layer, scale_local_gradients=False)
+grads = tape.gradient(loss, sources)
+assert np.allclose(grads[0], 2 * layer.kernel.numpy() * r) and np.allclose(grads[1], 8 * mean), grads
 print("rank", r, "is right")
 '''
 
@@ -254,9 +312,12 @@ def main():
         assert "paceline_horovod.keras" in run(PACELINE, "horovod", "--check", "--python", python, env=environment)
         counts = [int(word) for word in sys.argv[1:]] or [1, 2, 3, 4]
         for count in counts:
-            for program in (OPTIMIZER, TRAINING) + ((SHARDED,) if count == 2 else ()):
+            for program in (OPTIMIZER, TRAINING) + ((SHARDED, TAPE, LOCAL_TAPE) if count == 2 else ()):
                 text = ranks(python, count, program, folder, TF_CPP_MIN_LOG_LEVEL="3")
                 assert text.count("is right") == count, text
+        text = ranks(python, 2, WEIGHTS, TF_CPP_MIN_LOG_LEVEL="3")
+        warning = "DistributedOptimizer: rank 1 trains with other weights than rank 0"
+        assert text.count("is right") == 2 and text.count(warning) == 1 and text.index("rank 0 differ") < text.index(warning), text
         # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
         packages = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()
         os.mkdir(f"{folder}/packages")

@@ -178,6 +178,7 @@ same(second, [2 * n])
 
 # What is refused, and where.
 refused(tf.errors.InvalidArgumentError, lambda: hvd.alltoall(tf.ones(3), splits=tf.constant([3] * (n + 1)), name="splits"))
+assert "2147483648 rows came from rank 0" in refused(tf.errors.InvalidArgumentError, lambda: hvd.alltoall(tf.zeros(tf.constant([n * 2 ** 31, 0], tf.int64))))
 if n > 1:
     assert "'HorovodAllreduce'" in refused(tf.errors.FailedPreconditionError, lambda: hvd.allreduce(tf.ones(r + 1), op=hvd.Sum))
     last = hvd.add_process_set([n - 1])

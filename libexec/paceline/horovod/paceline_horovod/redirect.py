@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they stay Horovod's own.
 
-`horovod.tensorflow` has `callbacks` besides, as some tutorials want it. Nothing of an installed Horovod is changed. Every start of Python with
-Horovod imports this, so that it imports nothing itself.
+`horovod.tensorflow` has `callbacks` besides, as some tutorials want it, and a DistributedGradientTape that takes variables of Keras 3; the optimizers
+of `horovod.torch` compare the ranks' weights. Nothing of an installed Horovod is changed. Every start of Python with Horovod imports this, so that it
+imports nothing itself.
 """
 import sys
 
@@ -33,30 +34,44 @@ class _Alias:
         pass
 
 
-class _WithCallbacks:
-    """Loads horovod.tensorflow, and lets it have `callbacks` when they are asked for."""
+def _add_keras(module):
+    """Let horovod.tensorflow have `callbacks` when they are asked for, and the tape."""
+    import importlib
 
-    def __init__(self, loader):
-        self._loader = loader
+    def absent(name):
+        if name == "callbacks":
+            return importlib.import_module("horovod.tensorflow.keras.callbacks")
+        raise AttributeError(f"module 'horovod.tensorflow' has no attribute '{name}'")
+    vars(module).setdefault("__getattr__", absent)
+    module.DistributedGradientTape = importlib.import_module("paceline_horovod.tape").with_keras(module.DistributedGradientTape)
+
+
+def _add_comparison(module):
+    import importlib
+    importlib.import_module("paceline_horovod.weights").add_to_torch(module)
+
+
+_ADDITIONS = {"horovod.tensorflow": _add_keras, "horovod.torch.optimizer": _add_comparison}
+
+
+class _With:
+    """Loads Horovod's own module, and adds something to it."""
+
+    def __init__(self, loader, add):
+        self._loader, self._add = loader, add
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
 
     def exec_module(self, module):
-        import importlib
-
-        def absent(name):
-            if name == "callbacks":
-                return importlib.import_module("horovod.tensorflow.keras.callbacks")
-            raise AttributeError(f"module 'horovod.tensorflow' has no attribute '{name}'")
         self._loader.exec_module(module)
-        vars(module).setdefault("__getattr__", absent)
+        self._add(module)
 
 
 class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "horovod.tensorflow" and name not in _OURS:
+        if name not in _ADDITIONS and name not in _OURS:
             return None
         from importlib.machinery import ModuleSpec, PathFinder
         if name in _OURS:
@@ -66,7 +81,7 @@ class _Finder:
                 return None  # Horovod says what it lacks
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
-            spec.loader = _WithCallbacks(spec.loader)
+            spec.loader = _With(spec.loader, _ADDITIONS[name])
         return spec
 
 

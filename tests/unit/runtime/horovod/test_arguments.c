@@ -25,6 +25,22 @@ START_TEST(horovods_numbers_are_operations)
 }
 END_TEST
 
+START_TEST(received_rows_are_told_where_they_fit)
+{
+    const uint64_t rows[] = {3, INT32_MAX, UINT64_C(1) << 31};
+    struct pl_error error = PL_ERROR_NONE;
+    int32_t narrow[3] = {-1, -1, -1};
+    int64_t wide[3];
+
+    ck_assert_ok(pl_arguments_received(rows, 2, sizeof(int32_t), narrow, &error), &error);
+    ck_assert(narrow[0] == 3 && narrow[1] == INT32_MAX && narrow[2] == -1);
+    ck_assert_ok(pl_arguments_received(rows, 3, sizeof(int64_t), wide, &error), &error);
+    ck_assert(wide[0] == 3 && wide[2] == INT64_C(1) << 31);
+    ck_assert_int_eq(pl_arguments_received(rows, 3, sizeof(int32_t), narrow, &error), PL_LIMIT);
+    ck_assert_ptr_nonnull(strstr(error.cause, "2147483648 rows came from rank 2 of the process set"));
+}
+END_TEST
+
 START_TEST(more_dimensions_than_there_is_room_for_become_one)
 {
     struct pl_named_op op = {0};
@@ -112,5 +128,6 @@ START_TEST(a_roots_place_in_its_set_is_found)
 END_TEST
 
 UNIT_MAIN("runtime/horovod/arguments", horovods_numbers_are_operations,
-          more_dimensions_than_there_is_room_for_become_one, splits_are_one_number_a_rank,
-          long_names_keep_their_end_and_differ_by_their_start, a_roots_place_in_its_set_is_found)
+          more_dimensions_than_there_is_room_for_become_one, received_rows_are_told_where_they_fit,
+          splits_are_one_number_a_rank, long_names_keep_their_end_and_differ_by_their_start,
+          a_roots_place_in_its_set_is_found)

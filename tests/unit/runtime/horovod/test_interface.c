@@ -49,9 +49,11 @@ START_TEST(init_may_follow_shutdown)
         ck_assert_int_eq(horovod_number_of_process_sets(), 1);
         horovod_process_set_ids(&set);
         ck_assert_int_eq(set, 0);
+        ck_assert_int_eq(horovod_process_set_size(7), HOROVOD_ERROR_UNKNOWN_SET);
+        ck_assert_int_eq(horovod_process_set_ranks(0, &rank), HOROVOD_ERROR_UNKNOWN_SET); /* no room was made */
+        ck_assert_int_eq(horovod_process_set_size(0), 1);
         ck_assert_int_eq(horovod_process_set_ranks(0, &rank), 0);
         ck_assert_int_eq(rank, 0);
-        ck_assert_int_eq(horovod_process_set_size(7), HOROVOD_ERROR_UNKNOWN_SET);
         horovod_shutdown();
         ck_assert_int_eq(horovod_is_initialized(), 0);
     }

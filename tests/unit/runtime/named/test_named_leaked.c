@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/run.c. */
+/* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/run.c,
+ * runtime/named/service_step.c. */
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
  */
 #include "collectives/hier/backend.h"
@@ -7,6 +8,7 @@
 #include "collectives/p2p/backend.h"
 #include "collectives/p2p/state.h"
 #include "runtime/named.h"
+#include "runtime/named/service_private.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
 #include "tests/unit/runtime/ranks.h"
@@ -295,9 +297,52 @@ START_TEST(what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_s
 }
 END_TEST
 
+static void leaves_submitted(struct pl_world *world, void *context)
+{
+    float *data = calloc(ELEMS, sizeof(*data));
+    const struct pl_named_op op = {.name = "variables",
+                                   .kind = PL_BROADCAST,
+                                   .dtype = PL_FLOAT32,
+                                   .dims = 1,
+                                   .shape = {ELEMS},
+                                   .send = data,
+                                   .recv = data,
+                                   .root = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_completion completion = {0};
+    struct pl_service *service = NULL;
+    bool held_back = pl_world_rank(world) == 0;
+
+    (void)context;
+    ck_assert_ptr_nonnull(data);
+    if (held_back) {
+        held.fails = true;
+        hold(world, 10000);
+    }
+    ck_assert_ok(pl_service_new(world, NULL, &service, &error), &error);
+    check_begun(world, pl_service_submit(service, 0, &op, &completion, &error), &error);
+    if (pl_service_wait(service, &completion, &error) != PL_LIBRARY) {
+        ck_assert_msg(!held_back, "%s", error.cause);
+    }
+    ck_assert_int_eq(completion.has_leaked, held_back);
+    if (held_back) {
+        held.kept[0] = service->all;
+        held.kept[1] = data;
+    }
+    free(completion.has_leaked ? NULL : data);
+    pl_service_free(service);
+}
+
+START_TEST(whoever_submitted_is_told_that_a_message_may_still_use_its_memory)
+{
+    run(2, 1, leaves_submitted);
+}
+END_TEST
+
 UNIT_MAIN("runtime/named_leaked", gradients_that_a_message_may_still_use_are_not_freed,
           gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed,
           values_that_a_message_may_still_use_are_not_freed,
           an_optimizers_state_that_a_message_may_still_use_is_not_freed,
+          whoever_submitted_is_told_that_a_message_may_still_use_its_memory,
           results_that_a_message_may_still_come_to_are_not_freed,
           what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)

@@ -367,7 +367,20 @@ static void sets_body(struct rank *self)
            error.cause);
     expect(pl_service_in_set(service, set) == waits && pl_service_in_set(service, other), "members");
     expect_ok(pl_service_set_size(service, other, &size, &error));
-    expect_ok(pl_service_set_ranks(service, other, ranks, &error));
+    expect_ok(pl_service_set_ranks(service, other, ranks, size, &error));
+    for (int room = size - 1; room <= size + 1; room += 2) { /* of a set that has changed since */
+        int untouched[4] = {-1, -1, -1, -1};
+
+        expect(pl_service_set_ranks(service, other, untouched, room, &error) == PL_INVALID && untouched[0] == -1,
+               "room for %d", room);
+    }
+    if (pl_service_in_set(service, other)) {
+        struct pl_completion made = {.ranks = size - 1};
+        struct pl_named_op op = sum_of("of fewer", &values[0], 1);
+
+        expect(pl_service_submit(service, other, &op, &made, &error) == PL_INVALID, "%d ranks, not %d", size, size - 1);
+    }
+    expect(pl_service_find_set(service, second, 3) == other && pl_service_find_set(service, bad, 2) < 0, "found");
     expect_ok(pl_service_set_rank(service, other, &rank, &error));
     expect(size == 3 && memcmp(ranks, second, sizeof(second)) == 0 && rank == 2 - self->rank, "rank %d", rank);
     if (waits) { /* the two sets in different orders */

@@ -5,6 +5,7 @@ The operations do not compile with XLA: a model that would (jit_compile) is set 
 """
 import re
 import warnings
+import zlib
 
 import horovod.tensorflow as _hvd
 import keras
@@ -12,7 +13,9 @@ import tensorflow as tf
 from horovod.tensorflow import (Average, Compression, Sum, broadcast_variables, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,  # noqa: F401
                                 gloo_built, gloo_enabled, init, is_initialized, local_rank, local_size, mpi_built, mpi_enabled, mpi_threads_supported,
                                 nccl_built, rank, rocm_built, shutdown, size, start_timeline, stop_timeline)
+from horovod.tensorflow import mpi_ops as _mpi_ops
 from horovod.tensorflow.mpi_ops import ProcessSet, add_process_set, global_process_set, remove_process_set  # noqa: F401
+from paceline_horovod.weights import compare as _compare
 
 if keras.backend.backend() != "tensorflow":
     raise ImportError(f"Keras runs on {keras.backend.backend()} here, and the operations are TensorFlow's: KERAS_BACKEND=tensorflow, or horovod.torch")
@@ -33,7 +36,7 @@ class _Settings:
     """What DistributedOptimizer() was told. Not a dict or a list, which Keras would track."""
 
     def __init__(self, **settings):
-        self.__dict__.update(settings, local=set(), gathered=None, counter=None)
+        self.__dict__.update(settings, local=set(), gathered=None, counter=None, calls=None)
 
 
 class _Distributed:
@@ -77,6 +80,28 @@ class _Distributed:
         settings.counter.assign_add(1)
         return tf.equal(settings.counter % settings.passes, 0)
 
+    def _compare(self, variables):
+        """Have the ranks compare their weights in the second call: programs may broadcast before the first one or after it."""
+        settings = self._distributed
+        shared = [_tf(variable) for variable in variables if id(_tf(variable)) not in settings.local]
+        if settings.process_set.size() == 1 or not settings.process_set.included() or not shared:
+            return
+        if settings.calls is None:
+            with tf.init_scope():
+                settings.calls = tf.Variable(0, trainable=False, dtype=tf.int64)
+
+        def compare(*values):
+            checksum = 0
+            for value in values:
+                checksum = zlib.crc32(value.numpy().reshape(-1).view("u1"), checksum)
+            _compare(_mpi_ops, settings.name, settings.process_set, checksum,
+                     "give fit() hvd.callbacks.BroadcastGlobalVariablesCallback(0), or call hvd.broadcast_variables(model.variables, root_rank=0)")
+
+        def submit():
+            tf.py_function(compare, shared, [])
+            return tf.constant(0)
+        tf.cond(tf.equal(settings.calls.assign_add(1), 2), submit, lambda: tf.constant(0))
+
     def apply(self, grads, trainable_variables=None):
         settings, grads = self._distributed, list(grads)
         if trainable_variables is None:
@@ -85,6 +110,7 @@ class _Distributed:
             variables = trainable_variables = list(trainable_variables)
             if not self.built:  # not in a branch of a graph
                 self.build(variables)
+        self._compare(variables)
         if settings.passes == 1:
             return super().apply(self._reduce_all(grads, variables), trainable_variables)
         empty = [grad is None for grad in grads]

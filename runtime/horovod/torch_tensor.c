@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the module for torch asks a tensor, and lets it do: calls of Python. */
+#define Py_LIMITED_API 0x03080000
+#include <Python.h>
+
+#include "runtime/horovod/torch_tensor.h"
+
+#include "base/dtype.h"
+#include "runtime/horovod/arguments.h"
+
+#include <string.h>
+
+/* Names of attributes. */
+static struct {
+    PyObject *data_ptr, *size, *stride, *resize, *dtype, *cpu, *contiguous;
+} names;
+
+bool pl_torch_tensor_init(void)
+{
+    names.data_ptr = PyUnicode_InternFromString("data_ptr");
+    names.size = PyUnicode_InternFromString("size");
+    names.stride = PyUnicode_InternFromString("stride");
+    names.resize = PyUnicode_InternFromString("resize_");
+    names.dtype = PyUnicode_InternFromString("dtype");
+    names.cpu = PyUnicode_InternFromString("cpu");
+    names.contiguous = PyUnicode_InternFromString("contiguous");
+    return !PyErr_Occurred();
+}
+
+bool pl_torch_tensor_pointer(PyObject *tensor, void **ret_pointer)
+{
+    PyObject *pointer = PyObject_CallMethodObjArgs(tensor, names.data_ptr, NULL);
+
+    if (!pointer) {
+        return false;
+    }
+    *ret_pointer = PyLong_AsVoidPtr(pointer);
+    Py_DECREF(pointer);
+    return !PyErr_Occurred();
+}
+
+bool pl_torch_tensor_shape(PyObject *tensor, struct pl_named_op *op)
+{
+    PyObject *size = PyObject_CallMethodObjArgs(tensor, names.size, NULL);
+    Py_ssize_t dims = size ? PyTuple_Size(size) : -1;
+
+    op->dims = 0;
+    for (Py_ssize_t i = 0; i < dims && !PyErr_Occurred(); i++) {
+        pl_arguments_dimension(op, PyLong_AsUnsignedLongLong(PyTuple_GetItem(size, i)));
+    }
+    Py_XDECREF(size);
+    return !PyErr_Occurred();
+}
+
+bool pl_torch_tensor_dtype(PyObject *tensor, enum pl_dtype *ret_dtype)
+{
+    PyObject *dtype = PyObject_GetAttr(tensor, names.dtype), *text = dtype ? PyObject_Str(dtype) : NULL;
+    PyObject *bytes = text ? PyUnicode_AsASCIIString(text) : NULL;
+    const char *name = bytes ? PyBytes_AsString(bytes) : NULL, *dot = name ? strchr(name, '.') : NULL;
+    bool known = false;
+
+    for (int i = 0; dot && i < PL_DTYPE_COUNT && !known; i++) {
+        known = strcmp(dot + 1, pl_dtype_text((enum pl_dtype)i)) == 0;
+        *ret_dtype = known ? (enum pl_dtype)i : *ret_dtype;
+    }
+    if (!known && !PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "tensors of %s are not taken", name);
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(text);
+    Py_XDECREF(dtype);
+    return known;
+}
+
+bool pl_torch_tensor_resize(PyObject *tensor, uint64_t rows, PyObject *like)
+{
+    PyObject *size = like ? PyObject_CallMethodObjArgs(like, names.size, NULL) : NULL;
+    Py_ssize_t dims = size ? PyTuple_Size(size) : 1;
+    PyObject *shape = !like || size ? PyTuple_New(dims) : NULL, *done = NULL;
+
+    for (Py_ssize_t i = 0; shape && i < dims; i++) {
+        PyObject *extent = i == 0 ? PyLong_FromUnsignedLongLong(rows) : PyTuple_GetItem(size, i);
+
+        if (i > 0) {
+            Py_XINCREF(extent);
+        }
+        PyTuple_SetItem(shape, i, extent);
+    }
+    if (shape && !PyErr_Occurred()) {
+        done = PyObject_CallMethodObjArgs(tensor, names.resize, shape, NULL);
+    }
+    Py_XDECREF(done);
+    Py_XDECREF(shape);
+    Py_XDECREF(size);
+    return done;
+}
+
+PyObject *pl_torch_tensor_pack(PyObject *tensor, bool *was_far)
+{
+    PyObject *host = PyObject_CallMethodObjArgs(tensor, names.cpu, NULL);
+    PyObject *packed = host ? PyObject_CallMethodObjArgs(host, names.contiguous, NULL) : NULL;
+
+    *was_far = *was_far || (host && host != tensor);
+    Py_XDECREF(host);
+    return packed;
+}
+
+bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes)
+{
+    PyObject *size = resizes ? PyObject_CallMethodObjArgs(packed, names.size, NULL) : NULL;
+    PyObject *resized = size ? PyObject_CallMethodObjArgs(tensor, names.resize, size, NULL) : NULL;
+    /* A parameter may not be changed in place, where a gradient is to be known; what it shares its memory with may. */
+    PyObject *plain = !resizes || resized ? PyObject_CallMethod(tensor, "detach", NULL) : NULL;
+    PyObject *copied = plain ? PyObject_CallMethod(plain, "copy_", "O", packed) : NULL;
+
+    Py_XDECREF(copied);
+    Py_XDECREF(plain);
+    Py_XDECREF(resized);
+    Py_XDECREF(size);
+    return copied;
+}
+
+/* Number `at` of a tuple of integers that are not negative. */
+static uint64_t number_at(PyObject *tuple, Py_ssize_t at)
+{
+    return PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, at));
+}
+
+/* Whether each step of dimension `at` leads past all elements that the dimensions with shorter steps lead to. */
+static bool is_apart(PyObject *size, PyObject *stride, Py_ssize_t dims, Py_ssize_t at)
+{
+    uint64_t step = number_at(stride, at), reach = 0;
+
+    for (Py_ssize_t i = 0; i < dims; i++) {
+        uint64_t other = number_at(stride, i);
+
+        if (other < step || (other == step && i < at)) {
+            reach += other * (number_at(size, i) - 1);
+        }
+    }
+    return step > reach || number_at(size, at) == 1;
+}
+
+bool pl_torch_tensor_is_distinct(PyObject *tensor, bool *ret_distinct)
+{
+    PyObject *size = PyObject_CallMethodObjArgs(tensor, names.size, NULL);
+    PyObject *stride = size ? PyObject_CallMethodObjArgs(tensor, names.stride, NULL) : NULL;
+    Py_ssize_t dims = stride ? PyTuple_Size(size) : 0;
+    bool empty = false;
+
+    *ret_distinct = true;
+    for (Py_ssize_t i = 0; i < dims && !empty; i++) {
+        empty = number_at(size, i) == 0;
+    }
+    for (Py_ssize_t i = 0; i < dims && *ret_distinct && !empty; i++) {
+        *ret_distinct = is_apart(size, stride, dims, i);
+    }
+    Py_XDECREF(stride);
+    Py_XDECREF(size);
+    return !PyErr_Occurred();
+}
