@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/device.c. */
+/* Covers runtime/named/device.c, runtime/named/run.c. */
 /* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named.h"
+#include "runtime/service.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
@@ -223,6 +224,63 @@ START_TEST(a_rank_that_joined_gives_nothing_on_the_device)
 }
 END_TEST
 
+/* Ranks 0 and 2 join after a tensor each, which rank 1 has both of: as many ranks give the one as the other, but not the
+ * same ones. */
+static void joins_between(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const size_t first = 0, second = 3; /* of one type, small */
+    int rank = pl_world_rank(world);
+    struct pl_completion completions[2] = {{0}}, joined = {0};
+    struct pl_service *service = NULL;
+    struct bench bench = {0};
+    float one = 1;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_service_new(world, &(struct pl_named_options){.stream = bench.stream}, &service, &error));
+    if (rank == 1) { /* ends when the others have joined */
+        struct pl_named_op op = {.name = "joined", .dims = 1, .shape = {1}, .send = &one, .recv = &one};
+
+        RANKS_OK(pl_service_submit(service, 0, &op, &joined, &error));
+        RANKS_OK(pl_service_wait(service, &joined, &error));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        size_t t = i == 0 ? first : second;
+        struct pl_named_op op = op_of(&bench, t, i == 0 ? "first" : "second");
+
+        if (rank == 1 || rank == (int)(2 * i)) {
+            RANKS_OK(upload(&bench, t, rank, 0, &error));
+            RANKS_OK(pl_service_submit(service, 0, &op, &completions[i], &error));
+        }
+    }
+    if (rank != 1) {
+        RANKS_OK(pl_service_submit_join(service, &joined, &error));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        bool right = false;
+
+        if (rank == 1 || rank == (int)(2 * i)) {
+            RANKS_OK(pl_service_wait(service, &completions[i], &error));
+            RANKS_OK(is_right(&bench, i == 0 ? first : second, (int)i, (int)i + 2, 0, &right, &error));
+            RANKS_NEED(right, "tensor %zu is wrong where others have joined", i);
+        }
+    }
+    if (rank == 1) {
+        RANKS_OK(pl_service_submit_join(service, &joined, &error));
+    }
+    RANKS_OK(pl_service_wait(service, &joined, &error));
+    RANKS_OK(pl_service_shutdown(service, &error));
+    pl_service_free(service);
+    bench_close(&bench);
+}
+
+START_TEST(tensors_that_different_ranks_have_are_not_one_on_the_device)
+{
+    run(3, joins_between);
+}
+END_TEST
+
 static void broadcasts(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct bench bench = {0};
@@ -292,5 +350,7 @@ START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order,
-                a_rank_that_joined_gives_nothing_on_the_device, a_broadcast_gives_every_device_the_roots_values,
+                a_rank_that_joined_gives_nothing_on_the_device,
+                tensors_that_different_ranks_have_are_not_one_on_the_device,
+                a_broadcast_gives_every_device_the_roots_values,
                 host_and_device_memory_under_one_name_is_said_on_every_rank)
