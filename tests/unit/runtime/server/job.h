@@ -3,6 +3,7 @@
 #ifndef PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 #define PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 
+#include "collectives/bootstrap/transport.h"
 #include "runtime/server.h"
 #include "runtime/server/serve.h"
 #include "tests/support/scratch.h"
@@ -22,6 +23,7 @@ struct job {
     const char *wire_type;        /* NULL: the setting's default */
     const char *timeout_s;        /* of worker 0; NULL: 50, as of the others */
     const char *bucket_bytes;     /* NULL: 128 */
+    size_t most_bytes;            /* of a message between servers; 0: the transport's own */
     enum pl_status server_status; /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
@@ -128,6 +130,8 @@ static inline void job_run(struct job *job)
         (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
         job_leave_socket(job->socket_paths[h]);
         ck_assert_int_eq(pipe(job->ended[h]), 0);
+        job->bootstraps[h]->transport->most_bytes =
+            job->most_bytes > 0 ? job->most_bytes : job->bootstraps[h]->transport->most_bytes;
         servers[h] = (struct job_seat){.job = job, .number = h};
         ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
     }

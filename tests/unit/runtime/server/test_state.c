@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/transfer.c, runtime/server/worker_state.c. */
+/* Covers runtime/server/remote.c, runtime/server/transfer.c, runtime/server/worker_state.c. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/checkpoint.h"
+#include "runtime/server/remote.h"
 #include "tests/unit/runtime/server/job.h"
 
 #include <math.h>
@@ -23,6 +24,7 @@ struct resumed {
     const char *folder; /* of checkpoints; NULL: none */
     int first, last;    /* steps; one is loaded where the first is not 0, and saved at the end where `saves` */
     bool saves;
+    size_t most_bytes; /* of a message between servers; 0: any */
     float values[JOB_MOST_WORKERS][ELEMS];
 };
 
@@ -132,7 +134,10 @@ static void train(struct resumed *test, int hosts, int workers)
     struct job job = {.hosts = hosts,
                       .workers = workers,
                       .staleness = "0",
-                      .bucket_bytes = hosts == 1 ? "256" : "128",
+                      .bucket_bytes = test->most_bytes > 0 ? "1KiB"
+                                      : hosts == 1         ? "256"
+                                                           : "128",
+                      .most_bytes = test->most_bytes,
                       .body = train_workers,
                       .context = test};
     struct pl_knobs knobs;
@@ -146,6 +151,30 @@ static void train(struct resumed *test, int hosts, int workers)
     }
 }
 
+/* `way`: who saves, and who goes on: hosts, or 0 for ranks, and workers on each. */
+static void go_on(const int way[2][2], const struct pl_optimizer_options *optimizer, size_t most_bytes)
+{
+    static struct resumed whole, test;
+    const int total = (way[0][0] > 0 ? way[0][0] : 1) * way[0][1];
+    struct scratch scratch = scratch_new(), other = scratch_new();
+
+    whole = (struct resumed){.optimizer = optimizer, .folder = other.path, .last = STEPS};
+    train(&whole, 0, total);
+    test = (struct resumed){
+        .optimizer = optimizer, .folder = scratch.path, .last = SAVED, .saves = true, .most_bytes = most_bytes};
+    train(&test, way[0][0], way[0][1]);
+    test = (struct resumed){
+        .optimizer = optimizer, .folder = scratch.path, .first = SAVED, .last = STEPS, .most_bytes = most_bytes};
+    train(&test, way[1][0], way[1][1]);
+    for (int k = 0; k < total; k++) {
+        ck_assert_msg(memcmp(test.values[k], whole.values[k], sizeof(test.values[k])) == 0,
+                      "from %d x %d to %d x %d, optimizer %d, worker %d: other bits than without the break", way[0][0],
+                      way[0][1], way[1][0], way[1][1], (int)optimizer->kind, k);
+    }
+    scratch_done(&scratch);
+    scratch_done(&other);
+}
+
 START_TEST(a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks)
 {
     static const struct pl_optimizer_options optimizers[] = {
@@ -153,31 +182,26 @@ START_TEST(a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks)
         {.kind = PL_ADAM},    {.kind = PL_ADAMW, .weight_decay = 0.1},
         {.kind = PL_ADAGRAD},
     };
-    /* who saves, and who goes on: hosts, or 0 for ranks, and workers on each */
     static const int ways[][2][2] = {
         {{1, 2}, {2, 1}}, {{2, 1}, {1, 2}}, {{2, 2}, {1, 4}}, {{3, 1}, {3, 1}}, {{2, 1}, {0, 2}}, {{0, 2}, {2, 1}},
     };
-    static struct resumed whole, test;
 
     for (size_t w = 0; w < PL_ARRAY_ITEMS(ways); w++) {
-        const int total = (ways[w][0][0] > 0 ? ways[w][0][0] : 1) * ways[w][0][1];
-
         for (size_t o = 0; o < PL_ARRAY_ITEMS(optimizers); o++) {
-            struct scratch scratch = scratch_new(), other = scratch_new();
-
-            whole = (struct resumed){.optimizer = &optimizers[o], .folder = other.path, .last = STEPS};
-            train(&whole, 0, total);
-            test = (struct resumed){.optimizer = &optimizers[o], .folder = scratch.path, .last = SAVED, .saves = true};
-            train(&test, ways[w][0][0], ways[w][0][1]);
-            test = (struct resumed){.optimizer = &optimizers[o], .folder = scratch.path, .first = SAVED, .last = STEPS};
-            train(&test, ways[w][1][0], ways[w][1][1]);
-            for (int k = 0; k < total; k++) {
-                ck_assert_msg(memcmp(test.values[k], whole.values[k], sizeof(test.values[k])) == 0,
-                              "way %zu, optimizer %zu, worker %d: other bits than without the break", w, o, k);
-            }
-            scratch_done(&scratch);
-            scratch_done(&other);
+            go_on(ways[w], &optimizers[o], 0);
         }
+    }
+}
+END_TEST
+
+/* Values, gradients and states take two to five messages, whose ends lie within elements. */
+START_TEST(a_piece_that_is_longer_than_a_message_goes_in_parts)
+{
+    static const struct pl_optimizer_options adam = {.kind = PL_ADAM};
+    static const int ways[][2][2] = {{{2, 1}, {2, 1}}, {{3, 1}, {3, 1}}};
+
+    for (size_t w = 0; w < PL_ARRAY_ITEMS(ways); w++) {
+        go_on(ways[w], &adam, sizeof(struct pl_server_packet) + 1);
     }
 }
 END_TEST
@@ -362,5 +386,6 @@ START_TEST(what_comes_too_early_is_refused_and_the_last_ones_wait_has_a_deadline
 END_TEST
 
 UNIT_MAIN("runtime/server/state", a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks,
-          the_state_of_a_piece_is_of_one_moment, all_stop_when_one_asks_and_the_last_one_has_everything,
+          a_piece_that_is_longer_than_a_message_goes_in_parts, the_state_of_a_piece_is_of_one_moment,
+          all_stop_when_one_asks_and_the_last_one_has_everything,
           what_comes_too_early_is_refused_and_the_last_ones_wait_has_a_deadline)
