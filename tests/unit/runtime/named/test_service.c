@@ -20,7 +20,7 @@
     expect_ok(pl_service_shutdown(service, &error));                                                                   \
     pl_service_free(service)
 
-enum { CHAIN = 30, TICKS = 20, HANDLES = 50 };
+enum { CHAIN = 30, TICKS = 20, HANDLES = 50, LONG = 1 << 20 };
 
 /* The sum of one element in set 0, from submission to end. */
 static enum pl_status sum_one(struct pl_service *service, const char *name, float *value, struct pl_error *reterr)
@@ -343,6 +343,44 @@ START_TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
 }
 END_TEST
 
+/* What has no name is under way when a join ends, and what has none either is submitted then. */
+static void numbered_body(struct rank *self)
+{
+    float *values = pl_memory_new(2 * (size_t)LONG, sizeof(float), NULL);
+
+    SERVICE(NULL);
+    for (int round = 0; round < 4; round++) {
+        struct pl_completion alone = {0}, group = {0}, joined = {0}, next = {0};
+        struct pl_named_op op = sum_of(NULL, values, LONG), member = sum_of(NULL, values + LONG, LONG);
+        float value = 3, other = 4;
+        struct pl_named_op short_member = sum_of(NULL, &other, 1);
+
+        values[LONG - 1] = 1;
+        values[2 * LONG - 1] = 2;
+        expect_ok(pl_service_submit(service, 0, &op, &alone, &error));
+        expect_ok(pl_service_submit_group(service, 0, NULL, &member, 1, &group, &error));
+        expect_ok(pl_service_submit_join(service, &joined, &error));
+        expect_ok(pl_service_wait(service, &joined, &error));
+        expect_ok(pl_service_submit_group(service, 0, NULL, &short_member, 1, &next, &error));
+        expect_ok(sum_one(service, NULL, &value, &error));
+        expect_ok(pl_service_wait(service, &next, &error));
+        expect_ok(pl_service_wait(service, &alone, &error));
+        expect_ok(pl_service_wait(service, &group, &error));
+        expect((int)values[LONG - 1] == self->size && (int)values[2 * LONG - 1] == 2 * self->size &&
+                   (int)value == 3 * self->size && (int)other == 4 * self->size,
+               "%g %g %g %g", (double)values[LONG - 1], (double)values[2 * LONG - 1], (double)value, (double)other);
+    }
+    LEAVE();
+    free(values);
+}
+
+START_TEST(what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join)
+{
+    ck_assert_bodies(2, numbered_body, NULL);
+    ck_assert_bodies(3, numbered_body, NULL);
+}
+END_TEST
+
 /* Sets are added while each rank's other thread waits for a name that comes only after that. */
 static void sets_body(struct rank *self)
 {
@@ -506,5 +544,6 @@ UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_a
           polling_alone_ends_operations_and_the_idle_thread_sleeps, ranks_that_wait_for_different_names_are_no_deadlock,
           what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
           ranks_that_disagree_get_the_same_words_and_go_on, allgather_and_broadcast_fail_after_a_strict_join_only,
+          what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join,
           process_sets_change_while_other_threads_wait, a_rank_that_leaves_ends_what_others_wait_for,
           a_rank_that_aborts_fails_what_others_wait_for, freeing_ends_what_is_under_way)
