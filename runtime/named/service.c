@@ -310,7 +310,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = named;
+    item->number = set;
     item->grouped = grouped;
     status = copy_ops(item, name, ops, (size_t)named->ranks, reterr);
     if (status == PL_OK && name) {
@@ -363,7 +363,6 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = service->all;
     pthread_mutex_lock(&service->lock);
     status = refuse_left(service, reterr);
     if (status == PL_OK && service->synced.joining) {
@@ -458,7 +457,6 @@ static enum pl_status change_sets(struct pl_service *service, enum service_kind 
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = service->all;
     item->ranks = ranks;
     item->rank_count = count;
     item->set = set;

@@ -443,6 +443,56 @@ START_TEST(process_sets_change_while_other_threads_wait)
 }
 END_TEST
 
+/* Submits in a set at the last moment: the ranks have agreed that it goes now, and what was submitted before was taken. */
+struct latecomer {
+    struct pl_service *service;
+    int set;
+    atomic_bool is_armed;
+    enum pl_status status;
+    float value;
+    struct pl_completion completion;
+};
+
+static void come_late(void *context, const struct pl_named_event *event)
+{
+    struct latecomer *late = context;
+
+    if (event->phase == PL_NAMED_AGREED && atomic_exchange(&late->is_armed, false)) {
+        struct pl_named_op op = sum_of("late", &late->value, 1);
+
+        late->status = pl_service_submit(late->service, late->set, &op, &late->completion, NULL);
+    }
+}
+
+static void late_body(struct rank *self)
+{
+    struct latecomer late = {.is_armed = false};
+    const struct pl_named_observer observer = {.active = true, .context = &late, .happened = come_late};
+    const struct pl_named_options options = {.observer = &observer};
+    const int both[] = {1, 0};
+
+    SERVICE(&options);
+    late.service = service;
+    for (int round = 0; round < 10; round++) {
+        expect_ok(pl_service_add_set(service, both, 2, &late.set, &error));
+        late.status = PL_FAILED;
+        atomic_store(&late.is_armed, self->rank == 0);
+        expect_ok(pl_service_remove_set(service, late.set, &error));
+        if (self->rank == 0) {
+            expect(late.status == PL_OK, "%s", pl_status_name(late.status));
+            expect(pl_service_wait(service, &late.completion, &error) == PL_INVALID, "%s", error.cause);
+            expect(strstr(error.cause, "'late': process set 1 was removed before it began") != NULL, "%s", error.cause);
+        }
+    }
+    LEAVE();
+}
+
+START_TEST(what_is_submitted_in_a_set_that_goes_is_told_so)
+{
+    ck_assert_bodies(2, late_body, NULL);
+}
+END_TEST
+
 /* Rank 0 leaves while the others wait for it, in set 0 and in a set of its own. */
 static void leave_body(struct rank *self)
 {
@@ -545,5 +595,6 @@ UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_a
           what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
           ranks_that_disagree_get_the_same_words_and_go_on, allgather_and_broadcast_fail_after_a_strict_join_only,
           what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join,
-          process_sets_change_while_other_threads_wait, a_rank_that_leaves_ends_what_others_wait_for,
-          a_rank_that_aborts_fails_what_others_wait_for, freeing_ends_what_is_under_way)
+          process_sets_change_while_other_threads_wait, what_is_submitted_in_a_set_that_goes_is_told_so,
+          a_rank_that_leaves_ends_what_others_wait_for, a_rank_that_aborts_fails_what_others_wait_for,
+          freeing_ends_what_is_under_way)
