@@ -62,6 +62,7 @@ struct pl_service {
         bool joining, changing_sets;                     /* submitted, not yet ended */
         bool leaving, left;
         bool stop;
+        int64_t aborts_until_ns; /* threads that wait leave the lead to pl_service_abort() until then */
     } synced;
     /* Of who leads. */
     struct service_item *first_taken; /* under way in an engine */

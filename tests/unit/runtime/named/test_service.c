@@ -563,6 +563,80 @@ START_TEST(a_rank_that_aborts_fails_what_others_wait_for)
 }
 END_TEST
 
+/* Rank 1 is halted where all have agreed to make a set, so that rank 0's thread is in a collective that does not end. */
+struct halt {
+    struct pl_service *service;
+    struct pl_error error;
+    enum pl_status status;
+    atomic_bool agreed, aborted, in_time;
+    int set;
+};
+
+static void halt_rank_1(void *context, const struct pl_named_event *event)
+{
+    struct halt *halt = context;
+
+    if (event->phase == PL_NAMED_AGREED && !atomic_exchange(&halt->agreed, true)) {
+        int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+
+        while (!atomic_load(&halt->aborted) && !pl_deadline_passed(deadline_ns)) {
+            sched_yield();
+        }
+        atomic_store(&halt->in_time, atomic_load(&halt->aborted));
+    }
+}
+
+static void note_agreed(void *context, const struct pl_named_event *event)
+{
+    struct halt *halt = context;
+
+    if (event->phase == PL_NAMED_AGREED) {
+        atomic_store(&halt->agreed, true);
+    }
+}
+
+static void *add_alone(void *halt_at)
+{
+    struct halt *halt = halt_at;
+
+    halt->status = pl_service_add_set(halt->service, (const int[]){1, 0}, 2, &halt->set, &halt->error);
+    return NULL;
+}
+
+static void abort_in_time_body(struct rank *self)
+{
+    struct halt *halts = self->data, *own = &halts[self->rank], *other = &halts[1];
+    const struct pl_named_observer observer = {
+        .active = true, .context = own, .happened = self->rank == 0 ? note_agreed : halt_rank_1};
+    const struct pl_named_options options = {.observer = &observer};
+    struct pl_error why = PL_ERROR_NONE;
+    pthread_t thread;
+
+    SERVICE(&options);
+    own->service = service;
+    pl_error_set(&why, PL_FAILED, "a test ends");
+    pthread_create(&thread, NULL, add_alone, own);
+    if (self->rank == 0) {
+        while (!atomic_load(&own->agreed)) {
+            sched_yield();
+        }
+        pl_service_abort(service, &why);
+        atomic_store(&other->aborted, true);
+    }
+    pthread_join(thread, NULL);
+    expect(own->status == PL_OK, "%s: %s", pl_status_name(own->status), own->error.cause);
+    expect(self->rank == 0 || atomic_load(&own->in_time), "the abort waited for rank 1");
+    LEAVE();
+}
+
+START_TEST(an_abort_does_not_wait_for_a_collective_that_another_thread_is_in)
+{
+    static struct halt halts[2];
+
+    ck_assert_bodies(2, abort_in_time_body, halts);
+}
+END_TEST
+
 /* Freed without a shutdown: whoever submitted is told. The other rank sees its world fail. */
 static void freed_body(struct rank *self)
 {
@@ -597,4 +671,4 @@ UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_a
           what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join,
           process_sets_change_while_other_threads_wait, what_is_submitted_in_a_set_that_goes_is_told_so,
           a_rank_that_leaves_ends_what_others_wait_for, a_rank_that_aborts_fails_what_others_wait_for,
-          freeing_ends_what_is_under_way)
+          an_abort_does_not_wait_for_a_collective_that_another_thread_is_in, freeing_ends_what_is_under_way)
