@@ -47,6 +47,7 @@ struct pl_server_packet {
     uint32_t stays;
     uint32_t stops; /* of PUSH and VALUES: a worker asks all to stop */
     uint32_t count;
+    uint32_t transfer; /* of ASK and GIVE, and of their answers: which of the worker's it is for */
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */

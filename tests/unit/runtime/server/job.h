@@ -20,11 +20,11 @@ struct job {
     int hosts;
     int workers; /* on each host */
     const char *staleness;
-    const char *wire_type;        /* NULL: the setting's default */
-    const char *timeout_s;        /* of worker 0; NULL: 50, as of the others */
-    const char *bucket_bytes;     /* NULL: 128 */
-    size_t most_bytes;            /* of a message between servers; 0: the transport's own */
-    enum pl_status server_status; /* that all servers are to end with */
+    const char *wire_type;                                     /* NULL: the setting's default */
+    const char *timeout_s;                                     /* of worker 0; NULL: 50, as of the others */
+    const char *bucket_bytes;                                  /* NULL: 128 */
+    void (*prepare)(struct pl_transport *transport, int host); /* what servers send with, before they start; or NULL */
+    enum pl_status server_status;                              /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
     int min_workers;
@@ -130,8 +130,9 @@ static inline void job_run(struct job *job)
         (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
         job_leave_socket(job->socket_paths[h]);
         ck_assert_int_eq(pipe(job->ended[h]), 0);
-        job->bootstraps[h]->transport->most_bytes =
-            job->most_bytes > 0 ? job->most_bytes : job->bootstraps[h]->transport->most_bytes;
+        if (job->prepare) {
+            job->prepare(job->bootstraps[h]->transport, h);
+        }
         servers[h] = (struct job_seat){.job = job, .number = h};
         ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
     }
