@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Messages between the servers of a job, over the transport of their bootstrap: a packet, and data after it where it
- * names some, in parts where the transport's messages are shorter. Of one pair of servers they come in the order sent. Nothing here waits. Internal to runtime/server/.
+ * names some, in parts where the transport's messages are shorter. Of one pair of servers they come in the order sent.
+ * Nothing here waits. Internal to runtime/server/.
  *
  * Test  tests/unit/runtime/server/test_server.c
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c, collectives/bootstrap/transport.c. */
+/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c,
+ * collectives/bootstrap/transport.c. */
 /* Bootstraps: what ranks exchange before there is a world, where one of them cannot take part. */
 #include "tests/support/alloc_budget.h"
 

@@ -224,8 +224,8 @@ START_TEST(a_rank_that_joined_gives_nothing_on_the_device)
 }
 END_TEST
 
-/* Ranks 0 and 2 join after a tensor each, which rank 1 has both of: as many ranks give the one as the other, but not the
- * same ones. */
+/* Ranks 0 and 2 join after a tensor each, which rank 1 has both of: as many ranks give the one as the other, but not
+ * the same ones. */
 static void joins_between(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const size_t first = 0, second = 3; /* of one type, small */

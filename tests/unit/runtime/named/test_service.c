@@ -443,7 +443,7 @@ START_TEST(process_sets_change_while_other_threads_wait)
 }
 END_TEST
 
-/* Submits in a set at the last moment: the ranks have agreed that it goes now, and what was submitted before was taken. */
+/* Submits in a set at the last moment: the ranks have agreed that it goes now, and what came before was taken. */
 struct latecomer {
     struct pl_service *service;
     int set;
@@ -563,7 +563,7 @@ START_TEST(a_rank_that_aborts_fails_what_others_wait_for)
 }
 END_TEST
 
-/* Rank 1 is halted where all have agreed to make a set, so that rank 0's thread is in a collective that does not end. */
+/* Rank 1 is halted where all have agreed to make a set: rank 0's thread is in a collective that does not end. */
 struct halt {
     struct pl_service *service;
     struct pl_error error;
