@@ -161,7 +161,7 @@ static enum pl_status send_join(struct pl_server *server, const struct pl_server
     struct pl_server_message join = {.kind = PL_SERVER_JOIN, .number = server->number, .count = layout->bytes};
     PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-layout", layout->bytes);
 
-    if (fd < 0 || pwrite(fd, layout->data, layout->bytes, 0) != (ssize_t)layout->bytes) {
+    if (fd < 0 || !pl_server_copy_at(fd, true, layout->data, layout->bytes, 0)) {
         return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
     }
     return worker_send(server, &join, &fd, 1, reterr);
