@@ -70,6 +70,17 @@ static enum pl_status reduce_summary(struct pl_world *world, const char *what, c
     return own->status;
 }
 
+enum pl_status pl_compare_gather(struct pl_world *world, const void *send, void **recv_at, size_t bytes,
+                                 struct pl_error *reterr)
+{
+    enum pl_status status = pl_allgather(world, send, *recv_at, bytes, PL_UINT8, reterr);
+
+    if (status != PL_OK && pl_world_has_leaked(world)) {
+        *recv_at = NULL;
+    }
+    return status;
+}
+
 /* The lists differ: report the first differing lines of rank 0 and of the lowest rank that differs from it. `most` is
  * the longest list's count, at least 1. */
 static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines,
@@ -80,16 +91,17 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
     size_t other = 1, first = 0;
     struct pl_error own = PL_ERROR_NONE;
     PL_AUTO_FREE uint64_t *mine = pl_memory_new(width, sizeof(*mine), &own);
-    PL_AUTO_FREE uint64_t *all = pl_memory_new(width * size, sizeof(*all), &own);
-    PL_AUTO_FREE char *texts = pl_memory_new(size, LINE_BYTES, &own);
+    PL_AUTO_FREE void *gathered = pl_memory_new(width * size, sizeof(uint64_t), &own);
+    PL_AUTO_FREE void *texts = pl_memory_new(size, LINE_BYTES, &own);
     char text[LINE_BYTES] = "nothing more";
+    const uint64_t *all = gathered;
 
     PL_TRY(reduce_summary(world, what, &own, &(struct summary){0}, reterr));
     mine[0] = hash;
     for (size_t i = 0; i < count; i++) {
         mine[i + 1] = hash_line(lines[i]);
     }
-    PL_TRY(pl_allgather(world, mine, all, width, PL_INT64, reterr));
+    PL_TRY(pl_compare_gather(world, mine, &gathered, width * sizeof(*mine), reterr));
     while (other + 1 < size && all[other * width] == all[0]) {
         other++;
     }
@@ -99,9 +111,10 @@ static enum pl_status explain(struct pl_world *world, const char *what, uint64_t
     if (first < count) {
         snprintf(text, sizeof(text), "%.*s", LINE_BYTES - 1, lines[first]);
     }
-    PL_TRY(pl_allgather(world, text, texts, LINE_BYTES, PL_UINT8, reterr));
+    PL_TRY(pl_compare_gather(world, text, &texts, LINE_BYTES, reterr));
     return pl_error_set(reterr, PL_MISMATCH, "%s: rank %d has %s, rank %d has %s", what, pl_world_global_rank(world, 0),
-                        texts, pl_world_global_rank(world, (int)other), texts + other * LINE_BYTES);
+                        (const char *)texts, pl_world_global_rank(world, (int)other),
+                        (const char *)texts + other * LINE_BYTES);
 }
 
 enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const struct pl_error *own,

@@ -25,4 +25,13 @@
 enum pl_status pl_compare_lines(struct pl_world *world, const char *what, const struct pl_error *own,
                                 const char *const *lines, size_t count, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Every rank's `bytes` of `send` in `*recv_at` [size * bytes], which is memory of the heap. NULL is left in its place
+ * where the gather fails and messages may still come to it, see pl_world_has_leaked().
+ *
+ * Collective  yes.
+ */
+enum pl_status pl_compare_gather(struct pl_world *world, const void *send, void **recv_at, size_t bytes,
+                                 struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif

@@ -55,8 +55,8 @@ typedef uint64_t pl_named_handle;
  * ALLGATHER, ALLTOALL and REDUCE_SCATTER need at least one dimension; no dimensions mean one element.
  */
 struct pl_named_op {
-    /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission; from 0 again when all ranks have
-     * joined */
+    /* NULL: numbered by kind, "allreduce.0" and so on, in the order of submission; when all ranks have joined,
+     * "allreduce.1.0" and so on, after the next join "allreduce.2.0" */
     const char *name;
     enum pl_kind kind;
     enum pl_dtype dtype;

@@ -89,6 +89,7 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
 
 /**
  * pl_process_sets_add() and pl_process_sets_remove() at a point that all ranks agree on, whatever else is under way.
+ * What another thread submits in a set at that moment, too late to be among what keeps the set, ends with PL_INVALID.
  *
  * Collective  over all ranks; one thread of a rank at a time (PL_INVALID). A rank that comes later is waited for.
  * Errors      those of process_set.h; PL_MISMATCH while a rank has joined.

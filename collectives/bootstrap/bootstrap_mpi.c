@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "collectives/bootstrap/tcp_links.h"
 
-#include <limits.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -75,7 +74,6 @@ static void keep_request(struct pl_transfer *transfer, MPI_Request request, int 
     transfer->scratch[WORD_PEER] = (uintptr_t)peer;
 }
 
-/* Callers cut large transfers into segments far below 2^31 bytes, so MPI's int counts are never at risk. */
 static enum pl_status send_bytes(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                  struct pl_transfer *transfer, struct pl_error *reterr)
 {
@@ -83,7 +81,7 @@ static enum pl_status send_bytes(void *context, const void *data, size_t bytes, 
     MPI_Request request;
     int code;
 
-    PL_BUG_IF(bytes > INT_MAX);
+    PL_BUG_IF(bytes > endpoint->transport.most_bytes);
     code = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, (int)tag, endpoint->comm, &request);
     if (code != MPI_SUCCESS) {
         return raise_mpi(endpoint, code, "MPI_Isend", peer, reterr);
@@ -99,7 +97,7 @@ static enum pl_status recv_bytes(void *context, void *data, size_t bytes, int pe
     MPI_Request request;
     int code;
 
-    PL_BUG_IF(bytes > INT_MAX);
+    PL_BUG_IF(bytes > endpoint->transport.most_bytes);
     code = MPI_Irecv(data, (int)bytes, MPI_BYTE, peer, (int)tag, endpoint->comm, &request);
     if (code != MPI_SUCCESS) {
         return raise_mpi(endpoint, code, "MPI_Irecv", peer, reterr);
@@ -236,6 +234,7 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
     }
     endpoint->transport = (struct pl_transport){.name = "mpi",
                                                 .context = endpoint,
+                                                .most_bytes = PL_TRANSPORT_MOST_BYTES,
                                                 .send = send_bytes,
                                                 .recv = recv_bytes,
                                                 .test = test_transfer,

@@ -136,6 +136,7 @@ static enum pl_status post_message(void *context, const void *data, size_t bytes
     struct mailbox *box = &endpoint->hub->boxes[peer];
     struct message *message = pl_memory_new(1, sizeof(*message) + bytes, reterr);
 
+    PL_BUG_IF(bytes > endpoint->transport.most_bytes); /* as with MPI */
     if (!message) {
         return PL_MEMORY;
     }
@@ -278,6 +279,7 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
     endpoint->rank = rank;
     endpoint->transport = (struct pl_transport){.name = "threads",
                                                 .context = endpoint,
+                                                .most_bytes = PL_TRANSPORT_MOST_BYTES,
                                                 .send = post_message,
                                                 .recv = expect_message,
                                                 .test = test_transfer,

@@ -97,8 +97,10 @@ enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, 
     char *in = transport->reserve[1];
 
     if (own.status == PL_OK && (__builtin_mul_overflow((size_t)size, bytes, &room_bytes) ||
-                                __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_RESERVE_BYTES, &room_bytes))) {
-        own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes", size, bytes);
+                                __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_RESERVE_BYTES, &room_bytes) ||
+                                room_bytes > transport->most_bytes)) {
+        own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes, of which at most %zu go into a message",
+                                  size, bytes, transport->most_bytes);
     }
     if (own.status == PL_OK) {
         room_bytes -= room_bytes % _Alignof(struct head); /* the reserve is larger than that */

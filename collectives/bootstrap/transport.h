@@ -17,6 +17,7 @@ enum {
     PL_TRANSPORT_RESERVE_BYTES = 256,
     PL_TRANSPORT_REVOKE_BYTES = 1056,
     PL_TRANSFER_SCRATCH_WORDS = 4,
+    PL_TRANSPORT_MOST_BYTES = 1 << 30, /* of a message: MPI counts in an int */
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
 };
 
@@ -32,6 +33,7 @@ struct pl_transfer {
 struct pl_transport {
     const char *name;
     void *context;
+    size_t most_bytes; /* of a message: who has more sends it in parts */
     /* [size]: see pl_world_global_rank(); NULL: ranks go by their numbers */
     const int *global_ranks;
     bool leaked; /* a cancel() has failed, here or in a sub-world of a backend */
@@ -68,7 +70,10 @@ enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, 
                                           int64_t deadline_ns, const char *what, int peer,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. */
+/**
+ * pl_bootstrap's allgather over a transport, in ceil(log2 size) rounds; `bytes` 0 makes it a barrier. PL_LIMIT: all
+ * ranks' blocks are more than a message holds.
+ */
 enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
                                                 void *recv, size_t bytes, int64_t deadline_ns,
                                                 struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,6 +3,7 @@
 #include "collectives/core/adasum.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
 
@@ -17,6 +18,7 @@ enum {
 };
 
 struct pl_adasum {
+    const struct pl_world *world;
     struct pl_collective collective; /* the program's */
     int rank, ranks, levels, steps;
     int requests;        /* that have it */
@@ -81,6 +83,7 @@ enum pl_status pl_adasum_new(const struct pl_world *world, const struct pl_colle
         return PL_MEMORY;
     }
     adasum->collective = *collective;
+    adasum->world = world;
     adasum->rank = world->rank;
     adasum->ranks = world->size;
     adasum->dtype = collective->dtype == PL_FLOAT64 ? PL_FLOAT64 : PL_FLOAT32;
@@ -98,7 +101,7 @@ void pl_adasum_release(struct pl_adasum *adasum)
 {
     if (--adasum->requests == 0) {
         free(adasum->counts);
-        free(adasum);
+        free(pl_bootstrap_has_leaked(adasum->world->bootstrap) ? NULL : adasum); /* dots are sent from there */
     }
 }
 
@@ -166,7 +169,7 @@ static enum pl_status get_memory(struct pl_world *world, struct pl_adasum *adasu
 
 void pl_adasum_drop(struct pl_world *world)
 {
-    free(world->adasum_memory);
+    free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : world->adasum_memory);
     world->adasum_memory = NULL;
     world->adasum_bytes = 0;
 }

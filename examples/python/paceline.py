@@ -114,11 +114,15 @@ def _call(function, *arguments):
         _failed(status)
 
 
+_left = []  # arrays of operations whose end is not known, until the process ends
+
+
 class ProcessSet:
     """Ranks that work among themselves, once it was given to add_process_set() or init(). Roots are numbered as in the whole job."""
 
     def __init__(self, ranks):
         self.ranks = sorted(ranks)
+        self._under_way = {}
         self._close()
 
     def __str__(self):
@@ -133,6 +137,8 @@ class ProcessSet:
         self.process_set_id = None
         self._named = ctypes.c_void_p()
         self._kept = {}  # requests by what they are: see _submit_sum()
+        if self._under_way:  # failed, or not waited for: a message may still come to them
+            _left.append(self._under_way)
         self._under_way = {}  # by number of the operation: its arrays, which the library uses although the program may have let go of them
 
     def _engine(self):

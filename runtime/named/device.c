@@ -5,10 +5,13 @@
  */
 #include "runtime/named/device.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "device/kernel.h"
 #include "runtime/named/batch.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,12 +237,31 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
                               pl_world_deadline_ns(named->world), reterr);
 }
 
+enum { FUSED_NAME_BYTES = PL_NAMED_MAX_NAME_BYTES + 64 };
+
+/* The name of a fusion, which no other one has: compression's residuals are of all its tensors. As for one of them,
+ * NULL where an automatic name is among them. */
+static const char *name_fused(struct named_entry *const *entries, size_t count, char text[FUSED_NAME_BYTES])
+{
+    uint64_t hash = PL_HASH_START;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!pl_named_collective_name(entries[i])) {
+            return NULL;
+        }
+        hash = pl_hash(hash, &entries[i]->hash, sizeof(entries[i]->hash));
+    }
+    snprintf(text, FUSED_NAME_BYTES, "%s and %zu more, %016" PRIx64, entries[0]->name, count - 1, hash);
+    return text;
+}
+
 static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch,
                            struct pl_error *reterr)
 {
+    char name[FUSED_NAME_BYTES];
     struct pl_collective collective = {.kind = PL_ALLREDUCE,
                                        .memory = PL_MEMORY_DEVICE,
-                                       .name = pl_named_collective_name(entries[0]),
+                                       .name = name_fused(entries, batch->count, name),
                                        .flags = PL_AGREED};
     struct named_fusion *fusion;
 

@@ -121,8 +121,9 @@ struct pl_named {
     struct named_local *first_unannounced, *last_unannounced;
     uint64_t unannounced_bytes;
     struct named_batch *first_batch, *last_batch; /* requests under way, in order */
-    uint64_t numbered[PL_KIND_COUNT];
+    uint64_t numbered[PL_KIND_COUNT];             /* operations without a name since the last join; as for groups */
     uint64_t numbered_groups;
+    uint64_t joins; /* that have ended */
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;

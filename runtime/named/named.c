@@ -10,6 +10,7 @@
 #include "runtime/named/queue.h"
 #include "runtime/named/rounds.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,29 +333,44 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
                                                                   : PL_OK;
 }
 
+enum { NUMBERED_BYTES = 64 };
+
+/* The automatic name of what is number `number` since the last join. Operations from before it may still be under way,
+ * and all ranks have counted as many joins: their number is a part of the name. */
+static const char *name_by_number(const struct pl_named *named, const char *what, uint64_t number,
+                                  char text[NUMBERED_BYTES])
+{
+    if (named->joins > 0) {
+        snprintf(text, NUMBERED_BYTES, "%s.%" PRIu64 ".%" PRIu64, what, named->joins, number);
+    } else {
+        snprintf(text, NUMBERED_BYTES, "%s.%" PRIu64, what, number);
+    }
+    return text;
+}
+
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
                                struct pl_error *reterr)
 {
     uint64_t *number = &named->numbered[(unsigned)op->kind % PL_KIND_COUNT];
-    char numbered[64];
+    char numbered[NUMBERED_BYTES];
 
     if (op->name) {
         return submit(named, op->name, NULL, op, 1, false, ret_handle, reterr);
     }
-    snprintf(numbered, sizeof(numbered), "%s.%llu", pl_kind_text(op->kind), (unsigned long long)*number);
-    return submit(named, numbered, number, op, 1, false, ret_handle, reterr);
+    return submit(named, name_by_number(named, pl_kind_text(op->kind), *number, numbered), number, op, 1, false,
+                  ret_handle, reterr);
 }
 
 enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops,
                                      size_t count, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
-    char numbered[32];
+    char numbered[NUMBERED_BYTES];
 
     if (base) {
         return submit(named, base, NULL, ops, count, true, ret_handle, reterr);
     }
-    snprintf(numbered, sizeof(numbered), "group.%llu", (unsigned long long)named->numbered_groups);
-    return submit(named, numbered, &named->numbered_groups, ops, count, true, ret_handle, reterr);
+    return submit(named, name_by_number(named, "group", named->numbered_groups, numbered), &named->numbered_groups, ops,
+                  count, true, ret_handle, reterr);
 }
 
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)

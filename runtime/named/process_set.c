@@ -200,10 +200,10 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * PL_OK when no member has an operation under way in `set`; else every rank reports the name of one. `all` has room for
- * every rank's name. Collective.
+ * PL_OK when no member has an operation under way in `set`; else every rank reports the name of one. `*all_at` has room
+ * for every rank's name. Collective.
  */
-static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *all, struct pl_error *reterr)
+static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **all_at, struct pl_error *reterr)
 {
     const struct process_set *found = find(sets, set);
     const char *name = found->named ? pl_named_under_way(found->named) : NULL;
@@ -211,11 +211,13 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *al
     char own[PL_NAMED_MAX_NAME_BYTES] = "";
 
     memcpy(own, name ? name : "", name ? strlen(name) : 0);
-    PL_TRY(pl_allgather(sets->world, own, all, sizeof(own), PL_UINT8, reterr));
+    PL_TRY(pl_compare_gather(sets->world, own, all_at, sizeof(own), reterr));
     for (size_t rank = 0; rank < size; rank++) {
-        if (all[rank * sizeof(own)]) {
-            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set,
-                                all + rank * sizeof(own), pl_world_global_rank(sets->world, (int)rank));
+        const char *other = (const char *)*all_at + rank * sizeof(own);
+
+        if (*other) {
+            return pl_error_set(reterr, PL_INVALID, "process set %d stays: '%s' is under way on rank %d", set, other,
+                                pl_world_global_rank(sets->world, (int)rank));
         }
     }
     return PL_OK;
@@ -224,7 +226,7 @@ static enum pl_status check_idle(struct pl_process_sets *sets, int set, char *al
 enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
-    PL_AUTO_FREE char *all = pl_memory_new((size_t)pl_world_size(sets->world), PL_NAMED_MAX_NAME_BYTES, &own);
+    PL_AUTO_FREE void *all = pl_memory_new((size_t)pl_world_size(sets->world), PL_NAMED_MAX_NAME_BYTES, &own);
 
     PL_TRY(compare_ranks(sets, "remove set", &set, 1, &own, reterr));
     if (set == 0) {
@@ -233,7 +235,7 @@ enum pl_status pl_process_sets_remove(struct pl_process_sets *sets, int set, str
     if (!find(sets, set)) {
         return unknown(set, reterr);
     }
-    PL_TRY(check_idle(sets, set, all, reterr));
+    PL_TRY(check_idle(sets, set, &all, reterr));
     set_release(sets, find(sets, set));
     return PL_OK;
 }

@@ -395,7 +395,8 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         named->join_last_rank = named->table.last_joined;
         named->joining = false;
         pl_named_table_join_reset(&named->table);
-        /* Ranks that joined early have numbered fewer operations; all of them have ended. */
+        /* Ranks that joined early have numbered fewer operations. */
+        named->joins++;
         memset(named->numbered, 0, sizeof(named->numbered));
         named->numbered_groups = 0;
     }

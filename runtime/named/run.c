@@ -226,9 +226,10 @@ static void sort_for_packing(struct named_entry **entries, size_t count)
     }
 }
 
-static bool may_be_one(const struct named_entry *a, const struct named_entry *b)
+/* Of ranks that had joined before one of them: what a rank packs, it packs of both. */
+static bool may_be_one(const struct named_table *table, const struct named_entry *a, const struct named_entry *b)
 {
-    return a->announced == b->announced && compare_packing(&a->definition, &b->definition) == 0;
+    return pl_named_table_same_ranks(table, a, b) && compare_packing(&a->definition, &b->definition) == 0;
 }
 
 /* Post sums in device memory: sorted, then in sequences that may be fused. */
@@ -238,7 +239,7 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
     for (size_t first = 0, end; first < count; first = end) {
         uint64_t bytes = 0;
 
-        for (end = first; end < count && may_be_one(entries[first], entries[end]); end++) {
+        for (end = first; end < count && may_be_one(&named->table, entries[first], entries[end]); end++) {
             const struct named_definition *definition = &entries[end]->definition;
 
             bytes += pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);

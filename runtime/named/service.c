@@ -151,27 +151,43 @@ static void stop_thread(struct pl_service *service)
     }
 }
 
+/* Become the thread that drives, and let the service's own end; false: another one is inside a collective, perhaps with
+ * the lock, until the deadline. */
+static bool take_lead(struct pl_service *service, int64_t deadline_ns)
+{
+    bool leads = false;
+
+    while (!leads && !pl_deadline_passed(deadline_ns)) {
+        if (pthread_mutex_trylock(&service->lock) == 0) {
+            leads = !service->synced.leads;
+            service->synced.leads = true;
+            service->synced.stop = true;
+            service->synced.aborts_until_ns = deadline_ns;
+            pthread_cond_signal(&service->work);
+            pthread_mutex_unlock(&service->lock);
+        }
+        if (!leads) {
+            pl_clock_nap(WAIT_NAP_SHORTEST_NS, deadline_ns);
+        }
+    }
+    return leads;
+}
+
 void pl_service_abort(struct pl_service *service, const struct pl_error *why)
 {
-    int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
     struct pl_named *named = service->all;
 
-    stop_thread(service);
+    if (!take_lead(service, pl_deadline_after_ns(PL_NS_PER_S))) {
+        return;
+    }
+    do {
+        pl_world_revoke(named->world, why);
+        named = named->sibling;
+    } while (named != service->all);
     pthread_mutex_lock(&service->lock);
-    while (service->synced.leads && !pl_deadline_passed(deadline_ns)) {
-        pl_deadline_wait(deadline_ns, &service->changed, &service->lock);
-    }
-    if (!service->synced.leads) {
-        service->synced.leads = true;
-        pthread_mutex_unlock(&service->lock);
-        do {
-            pl_world_revoke(named->world, why);
-            named = named->sibling;
-        } while (named != service->all);
-        pthread_mutex_lock(&service->lock);
-        service->synced.leads = false;
-        pthread_cond_broadcast(&service->changed);
-    }
+    service->synced.leads = false;
+    service->synced.aborts_until_ns = 0;
+    pthread_cond_broadcast(&service->changed);
     pthread_mutex_unlock(&service->lock);
 }
 
@@ -314,7 +330,7 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = named;
+    item->number = set;
     item->grouped = grouped;
     status = copy_ops(item, name, ops, (size_t)named->ranks, reterr);
     if (status == PL_OK && name) {
@@ -367,7 +383,6 @@ enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_comp
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = service->all;
     pthread_mutex_lock(&service->lock);
     status = refuse_left(service, reterr);
     if (status == PL_OK && service->synced.joining) {
@@ -422,6 +437,10 @@ static void wait_until(struct pl_service *service, const bool *done)
             pl_deadline_wait(PL_DEADLINE_NEVER, &service->changed, &service->lock);
             continue;
         }
+        if (service->synced.aborts_until_ns && !pl_deadline_passed(service->synced.aborts_until_ns)) {
+            pl_deadline_wait(service->synced.aborts_until_ns, &service->changed, &service->lock);
+            continue;
+        }
         service->synced.leads = true;
         pthread_mutex_unlock(&service->lock);
         if (pl_service_step(service, true)) {
@@ -462,7 +481,6 @@ static enum pl_status change_sets(struct pl_service *service, enum service_kind 
     if (!item) {
         return PL_MEMORY;
     }
-    item->named = service->all;
     item->ranks = ranks;
     item->rank_count = count;
     item->set = set;

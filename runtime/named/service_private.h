@@ -21,10 +21,11 @@ enum service_kind {
 struct service_item {
     enum service_kind kind;
     struct pl_completion *completion;
-    struct pl_named *named;
-    char *name;       /* of the operation or, `grouped`, of the group; NULL: numbered */
-    uint64_t *splits; /* of the operations, one after the other */
-    const int *ranks; /* ADD_SET */
+    int number;             /* of its process set, which may be gone before the item is handed over */
+    struct pl_named *named; /* from then on */
+    char *name;             /* of the operation or, `grouped`, of the group; NULL: numbered */
+    uint64_t *splits;       /* of the operations, one after the other */
+    const int *ranks;       /* ADD_SET */
     int rank_count;
     int *set; /* ADD_SET: out, REMOVE_SET: in */
     pl_named_handle handle;
@@ -61,6 +62,7 @@ struct pl_service {
         bool joining, changing_sets;                     /* submitted, not yet ended */
         bool leaving, left;
         bool stop;
+        int64_t aborts_until_ns; /* threads that wait leave the lead to pl_service_abort() until then */
     } synced;
     /* Of who leads. */
     struct service_item *first_taken; /* under way in an engine */

@@ -26,7 +26,7 @@ struct service_item **pl_service_find_name(struct pl_service *service, const str
     struct service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
 
     while (*at &&
-           ((*at)->named != item->named || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
+           ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
         at = &(*at)->next_of_name;
     }
     return at;
@@ -63,6 +63,10 @@ static enum pl_status hand_over(struct pl_service *service, struct service_item 
     struct pl_error *error = &item->completion->error;
     const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
 
+    if (pl_process_set_named(service->sets, item->number, &item->named, NULL) != PL_OK) {
+        return pl_error_set(error, PL_INVALID, "'%s': process set %d was removed before it began",
+                            item->name ? item->name : "an operation", item->number);
+    }
     switch (item->kind) {
     case SERVICE_OPERATIONS:
         if (item->grouped) {

@@ -231,6 +231,12 @@ enum pl_status pl_named_table_announce(struct named_table *table, struct named_e
     return PL_OK;
 }
 
+bool pl_named_table_same_ranks(const struct named_table *table, const struct named_entry *a,
+                               const struct named_entry *b)
+{
+    return memcmp(a->announced_by, b->announced_by, words_for(table->ranks) * sizeof(uint64_t)) == 0;
+}
+
 void pl_named_table_join(struct named_table *table, int rank)
 {
     if (!bit_get(table->joined, rank)) {

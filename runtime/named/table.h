@@ -110,6 +110,10 @@ enum pl_status pl_named_table_announce(struct named_table *table, struct named_e
                                        const struct named_definition *definition, const void *row_counts,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Whether the same ranks have announced `a` and `b`, and the same ones are joined instead. */
+bool pl_named_table_same_ranks(const struct named_table *table, const struct named_entry *a,
+                               const struct named_entry *b);
+
 /** Rank `rank` has joined; later calls of pl_named_table_collect() see it. */
 void pl_named_table_join(struct named_table *table, int rank);
 void pl_named_table_join_reset(struct named_table *table);

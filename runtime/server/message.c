@@ -98,34 +98,40 @@ enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_mess
                           "send to the parameter server or its worker");
 }
 
+/* How many descriptors come with a message; none where the caller takes none. */
+static size_t fds_of(uint32_t kind, bool from_worker, const int *ret_fds)
+{
+    if (!ret_fds) {
+        return 0;
+    }
+    return kind == PL_SERVER_WELCOME ? 3 : kind == PL_SERVER_JOIN || (from_worker && kind == PL_SERVER_STATE) ? 1 : 0;
+}
+
 enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,
                                          int ret_fds[3], bool *ret_closed, struct pl_error *reterr)
 {
     int fds[PL_FD_MOST_PASSED];
-    size_t count, expected;
+    size_t count, expected = 0;
     ssize_t got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
-    enum pl_status status;
+    enum pl_status status = PL_OK;
 
     if (got < 0 && errno == ECONNRESET) { /* it has closed without reading all; what it sent before comes after this */
         got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     }
     *ret_closed = got == 0 || (got < 0 && errno == ECONNRESET);
-    if (*ret_closed) {
-        return PL_OK;
-    }
     if (got < 0) {
-        return pl_error_errno(reterr, "receive from the parameter server or its worker");
+        return *ret_closed ? PL_OK : pl_error_errno(reterr, "receive from the parameter server or its worker");
     }
-    status = pl_server_message_check(ret_message, (size_t)got, from_worker, reterr);
-    expected = ret_message->kind == PL_SERVER_WELCOME                                                         ? 3
-               : ret_message->kind == PL_SERVER_JOIN || (from_worker && ret_message->kind == PL_SERVER_STATE) ? 1
-                                                                                                              : 0;
-    if (status == PL_OK && count != expected) {
+    if (!*ret_closed) {
+        status = pl_server_message_check(ret_message, (size_t)got, from_worker, reterr);
+        expected = fds_of(ret_message->kind, from_worker, ret_fds);
+    }
+    if (!*ret_closed && status == PL_OK && count != expected) {
         status = pl_error_set(reterr, PL_CORRUPT, "a parameter server's message %u has %zu descriptors, expected %zu",
                               ret_message->kind, count, expected);
     }
     for (size_t i = 0; i < count; i++) {
-        if (status == PL_OK) {
+        if (status == PL_OK && !*ret_closed) {
             ret_fds[i] = fds[i];
         } else {
             pl_file_close_at(&fds[i]);

@@ -93,6 +93,7 @@ enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_mess
 
 /**
  * A message that is there, checked, with its descriptors: 1 of JOIN and of a worker's STATE, 3 of WELCOME, else none.
+ * `ret_fds` NULL: one with descriptors is PL_CORRUPT, and they are closed.
  * `*ret_closed`: the other side has closed, and there is no message.
  */
 enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,

@@ -14,15 +14,17 @@ struct outgoing {
     bool owned;
     void *data;
     struct pl_transfer head;
-    struct pl_transfer body;
     struct pl_server_packet packet;
+    size_t parts; /* of the data */
+    struct pl_transfer body[];
 };
 
 /* What comes from one server: a packet, then its data. */
 struct incoming {
     struct pl_transfer head;
-    struct pl_transfer body;
-    void *data;
+    struct pl_transfer body; /* a part of the data */
+    char *data;
+    uint64_t received_bytes; /* of the data, before that part */
     bool has_ended;
     struct pl_server_packet packet;
 };
@@ -38,6 +40,14 @@ struct pl_server_remote {
     int ended; /* others that have */
 };
 
+/* How long the part of `packet`'s data is that begins at `at`. */
+static size_t part_bytes(const struct pl_server_remote *remote, const struct pl_server_packet *packet, uint64_t at)
+{
+    uint64_t left = packet->data_bytes - at;
+
+    return left < remote->transport->most_bytes ? left : remote->transport->most_bytes;
+}
+
 static enum pl_status post_head(struct pl_server_remote *remote, int server, struct pl_error *reterr)
 {
     struct incoming *in = &remote->incoming[server];
@@ -45,6 +55,15 @@ static enum pl_status post_head(struct pl_server_remote *remote, int server, str
     in->data = NULL;
     return remote->transport->recv(remote->transport->context, &in->packet, sizeof(in->packet), server, TAG_PACKET,
                                    &in->head, reterr);
+}
+
+static enum pl_status post_part(struct pl_server_remote *remote, int server, struct pl_error *reterr)
+{
+    struct incoming *in = &remote->incoming[server];
+
+    return remote->transport->recv(remote->transport->context, in->data + in->received_bytes,
+                                   part_bytes(remote, &in->packet, in->received_bytes), server, TAG_DATA, &in->body,
+                                   reterr);
 }
 
 enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
@@ -98,23 +117,26 @@ bool pl_server_remote_free(struct pl_server_remote *remote)
     }
     for (struct outgoing *out = remote->first, *next; out; out = next) {
         next = out->next;
-        if (cancel(remote, &out->head) && cancel(remote, &out->body)) {
-            free(out->owned ? out->data : NULL);
-            free(out);
-        } else {
-            sent = false;
+        bool cancelled = cancel(remote, &out->head);
+
+        for (size_t p = 0; p < out->parts; p++) {
+            cancelled = cancel(remote, &out->body[p]) && cancelled;
         }
+        sent = sent && cancelled;
+        free(cancelled && out->owned ? out->data : NULL);
+        free(cancelled ? out : NULL);
     }
     free(received ? remote->incoming : NULL); /* else the transport may still write there */
     free(remote);
-    return sent;
+    return sent && received;
 }
 
 enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server, const struct pl_server_packet *packet,
                                      void *data, bool owned, struct pl_error *reterr)
 {
     struct pl_transport *transport = remote->transport;
-    struct outgoing *out = pl_memory_new(1, sizeof(*out), reterr);
+    uint64_t parts = (packet->data_bytes + transport->most_bytes - 1) / transport->most_bytes, at = 0;
+    struct outgoing *out = pl_memory_new(1, sizeof(*out) + parts * sizeof(struct pl_transfer), reterr);
     enum pl_status status;
 
     if (!out) {
@@ -124,10 +146,14 @@ enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server
     out->packet = *packet;
     out->owned = owned;
     out->data = data;
+    out->parts = parts;
     status =
         transport->send(transport->context, &out->packet, sizeof(out->packet), server, TAG_PACKET, &out->head, reterr);
-    if (status == PL_OK && packet->data_bytes > 0) {
-        status = transport->send(transport->context, data, packet->data_bytes, server, TAG_DATA, &out->body, reterr);
+    for (size_t p = 0; p < parts && status == PL_OK; p++) {
+        size_t bytes = part_bytes(remote, packet, at);
+
+        status = transport->send(transport->context, (char *)data + at, bytes, server, TAG_DATA, &out->body[p], reterr);
+        at += bytes;
     }
     out->next = remote->first; /* where it failed, free() cancels what was begun */
     remote->first = out;
@@ -171,8 +197,10 @@ enum pl_status pl_server_remote_flush(struct pl_server_remote *remote, bool *ret
         if (out->head.active) {
             PL_TRY(remote->transport->test(remote->transport->context, &out->head, &done, &bytes, reterr));
         }
-        if (done && out->body.active) {
-            PL_TRY(remote->transport->test(remote->transport->context, &out->body, &done, &bytes, reterr));
+        for (size_t p = 0; p < out->parts && done; p++) {
+            if (out->body[p].active) {
+                PL_TRY(remote->transport->test(remote->transport->context, &out->body[p], &done, &bytes, reterr));
+            }
         }
         if (!done) {
             at = &out->next;
@@ -198,15 +226,24 @@ static enum pl_status poll_receive(struct pl_server_remote *remote, int server, 
             return PL_OK;
         }
         if (in->packet.data_bytes > 0) {
-            PL_TRY(receiver->place(receiver->context, server, &in->packet, &in->data, reterr));
-            PL_TRY(remote->transport->recv(remote->transport->context, in->data, in->packet.data_bytes, server,
-                                           TAG_DATA, &in->body, reterr));
+            void *data = NULL;
+
+            PL_TRY(receiver->place(receiver->context, server, &in->packet, &data, reterr));
+            in->data = data;
+            in->received_bytes = 0;
+            PL_TRY(post_part(remote, server, reterr));
         }
     }
-    if (in->body.active) {
-        PL_TRY(test(remote, &in->body, server, in->packet.data_bytes, ret_done, reterr));
+    while (in->body.active) {
+        size_t bytes = part_bytes(remote, &in->packet, in->received_bytes);
+
+        PL_TRY(test(remote, &in->body, server, bytes, ret_done, reterr));
         if (!*ret_done) {
             return PL_OK;
+        }
+        in->received_bytes += bytes;
+        if (in->received_bytes < in->packet.data_bytes) {
+            PL_TRY(post_part(remote, server, reterr));
         }
     }
     if (in->packet.kind == PL_SERVER_PACKET_END && in->packet.data_bytes == 0) {

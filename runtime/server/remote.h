@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Messages between the servers of a job, over the transport of their bootstrap: a packet, and data after it where it
- * names some. Of one pair of servers they come in the order sent. Nothing here waits. Internal to runtime/server/.
+ * names some, in parts where the transport's messages are shorter. Of one pair of servers they come in the order sent.
+ * Nothing here waits. Internal to runtime/server/.
  *
  * Test  tests/unit/runtime/server/test_server.c
  */
@@ -47,6 +48,7 @@ struct pl_server_packet {
     uint32_t stays;
     uint32_t stops; /* of PUSH and VALUES: a worker asks all to stop */
     uint32_t count;
+    uint32_t transfer; /* of ASK and GIVE, and of their answers: which of the worker's it is for */
     union {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
@@ -71,7 +73,10 @@ struct pl_server_receiver {
 enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct pl_server_receiver *receiver,
                                     struct pl_server_remote **ret_remote, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Cancel what is under way. False: the transport may still read what was to be sent. NULL is fine. */
+/**
+ * Cancel what is under way. False: the transport may still read what was to be sent, or write where something was to
+ * come to. NULL is fine.
+ */
 bool pl_server_remote_free(struct pl_server_remote *remote);
 
 /**

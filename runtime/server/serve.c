@@ -426,11 +426,9 @@ static void close_server(struct server *server)
     for (int i = 0; i < SERVER_MOST_PENDING; i++) {
         pl_file_close_at(&server->pending[i]);
     }
-    if (server->layout.data) {
+    if (is_idle && server->layout.data) { /* else MPI may still read and write there; the process ends soon */
         server_pieces_close(server);
         server_rows_close(server);
-    }
-    if (is_idle) { /* else MPI may still read there; the process ends soon */
         pl_server_view_close(&server->view);
     }
     pl_file_close_at(&server->memory_fd);

@@ -30,7 +30,8 @@ struct server_worker {
 
 /** Values and optimizer state on their way to a worker of this host or from it, in a file of its own. */
 struct server_transfer {
-    int fd; /* -1: none is under way */
+    int fd;          /* -1: none is under way */
+    uint32_t number; /* counts up: answers to one that was given up may still come */
     enum pl_server_state_way way;
     uint64_t next;    /* the piece that is begun next */
     uint64_t waiting; /* pieces that other servers have been asked for, or given */

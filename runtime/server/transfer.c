@@ -32,7 +32,8 @@ enum pl_status server_transfer_begin(struct server *server, int local, const str
     bool is_there = fstat(fd, &info) == 0 && (uint64_t)info.st_size == message->count;
 
     if (transfer->fd < 0 && is_there && message->count == file_bytes(server)) {
-        *transfer = (struct server_transfer){.fd = fd, .way = (enum pl_server_state_way)message->number};
+        *transfer = (struct server_transfer){
+            .fd = fd, .number = transfer->number + 1, .way = (enum pl_server_state_way)message->number};
         return PL_OK;
     }
     pl_file_close_at(&fd);
@@ -91,7 +92,8 @@ static enum pl_status begin_piece(struct server *server, int local, struct pl_er
     const int owner = server_owner(server, piece);
     struct pl_server_packet packet = {.kind = assigns ? PL_SERVER_PACKET_GIVE : PL_SERVER_PACKET_ASK,
                                       .worker = server_first_worker(server) + local,
-                                      .piece = piece};
+                                      .piece = piece,
+                                      .transfer = transfer->number};
     const uint64_t bytes = server->layout.pieces[piece].count_elems * (1 + server->slots) * sizeof(float);
     PL_AUTO_FREE float *data = NULL;
 
@@ -153,6 +155,7 @@ static enum pl_status answer_ask(struct server *server, int host, const struct p
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STATE,
                                       .worker = ask->worker,
                                       .piece = ask->piece,
+                                      .transfer = ask->transfer,
                                       .steps = server->updates[ask->piece]};
     float *data;
 
@@ -175,7 +178,7 @@ static void take_answer(struct server *server, const struct pl_server_packet *pa
     if (packet->kind == PL_SERVER_PACKET_STATE) {
         server_pieces_overwrite(server, packet->piece, data); /* the newest that this host has */
     }
-    if (transfer->fd < 0) {
+    if (transfer->fd < 0 || packet->transfer != transfer->number) {
         return;
     }
     transfer->waiting -= transfer->waiting > 0;
@@ -189,7 +192,7 @@ enum pl_status server_transfer_handle(struct server *server, int host, const str
                                       float *data, struct pl_error *reterr)
 {
     const struct pl_server_packet taken = {
-        .kind = PL_SERVER_PACKET_TAKEN, .worker = packet->worker, .piece = packet->piece};
+        .kind = PL_SERVER_PACKET_TAKEN, .worker = packet->worker, .piece = packet->piece, .transfer = packet->transfer};
 
     if (packet->kind == PL_SERVER_PACKET_ASK) {
         return answer_ask(server, host, packet, reterr);

@@ -253,7 +253,6 @@ enum pl_status worker_await(struct pl_server *server, enum awaited what, struct 
     struct pl_error late = PL_ERROR_NONE;
     struct pollfd polls[] = {{.fd = server->event_fd, .events = POLLIN}, {.fd = server->fd, .events = POLLIN}};
     struct pl_server_message message;
-    int fds[3] = {-1, -1, -1};
     uint64_t events;
     bool closed;
 
@@ -275,7 +274,7 @@ enum pl_status worker_await(struct pl_server *server, enum awaited what, struct 
         }
         if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) > 0 &&
             polls[1].revents) {
-            PL_TRY(pl_server_message_receive(server->fd, false, &message, fds, &closed, reterr));
+            PL_TRY(pl_server_message_receive(server->fd, false, &message, NULL, &closed, reterr));
             return worker_read_failure(&message, closed, reterr);
         }
     }

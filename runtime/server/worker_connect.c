@@ -102,11 +102,10 @@ enum pl_status worker_send(struct pl_server *server, const struct pl_server_mess
 {
     enum pl_status status = pl_server_message_send(server->fd, message, sent_fds, fd_count, reterr);
     struct pl_server_message last;
-    int fds[3] = {-1, -1, -1};
     bool closed;
 
     if (status == PL_PEER) {
-        PL_TRY(pl_server_message_receive(server->fd, false, &last, fds, &closed, reterr));
+        PL_TRY(pl_server_message_receive(server->fd, false, &last, NULL, &closed, reterr));
         return worker_read_failure(&last, closed, reterr);
     }
     return status;
@@ -152,10 +151,8 @@ enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl
 enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd, uint32_t kind,
                           struct pl_server_message *ret_answer, struct pl_error *reterr)
 {
-    int fds[3] = {-1, -1, -1};
-
     PL_TRY(worker_send(server, message, &sent_fd, sent_fd >= 0, reterr));
-    return worker_receive(server, kind, ret_answer, fds, pl_world_deadline_ns(server->world), reterr);
+    return worker_receive(server, kind, ret_answer, NULL, pl_world_deadline_ns(server->world), reterr);
 }
 
 static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
@@ -164,7 +161,7 @@ static enum pl_status send_join(struct pl_server *server, const struct pl_server
     struct pl_server_message join = {.kind = PL_SERVER_JOIN, .number = server->number, .count = layout->bytes};
     PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-layout", layout->bytes);
 
-    if (fd < 0 || pwrite(fd, layout->data, layout->bytes, 0) != (ssize_t)layout->bytes) {
+    if (fd < 0 || !pl_server_copy_at(fd, true, layout->data, layout->bytes, 0)) {
         return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
     }
     return worker_send(server, &join, &fd, 1, reterr);

@@ -169,7 +169,7 @@ static enum pl_status welcome(struct server *server, int number, int fd, struct 
 
 enum pl_status server_workers_join(struct server *server, int pending, struct pl_error *reterr)
 {
-    int fd = server->pending[pending], fds[3];
+    int fd = server->pending[pending], fds[3] = {-1, -1, -1};
     struct pl_server_layout layout = {0};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_server_message message;
@@ -183,8 +183,8 @@ enum pl_status server_workers_join(struct server *server, int pending, struct pl
     }
     if (error.status == PL_OK && !closed) {
         error.status = check_join(server, &message, fds[0], &layout, &error);
-        pl_file_close_at(&fds[0]);
     }
+    pl_file_close_at(&fds[0]);
     if (error.status == PL_OK && !closed && layout.data) {
         server->layout = layout;
         is_fatal = true;

@@ -165,6 +165,8 @@ late = pl.allreduce_async(numpy.ones(1), name="late")
 pl.barrier()
 pl.shutdown()
 assert not pl.is_initialized()
+gc.collect()
+assert held() is not None, "nobody has waited for the operation: a message may still come to its array"
 for call in (late.wait, late.poll, pl.join, pl.rank):
     try:
         call()

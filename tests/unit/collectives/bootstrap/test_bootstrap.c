@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c. */
+/* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c,
+ * collectives/bootstrap/transport.c. */
 /* Bootstraps: what ranks exchange before there is a world, where one of them cannot take part. */
 #include "tests/support/alloc_budget.h"
 
@@ -177,6 +178,38 @@ START_TEST(ranks_meet_again_after_one_could_not_come)
 END_TEST
 
 /* Without MPI and without other threads, as a program that is tried on a desk. */
+/* Blocks that are too many bytes for a message, and then some that are not. */
+static void *gather(void *argument)
+{
+    struct seat *seat = argument;
+    const struct pl_bootstrap *bootstrap = seat->bootstrap;
+    int64_t deadline_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    char own[300] = "", all[MOST * sizeof(own)];
+
+    bootstrap->transport->most_bytes = 1000;
+    seat->status = bootstrap->allgather(bootstrap->context, own, all, sizeof(own), deadline_ns, &seat->error);
+    if (seat->status == PL_LIMIT &&
+        bootstrap->allgather(bootstrap->context, own, all, 100, deadline_ns, NULL) != PL_OK) {
+        seat->status = PL_FAILED;
+    }
+    return NULL;
+}
+
+START_TEST(more_than_a_message_holds_is_refused_on_all_ranks)
+{
+    struct seat seats[3];
+
+    take_seats(seats, 3);
+    join(seats, 3, gather);
+    for (int r = 0; r < 3; r++) {
+        ck_assert_int_eq(seats[r].status, PL_LIMIT);
+        ck_assert_msg(strstr(seats[r].error.cause, "3 blocks of 300 bytes, of which at most 1000") != NULL, "%s",
+                      seats[r].error.cause);
+        pl_bootstrap_free(seats[r].bootstrap);
+    }
+}
+END_TEST
+
 START_TEST(a_rank_alone_makes_a_part_of_itself)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -209,5 +242,5 @@ START_TEST(a_rank_without_memory_does_not_take_itself_for_the_only_one)
 END_TEST
 
 UNIT_MAIN("collectives/bootstrap", a_rank_without_memory_is_named_on_all_ranks,
-          ranks_meet_again_after_one_could_not_come, a_rank_alone_makes_a_part_of_itself,
-          a_rank_without_memory_does_not_take_itself_for_the_only_one)
+          ranks_meet_again_after_one_could_not_come, more_than_a_message_holds_is_refused_on_all_ranks,
+          a_rank_alone_makes_a_part_of_itself, a_rank_without_memory_does_not_take_itself_for_the_only_one)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/named/device.c. */
+/* Covers runtime/named/device.c, runtime/named/run.c. */
 /* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "runtime/named.h"
+#include "runtime/service.h"
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
@@ -223,6 +224,112 @@ START_TEST(a_rank_that_joined_gives_nothing_on_the_device)
 }
 END_TEST
 
+/* Ranks 0 and 2 join after a tensor each, which rank 1 has both of: as many ranks give the one as the other, but not
+ * the same ones. */
+static void joins_between(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    const size_t first = 0, second = 3; /* of one type, small */
+    int rank = pl_world_rank(world);
+    struct pl_completion completions[2] = {{0}}, joined = {0};
+    struct pl_service *service = NULL;
+    struct bench bench = {0};
+    float one = 1;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_service_new(world, &(struct pl_named_options){.stream = bench.stream}, &service, &error));
+    if (rank == 1) { /* ends when the others have joined */
+        struct pl_named_op op = {.name = "joined", .dims = 1, .shape = {1}, .send = &one, .recv = &one};
+
+        RANKS_OK(pl_service_submit(service, 0, &op, &joined, &error));
+        RANKS_OK(pl_service_wait(service, &joined, &error));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        size_t t = i == 0 ? first : second;
+        struct pl_named_op op = op_of(&bench, t, i == 0 ? "first" : "second");
+
+        if (rank == 1 || rank == (int)(2 * i)) {
+            RANKS_OK(upload(&bench, t, rank, 0, &error));
+            RANKS_OK(pl_service_submit(service, 0, &op, &completions[i], &error));
+        }
+    }
+    if (rank != 1) {
+        RANKS_OK(pl_service_submit_join(service, &joined, &error));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        bool right = false;
+
+        if (rank == 1 || rank == (int)(2 * i)) {
+            RANKS_OK(pl_service_wait(service, &completions[i], &error));
+            RANKS_OK(is_right(&bench, i == 0 ? first : second, (int)i, (int)i + 2, 0, &right, &error));
+            RANKS_NEED(right, "tensor %zu is wrong where others have joined", i);
+        }
+    }
+    if (rank == 1) {
+        RANKS_OK(pl_service_submit_join(service, &joined, &error));
+    }
+    RANKS_OK(pl_service_wait(service, &joined, &error));
+    RANKS_OK(pl_service_shutdown(service, &error));
+    pl_service_free(service);
+    bench_close(&bench);
+}
+
+START_TEST(tensors_that_different_ranks_have_are_not_one_on_the_device)
+{
+    run(3, joins_between);
+}
+END_TEST
+
+/* What rounding leaves of a tensor is added to that tensor alone, when others are summed with it the next time. */
+static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { COUNT = 16000 }; /* fewer are not compressed */
+    static const char *const names[] = {"zeros", "rounded", "exact"};
+    struct bench bench = {0};
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    pl_named_free(bench.named); /* for one that waits until both are submitted */
+    RANKS_OK(pl_named_new(world, &(struct pl_named_options){.stream = bench.stream}, &bench.named, &error));
+    for (size_t other = 1; other < PL_ARRAY_ITEMS(names); other++) {
+        pl_named_handle handles[2];
+        float got[COUNT];
+
+        for (size_t i = 0; i < 2; i++) {
+            size_t t = 3 * (i * other); /* of float32 */
+            float values[COUNT];
+            struct pl_named_op op = op_of(&bench, t, names[i * other]);
+
+            for (size_t e = 0; e < COUNT; e++) {
+                values[e] = i == 0 ? 0.0F : other == 1 ? 257.0F : 1.0F;
+            }
+            op.shape[0] = COUNT;
+            op.flags = PL_WIRE_BFLOAT16;
+            op.recv = bench.send[t];
+            RANKS_OK(device_move(device, bench.send[t], values, sizeof(values), &error));
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[i], &error));
+        }
+        RANKS_OK(pl_named_wait(bench.named, handles[0], NULL, &error));
+        RANKS_OK(pl_named_wait(bench.named, handles[1], NULL, &error));
+        RANKS_OK(device_move(device, got, bench.send[3 * other], sizeof(got), &error));
+        for (size_t e = 0; e < COUNT && other == 2; e++) {
+            RANKS_NEED((int)got[e] == pl_world_size(world), "element %zu is %g, not %d", e, (double)got[e],
+                       pl_world_size(world));
+        }
+    }
+    bench_close(&bench);
+}
+
+START_TEST(what_rounding_leaves_stays_with_its_tensor)
+{
+    for (int devices = 1; devices > 0; devices = device_next(devices, 2)) {
+        ck_assert_ranks_on(2, devices, &(struct pl_world_options){.pretend_ranks_per_host = 1}, rounds, NULL);
+    }
+}
+END_TEST
+
 static void broadcasts(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct bench bench = {0};
@@ -292,5 +399,7 @@ START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order,
-                a_rank_that_joined_gives_nothing_on_the_device, a_broadcast_gives_every_device_the_roots_values,
+                a_rank_that_joined_gives_nothing_on_the_device,
+                tensors_that_different_ranks_have_are_not_one_on_the_device, what_rounding_leaves_stays_with_its_tensor,
+                a_broadcast_gives_every_device_the_roots_values,
                 host_and_device_memory_under_one_name_is_said_on_every_rank)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/gradient/plan_memory.c, runtime/gradient/optimizer.c, runtime/named/run.c,
- * runtime/named/service_step.c. */
+/*
+ * Covers collectives/core/adasum.c, runtime/compare_lines.c, runtime/gradient/plan_memory.c,
+ * runtime/gradient/optimizer.c, runtime/named/run.c, runtime/named/service_step.c.
+ */
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
  */
 #include "collectives/hier/backend.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
 #include "collectives/p2p/state.h"
+#include "runtime/compare_lines.h"
 #include "runtime/named.h"
 #include "runtime/named/service_private.h"
 #include "runtime/optimizer.h"
@@ -17,7 +20,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ELEMS = 50000, HELD_MOST = 64, HELD_BYTE = 0x77 };
+enum { ELEMS = 50000, LINES = 5000, HELD_MOST = 64, HELD_BYTE = 0x77 };
 
 enum { WORD_DATA, WORD_BYTES, WORD_TAG = 3 }; /* of a held transfer; a receive has them from bootstrap_threads.c */
 
@@ -163,10 +166,10 @@ static struct pl_plan *sealed_plan(struct pl_world *world)
     return plan;
 }
 
-/* Another rank may receive rank 0's failure before it begins. */
-static void check_begun(const struct pl_world *world, enum pl_status status, const struct pl_error *error)
+/* A rank may receive the other's failure first: rank 1 gives up as soon as rank 0 holds a message. */
+static void check_begun(enum pl_status status, const struct pl_error *error)
 {
-    if (pl_world_rank(world) == 0 || status != PL_PEER) {
+    if (status != PL_PEER) {
         ck_assert_ok(status, error);
     }
 }
@@ -180,7 +183,7 @@ static void leaves_gradients(struct pl_world *world, void *context)
     if (pl_world_rank(world) == 0) {
         hold(world, 1);
     }
-    check_begun(world, pl_plan_ready(plan, 0, &error), &error);
+    check_begun(pl_plan_ready(plan, 0, &error), &error);
     while (!atomic_load(&held.any)) {
         (void)!pl_plan_progress(plan, NULL);
         sched_yield();
@@ -265,7 +268,7 @@ static void leave_gather(struct pl_world *world, size_t least_bytes)
         held.kept[0] = named;
         hold(world, least_bytes);
     }
-    check_begun(world, pl_named_submit(named, &op, &handle, &error), &error);
+    check_begun(pl_named_submit(named, &op, &handle, &error), &error);
     while (!atomic_load(&held.any)) {
         (void)!pl_named_poll(named, handle, &done, NULL);
         sched_yield();
@@ -339,10 +342,74 @@ START_TEST(whoever_submitted_is_told_that_a_message_may_still_use_its_memory)
 }
 END_TEST
 
+static void leaves_adasum(struct pl_world *world, void *context)
+{
+    static float data[2][ELEMS];
+    const int rank = pl_world_rank(world);
+    const struct pl_collective adasum = {.kind = PL_ALLREDUCE,
+                                         .dtype = PL_FLOAT32,
+                                         .op = PL_ADASUM,
+                                         .count = ELEMS,
+                                         .send = data[rank],
+                                         .recv = data[rank]};
+    struct pl_request *request = NULL;
+    bool done;
+
+    (void)context;
+    if (rank == 0) {
+        hold(world, 10000);
+    }
+    if (pl_collective_post(world, &adasum, &request, NULL) != PL_OK) {
+        ck_assert_int_eq(rank, 1);
+        return;
+    }
+    while (!atomic_load(&held.any)) {
+        (void)!pl_request_test(request, &done, NULL);
+        sched_yield();
+    }
+    if (rank == 0) {
+        held.kept[0] = world->adasum_memory;
+        held.kept[1] = request->adasum;
+    }
+    pl_request_cancel(request);
+}
+
+START_TEST(an_adasums_scratch_that_a_message_may_still_come_to_is_not_freed)
+{
+    run(2, 1, leaves_adasum);
+}
+END_TEST
+
+static void leaves_lines(struct pl_world *world, void *context)
+{
+    const struct pl_error none = PL_ERROR_NONE;
+    const char *lines[LINES];
+    enum pl_status status;
+
+    (void)context;
+    for (size_t i = 0; i < LINES; i++) {
+        lines[i] = pl_world_rank(world) == 0 ? "here" : "there";
+    }
+    if (pl_world_rank(world) == 0) {
+        held.fails = true;
+        hold(world, LINES);
+    }
+    status = pl_compare_lines(world, "lines", &none, lines, LINES, NULL);
+    ck_assert_int_ne(status, PL_OK);
+}
+
+START_TEST(lines_that_a_message_may_still_come_to_are_not_freed)
+{
+    run(2, 1, leaves_lines);
+}
+END_TEST
+
 UNIT_MAIN("runtime/named_leaked", gradients_that_a_message_may_still_use_are_not_freed,
           gradients_that_ranks_share_and_a_message_may_still_use_are_not_freed,
           values_that_a_message_may_still_use_are_not_freed,
           an_optimizers_state_that_a_message_may_still_use_is_not_freed,
           whoever_submitted_is_told_that_a_message_may_still_use_its_memory,
           results_that_a_message_may_still_come_to_are_not_freed,
-          what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it)
+          what_named_tensors_tell_each_other_is_not_freed_while_a_message_may_still_use_it,
+          an_adasums_scratch_that_a_message_may_still_come_to_is_not_freed,
+          lines_that_a_message_may_still_come_to_are_not_freed)

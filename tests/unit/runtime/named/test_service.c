@@ -20,7 +20,7 @@
     expect_ok(pl_service_shutdown(service, &error));                                                                   \
     pl_service_free(service)
 
-enum { CHAIN = 30, TICKS = 20, HANDLES = 50 };
+enum { CHAIN = 30, TICKS = 20, HANDLES = 50, LONG = 1 << 20 };
 
 /* The sum of one element in set 0, from submission to end. */
 static enum pl_status sum_one(struct pl_service *service, const char *name, float *value, struct pl_error *reterr)
@@ -343,6 +343,44 @@ START_TEST(allgather_and_broadcast_fail_after_a_strict_join_only)
 }
 END_TEST
 
+/* What has no name is under way when a join ends, and what has none either is submitted then. */
+static void numbered_body(struct rank *self)
+{
+    float *values = pl_memory_new(2 * (size_t)LONG, sizeof(float), NULL);
+
+    SERVICE(NULL);
+    for (int round = 0; round < 4; round++) {
+        struct pl_completion alone = {0}, group = {0}, joined = {0}, next = {0};
+        struct pl_named_op op = sum_of(NULL, values, LONG), member = sum_of(NULL, values + LONG, LONG);
+        float value = 3, other = 4;
+        struct pl_named_op short_member = sum_of(NULL, &other, 1);
+
+        values[LONG - 1] = 1;
+        values[2 * LONG - 1] = 2;
+        expect_ok(pl_service_submit(service, 0, &op, &alone, &error));
+        expect_ok(pl_service_submit_group(service, 0, NULL, &member, 1, &group, &error));
+        expect_ok(pl_service_submit_join(service, &joined, &error));
+        expect_ok(pl_service_wait(service, &joined, &error));
+        expect_ok(pl_service_submit_group(service, 0, NULL, &short_member, 1, &next, &error));
+        expect_ok(sum_one(service, NULL, &value, &error));
+        expect_ok(pl_service_wait(service, &next, &error));
+        expect_ok(pl_service_wait(service, &alone, &error));
+        expect_ok(pl_service_wait(service, &group, &error));
+        expect((int)values[LONG - 1] == self->size && (int)values[2 * LONG - 1] == 2 * self->size &&
+                   (int)value == 3 * self->size && (int)other == 4 * self->size,
+               "%g %g %g %g", (double)values[LONG - 1], (double)values[2 * LONG - 1], (double)value, (double)other);
+    }
+    LEAVE();
+    free(values);
+}
+
+START_TEST(what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join)
+{
+    ck_assert_bodies(2, numbered_body, NULL);
+    ck_assert_bodies(3, numbered_body, NULL);
+}
+END_TEST
+
 /* Sets are added while each rank's other thread waits for a name that comes only after that. */
 static void sets_body(struct rank *self)
 {
@@ -418,6 +456,56 @@ START_TEST(process_sets_change_while_other_threads_wait)
 }
 END_TEST
 
+/* Submits in a set at the last moment: the ranks have agreed that it goes now, and what came before was taken. */
+struct latecomer {
+    struct pl_service *service;
+    int set;
+    atomic_bool is_armed;
+    enum pl_status status;
+    float value;
+    struct pl_completion completion;
+};
+
+static void come_late(void *context, const struct pl_named_event *event)
+{
+    struct latecomer *late = context;
+
+    if (event->phase == PL_NAMED_AGREED && atomic_exchange(&late->is_armed, false)) {
+        struct pl_named_op op = sum_of("late", &late->value, 1);
+
+        late->status = pl_service_submit(late->service, late->set, &op, &late->completion, NULL);
+    }
+}
+
+static void late_body(struct rank *self)
+{
+    struct latecomer late = {.is_armed = false};
+    const struct pl_named_observer observer = {.active = true, .context = &late, .happened = come_late};
+    const struct pl_named_options options = {.observer = &observer};
+    const int both[] = {1, 0};
+
+    SERVICE(&options);
+    late.service = service;
+    for (int round = 0; round < 10; round++) {
+        expect_ok(pl_service_add_set(service, both, 2, &late.set, &error));
+        late.status = PL_FAILED;
+        atomic_store(&late.is_armed, self->rank == 0);
+        expect_ok(pl_service_remove_set(service, late.set, &error));
+        if (self->rank == 0) {
+            expect(late.status == PL_OK, "%s", pl_status_name(late.status));
+            expect(pl_service_wait(service, &late.completion, &error) == PL_INVALID, "%s", error.cause);
+            expect(strstr(error.cause, "'late': process set 1 was removed before it began") != NULL, "%s", error.cause);
+        }
+    }
+    LEAVE();
+}
+
+START_TEST(what_is_submitted_in_a_set_that_goes_is_told_so)
+{
+    ck_assert_bodies(2, late_body, NULL);
+}
+END_TEST
+
 /* Rank 0 leaves while the others wait for it, in set 0 and in a set of its own. */
 static void leave_body(struct rank *self)
 {
@@ -488,6 +576,80 @@ START_TEST(a_rank_that_aborts_fails_what_others_wait_for)
 }
 END_TEST
 
+/* Rank 1 is halted where all have agreed to make a set: rank 0's thread is in a collective that does not end. */
+struct halt {
+    struct pl_service *service;
+    struct pl_error error;
+    enum pl_status status;
+    atomic_bool agreed, aborted, in_time;
+    int set;
+};
+
+static void halt_rank_1(void *context, const struct pl_named_event *event)
+{
+    struct halt *halt = context;
+
+    if (event->phase == PL_NAMED_AGREED && !atomic_exchange(&halt->agreed, true)) {
+        int64_t deadline_ns = pl_deadline_after_ns(20 * PL_NS_PER_S);
+
+        while (!atomic_load(&halt->aborted) && !pl_deadline_passed(deadline_ns)) {
+            sched_yield();
+        }
+        atomic_store(&halt->in_time, atomic_load(&halt->aborted));
+    }
+}
+
+static void note_agreed(void *context, const struct pl_named_event *event)
+{
+    struct halt *halt = context;
+
+    if (event->phase == PL_NAMED_AGREED) {
+        atomic_store(&halt->agreed, true);
+    }
+}
+
+static void *add_alone(void *halt_at)
+{
+    struct halt *halt = halt_at;
+
+    halt->status = pl_service_add_set(halt->service, (const int[]){1, 0}, 2, &halt->set, &halt->error);
+    return NULL;
+}
+
+static void abort_in_time_body(struct rank *self)
+{
+    struct halt *halts = self->data, *own = &halts[self->rank], *other = &halts[1];
+    const struct pl_named_observer observer = {
+        .active = true, .context = own, .happened = self->rank == 0 ? note_agreed : halt_rank_1};
+    const struct pl_named_options options = {.observer = &observer};
+    struct pl_error why = PL_ERROR_NONE;
+    pthread_t thread;
+
+    SERVICE(&options);
+    own->service = service;
+    pl_error_set(&why, PL_FAILED, "a test ends");
+    pthread_create(&thread, NULL, add_alone, own);
+    if (self->rank == 0) {
+        while (!atomic_load(&own->agreed)) {
+            sched_yield();
+        }
+        pl_service_abort(service, &why);
+        atomic_store(&other->aborted, true);
+    }
+    pthread_join(thread, NULL);
+    expect(own->status == PL_OK, "%s: %s", pl_status_name(own->status), own->error.cause);
+    expect(self->rank == 0 || atomic_load(&own->in_time), "the abort waited for rank 1");
+    LEAVE();
+}
+
+START_TEST(an_abort_does_not_wait_for_a_collective_that_another_thread_is_in)
+{
+    static struct halt halts[2];
+
+    ck_assert_bodies(2, abort_in_time_body, halts);
+}
+END_TEST
+
 /* Freed without a shutdown: whoever submitted is told. The other rank sees its world fail. */
 static void freed_body(struct rank *self)
 {
@@ -519,5 +681,7 @@ UNIT_MAIN("runtime/service", who_waits_drives, callbacks_come_without_a_waiter_a
           polling_alone_ends_operations_and_the_idle_thread_sleeps, ranks_that_wait_for_different_names_are_no_deadlock,
           what_is_wrong_is_refused_at_the_submission, a_name_under_way_is_refused_from_any_thread,
           ranks_that_disagree_get_the_same_words_and_go_on, allgather_and_broadcast_fail_after_a_strict_join_only,
-          process_sets_change_while_other_threads_wait, a_rank_that_leaves_ends_what_others_wait_for,
-          a_rank_that_aborts_fails_what_others_wait_for, freeing_ends_what_is_under_way)
+          what_has_no_name_is_not_mixed_up_with_what_was_under_way_at_a_join,
+          process_sets_change_while_other_threads_wait, what_is_submitted_in_a_set_that_goes_is_told_so,
+          a_rank_that_leaves_ends_what_others_wait_for, a_rank_that_aborts_fails_what_others_wait_for,
+          an_abort_does_not_wait_for_a_collective_that_another_thread_is_in, freeing_ends_what_is_under_way)

@@ -3,6 +3,7 @@
 #ifndef PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 #define PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 
+#include "collectives/bootstrap/transport.h"
 #include "runtime/server.h"
 #include "runtime/server/serve.h"
 #include "tests/support/scratch.h"
@@ -19,10 +20,11 @@ struct job {
     int hosts;
     int workers; /* on each host */
     const char *staleness;
-    const char *wire_type;        /* NULL: the setting's default */
-    const char *timeout_s;        /* of worker 0; NULL: 50, as of the others */
-    const char *bucket_bytes;     /* NULL: 128 */
-    enum pl_status server_status; /* that all servers are to end with */
+    const char *wire_type;                                     /* NULL: the setting's default */
+    const char *timeout_s;                                     /* of worker 0; NULL: 50, as of the others */
+    const char *bucket_bytes;                                  /* NULL: 128 */
+    void (*prepare)(struct pl_transport *transport, int host); /* what servers send with, before they start; or NULL */
+    enum pl_status server_status;                              /* that all servers are to end with */
     void (*body)(struct job *job, int worker, struct pl_world *world);
     void *context;
     int min_workers;
@@ -128,6 +130,9 @@ static inline void job_run(struct job *job)
         (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
         job_leave_socket(job->socket_paths[h]);
         ck_assert_int_eq(pipe(job->ended[h]), 0);
+        if (job->prepare) {
+            job->prepare(job->bootstraps[h]->transport, h);
+        }
         servers[h] = (struct job_seat){.job = job, .number = h};
         ck_assert_int_eq(pthread_create(&servers[h].thread, NULL, job_serve, &servers[h]), 0);
     }

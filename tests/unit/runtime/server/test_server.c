@@ -7,9 +7,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "runtime/server/message.h"
 #include "tests/unit/runtime/server/job.h"
 
 #include <math.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -681,10 +683,79 @@ START_TEST(mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
 }
 END_TEST
 
+/* ---- descriptors that nobody wants are closed ---- */
+
+/* Wait until no process has the end of the pipe that `read_fd` reads from. */
+static void expect_closed(int read_fd)
+{
+    struct pollfd closed = {.fd = read_fd};
+
+    ck_assert_msg(poll(&closed, 1, 20000) == 1 && closed.revents & POLLHUP, "a descriptor stays open");
+    ck_assert_int_eq(close(read_fd), 0);
+}
+
+/* A worker's first message is none: its descriptor is closed with its connection. */
+static void begin_with_state(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct pl_server_message state = {.kind = PL_SERVER_STATE, .number = PL_SERVER_STATE_PULL, .count = 1};
+    struct pl_server *server = job_new_server(job, worker, world, &sgd, COUNT_A, 0);
+    struct pl_error error = PL_ERROR_NONE;
+    struct sockaddr_un address;
+    int ends[2], fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+    job_join_and_start(server, worker); /* so that it listens */
+    ck_assert_ok(pl_server_message_address(job->socket_paths[0], &address, &error), &error);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(pipe(ends), 0);
+    ck_assert_ok(pl_server_message_send(fd, &state, &ends[1], 1, &error), &error);
+    ck_assert_int_eq(close(ends[1]), 0);
+    expect_closed(ends[0]);
+    ck_assert_int_eq(close(fd), 0);
+    job_leave(server);
+}
+
+/* What comes in a message that is empty, or where no descriptors are expected. */
+static void send_unwanted(const struct pl_server_message *message, bool *ret_closed, enum pl_status wanted)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.head = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = message ? sizeof(*message) : 0};
+    struct msghdr sent = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    struct pl_server_message received;
+    int sockets[2], ends[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sockets), 0);
+    ck_assert_int_eq(pipe(ends), 0);
+    memcpy(CMSG_DATA(&control.head), &ends[1], sizeof(int));
+    ck_assert_int_eq(sendmsg(sockets[0], &sent, 0), (ssize_t)part.iov_len);
+    ck_assert_int_eq(close(ends[1]), 0);
+    ck_assert_int_eq(pl_server_message_receive(sockets[1], true, &received, NULL, ret_closed, NULL), wanted);
+    expect_closed(ends[0]);
+    ck_assert(close(sockets[0]) == 0 && close(sockets[1]) == 0);
+}
+
+START_TEST(descriptors_that_nobody_wants_are_closed)
+{
+    const struct pl_server_message state = {.kind = PL_SERVER_STATE, .number = PL_SERVER_STATE_PULL, .count = 1};
+    struct job job = {.hosts = 1, .workers = 1, .staleness = "0", .body = begin_with_state};
+    bool closed = false;
+
+    job_run(&job);
+    send_unwanted(&state, &closed, PL_CORRUPT);
+    ck_assert(!closed);
+    send_unwanted(NULL, &closed, PL_OK);
+    ck_assert(closed);
+}
+END_TEST
+
 UNIT_MAIN("runtime/server", staleness_0_is_an_allreduce_bit_for_bit, every_push_counts_once,
           nobody_is_farther_ahead_than_the_bound, a_step_goes_on_without_who_has_left_or_is_lost,
           a_late_worker_goes_on_from_the_values_that_are_there, a_pull_never_has_half_an_update_of_a_piece,
           other_tensors_or_options_end_the_job_by_name, what_cannot_be_is_refused,
           a_step_that_waits_for_a_worker_has_a_deadline, a_process_that_ends_without_joining_is_not_waited_for,
           sums_of_any_length_are_right_and_of_others_refused, calls_in_another_order_are_refused,
-          mixtures_of_pushes_and_pulls_end_in_the_exact_sum)
+          mixtures_of_pushes_and_pulls_end_in_the_exact_sum, descriptors_that_nobody_wants_are_closed)

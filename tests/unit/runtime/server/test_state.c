@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/transfer.c, runtime/server/worker_state.c. */
+/* Covers runtime/server/remote.c, runtime/server/transfer.c, runtime/server/worker_state.c. */
 #include "base/clock.h"
+#include "base/fd.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "runtime/checkpoint.h"
+#include "runtime/server/remote.h"
+#include "runtime/server/worker.h"
 #include "tests/unit/runtime/server/job.h"
 
+#include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -23,6 +28,7 @@ struct resumed {
     const char *folder; /* of checkpoints; NULL: none */
     int first, last;    /* steps; one is loaded where the first is not 0, and saved at the end where `saves` */
     bool saves;
+    bool in_parts; /* messages between servers are shorter than pieces */
     float values[JOB_MOST_WORKERS][ELEMS];
 };
 
@@ -126,13 +132,22 @@ static void train_workers(struct job *job, int worker, struct pl_world *world)
     job_leave(server);
 }
 
+static void shorten_messages(struct pl_transport *transport, int host)
+{
+    (void)host;
+    transport->most_bytes = sizeof(struct pl_server_packet) + 1;
+}
+
 /* By `hosts` servers of `workers` workers each, or, without servers, as many ranks as workers. */
 static void train(struct resumed *test, int hosts, int workers)
 {
     struct job job = {.hosts = hosts,
                       .workers = workers,
                       .staleness = "0",
-                      .bucket_bytes = hosts == 1 ? "256" : "128",
+                      .bucket_bytes = test->in_parts ? "1KiB"
+                                      : hosts == 1   ? "256"
+                                                     : "128",
+                      .prepare = test->in_parts ? shorten_messages : NULL,
                       .body = train_workers,
                       .context = test};
     struct pl_knobs knobs;
@@ -146,6 +161,30 @@ static void train(struct resumed *test, int hosts, int workers)
     }
 }
 
+/* `way`: who saves, and who goes on: hosts, or 0 for ranks, and workers on each. */
+static void go_on(const int way[2][2], const struct pl_optimizer_options *optimizer, bool in_parts)
+{
+    static struct resumed whole, test;
+    const int total = (way[0][0] > 0 ? way[0][0] : 1) * way[0][1];
+    struct scratch scratch = scratch_new(), other = scratch_new();
+
+    whole = (struct resumed){.optimizer = optimizer, .folder = other.path, .last = STEPS};
+    train(&whole, 0, total);
+    test = (struct resumed){
+        .optimizer = optimizer, .folder = scratch.path, .last = SAVED, .saves = true, .in_parts = in_parts};
+    train(&test, way[0][0], way[0][1]);
+    test = (struct resumed){
+        .optimizer = optimizer, .folder = scratch.path, .first = SAVED, .last = STEPS, .in_parts = in_parts};
+    train(&test, way[1][0], way[1][1]);
+    for (int k = 0; k < total; k++) {
+        ck_assert_msg(memcmp(test.values[k], whole.values[k], sizeof(test.values[k])) == 0,
+                      "from %d x %d to %d x %d, optimizer %d, worker %d: other bits than without the break", way[0][0],
+                      way[0][1], way[1][0], way[1][1], (int)optimizer->kind, k);
+    }
+    scratch_done(&scratch);
+    scratch_done(&other);
+}
+
 START_TEST(a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks)
 {
     static const struct pl_optimizer_options optimizers[] = {
@@ -153,32 +192,104 @@ START_TEST(a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks)
         {.kind = PL_ADAM},    {.kind = PL_ADAMW, .weight_decay = 0.1},
         {.kind = PL_ADAGRAD},
     };
-    /* who saves, and who goes on: hosts, or 0 for ranks, and workers on each */
     static const int ways[][2][2] = {
         {{1, 2}, {2, 1}}, {{2, 1}, {1, 2}}, {{2, 2}, {1, 4}}, {{3, 1}, {3, 1}}, {{2, 1}, {0, 2}}, {{0, 2}, {2, 1}},
     };
-    static struct resumed whole, test;
 
     for (size_t w = 0; w < PL_ARRAY_ITEMS(ways); w++) {
-        const int total = (ways[w][0][0] > 0 ? ways[w][0][0] : 1) * ways[w][0][1];
-
         for (size_t o = 0; o < PL_ARRAY_ITEMS(optimizers); o++) {
-            struct scratch scratch = scratch_new(), other = scratch_new();
-
-            whole = (struct resumed){.optimizer = &optimizers[o], .folder = other.path, .last = STEPS};
-            train(&whole, 0, total);
-            test = (struct resumed){.optimizer = &optimizers[o], .folder = scratch.path, .last = SAVED, .saves = true};
-            train(&test, ways[w][0][0], ways[w][0][1]);
-            test = (struct resumed){.optimizer = &optimizers[o], .folder = scratch.path, .first = SAVED, .last = STEPS};
-            train(&test, ways[w][1][0], ways[w][1][1]);
-            for (int k = 0; k < total; k++) {
-                ck_assert_msg(memcmp(test.values[k], whole.values[k], sizeof(test.values[k])) == 0,
-                              "way %zu, optimizer %zu, worker %d: other bits than without the break", w, o, k);
-            }
-            scratch_done(&scratch);
-            scratch_done(&other);
+            go_on(ways[w], &optimizers[o], false);
         }
     }
+}
+END_TEST
+
+/* Values, gradients and states take two to five messages, whose ends lie within elements. */
+START_TEST(a_piece_that_is_longer_than_a_message_goes_in_parts)
+{
+    static const struct pl_optimizer_options adam = {.kind = PL_ADAM};
+    static const int ways[][2][2] = {{{2, 1}, {2, 1}}, {{3, 1}, {3, 1}}};
+
+    for (size_t w = 0; w < PL_ARRAY_ITEMS(ways); w++) {
+        go_on(ways[w], &adam, true);
+    }
+}
+END_TEST
+
+/* ---- answers to a transfer that was given up ---- */
+
+/* Server 0 holds its first answer back until server 1 asks for another transfer. */
+static struct {
+    struct pl_transport real[2];
+    atomic_bool asks_again; /* worker 1 does */
+    atomic_bool was_asked_again;
+} late;
+
+static enum pl_status send_late(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
+                                struct pl_transfer *transfer, struct pl_error *reterr)
+{
+    const struct pl_server_packet *packet = data;
+    int64_t deadline_ns = pl_deadline_after_ns(30 * PL_NS_PER_S);
+
+    if (bytes == sizeof(*packet) && packet->kind == PL_SERVER_PACKET_ASK && atomic_load(&late.asks_again)) {
+        atomic_store(&late.was_asked_again, true);
+    }
+    while (bytes == sizeof(*packet) && packet->kind == PL_SERVER_PACKET_STATE && !atomic_load(&late.was_asked_again) &&
+           !pl_deadline_passed(deadline_ns)) {
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    return late.real[1 - peer].send(context, data, bytes, peer, tag, transfer, reterr);
+}
+
+static void delay_answers(struct pl_transport *transport, int host)
+{
+    late.real[host] = *transport;
+    transport->send = send_late;
+}
+
+static void ask_twice(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options adam = {.kind = PL_ADAM};
+    struct pl_server *server = job_new_server(job, worker, world, &adam, COUNT_A, COUNT_B);
+    struct pl_error error = PL_ERROR_NONE;
+
+    job_join_and_start(server, worker);
+    if (worker == 1) {
+        const uint64_t elems = ELEMS, arrays = 3;
+        struct pl_server_message message = {.kind = PL_SERVER_STATE,
+                                            .number = PL_SERVER_STATE_PULL,
+                                            .count = elems * arrays * sizeof(float) +
+                                                     pl_plan_bucket_count(pl_server_plan(server)) * sizeof(uint64_t)};
+        PL_AUTO_CLOSE int fd = pl_fd_new_memory("state", message.count), read_only_fd = -1;
+        char path[64];
+
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        read_only_fd = open(path, O_RDONLY | O_CLOEXEC);
+        ck_assert(fd >= 0 && read_only_fd >= 0);
+        ck_assert_int_ne(worker_ask(server, &message, read_only_fd, PL_SERVER_STATE, &message, &error), PL_OK);
+        ck_assert_msg(strstr(error.cause, "the file for the state of worker 1") != NULL, "%s", error.cause);
+        atomic_store(&late.asks_again, true);
+        ck_assert_ok(pl_server_pull_state(server, &error), &error);
+        for (size_t t = 0; t < pl_plan_tensor_count(pl_server_plan(server)); t++) {
+            const struct pl_plan_tensor *tensor = pl_plan_tensor(pl_server_plan(server), t);
+
+            for (uint64_t i = 0; i < tensor->count_elems; i++) {
+                float wanted = job_gradient_of(99, 0, i + 1000 * t);
+
+                ck_assert_msg(tensor->value[i] == wanted, "tensor %zu, element %llu is %g, not %g", t,
+                              (unsigned long long)i, (double)tensor->value[i], (double)wanted);
+            }
+        }
+    }
+    ck_assert_ok(pl_server_sum(server, NULL, 0, &error), &error);
+    job_leave(server);
+}
+
+START_TEST(an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next)
+{
+    struct job job = {.hosts = 2, .workers = 1, .staleness = "none", .prepare = delay_answers, .body = ask_twice};
+
+    job_run(&job);
 }
 END_TEST
 
@@ -362,5 +473,7 @@ START_TEST(what_comes_too_early_is_refused_and_the_last_ones_wait_has_a_deadline
 END_TEST
 
 UNIT_MAIN("runtime/server/state", a_checkpoint_goes_on_bit_for_bit_with_other_servers_and_with_ranks,
-          the_state_of_a_piece_is_of_one_moment, all_stop_when_one_asks_and_the_last_one_has_everything,
+          a_piece_that_is_longer_than_a_message_goes_in_parts,
+          an_answer_to_a_transfer_that_was_given_up_is_none_to_the_next, the_state_of_a_piece_is_of_one_moment,
+          all_stop_when_one_asks_and_the_last_one_has_everything,
           what_comes_too_early_is_refused_and_the_last_ones_wait_has_a_deadline)

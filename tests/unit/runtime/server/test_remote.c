@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers runtime/server/remote.c. */
+/* Messages between servers that cannot be cancelled, as in MPI: who frees what they use is told. */
+#include "collectives/bootstrap.h"
+#include "collectives/bootstrap/transport.h"
+#include "runtime/server/remote.h"
+#include "tests/support/unit.h"
+
+enum { HERE, THERE, HOSTS };
+
+static char room[100];
+
+static struct pl_transport real; /* of server 0 */
+static struct pl_transfer *held; /* where the leak checker finds what nobody frees */
+
+static enum pl_status place(void *context, int server, const struct pl_server_packet *packet, void **ret_data,
+                            struct pl_error *reterr)
+{
+    (void)reterr;
+    ck_assert_int_eq(server, THERE);
+    ck_assert_uint_eq(packet->data_bytes, sizeof(room));
+    *(bool *)context = true;
+    *ret_data = room;
+    return PL_OK;
+}
+
+static enum pl_status handle(void *context, int server, const struct pl_server_packet *packet, void *data,
+                             struct pl_error *reterr)
+{
+    (void)context;
+    (void)server;
+    (void)packet;
+    (void)data;
+    return pl_error_set(reterr, PL_FAILED, "the data has come");
+}
+
+/* A message of data that is under way stays so. */
+static enum pl_status test_held(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
+                                struct pl_error *reterr)
+{
+    if (transfer->scratch[0] != (uintptr_t)room) {
+        return real.test(context, transfer, ret_done, ret_bytes, reterr);
+    }
+    *ret_done = false;
+    return PL_OK;
+}
+
+static bool cancel_held(void *context, struct pl_transfer *transfer)
+{
+    if (transfer->scratch[0] != (uintptr_t)room) {
+        return real.cancel(context, transfer);
+    }
+    held = transfer;
+    return false;
+}
+
+START_TEST(what_may_still_come_is_said)
+{
+    const struct pl_server_packet push = {.kind = PL_SERVER_PACKET_PUSH, .data_bytes = sizeof(room)};
+    bool is_placed[HOSTS] = {false};
+    struct pl_bootstrap *bootstraps[HOSTS];
+    struct pl_server_remote *remotes[HOSTS];
+    struct pl_error error = PL_ERROR_NONE;
+    bool moved;
+
+    ck_assert_ok(pl_bootstrap_new_threads(HOSTS, bootstraps, &error), &error);
+    for (int h = 0; h < HOSTS; h++) {
+        const struct pl_server_receiver receiver = {.context = &is_placed[h], .place = place, .handle = handle};
+
+        ck_assert_ok(pl_server_remote_new(bootstraps[h], &receiver, &remotes[h], &error), &error);
+    }
+    real = *bootstraps[HERE]->transport;
+    bootstraps[HERE]->transport->test = test_held;
+    bootstraps[HERE]->transport->cancel = cancel_held;
+    ck_assert_ok(pl_server_remote_send(remotes[THERE], HERE, &push, (char[sizeof(room)]){0}, false, &error), &error);
+    while (!is_placed[HERE]) {
+        ck_assert_ok(pl_server_remote_poll(remotes[HERE], &moved, &error), &error);
+        ck_assert_ok(pl_server_remote_poll(remotes[THERE], &moved, &error), &error);
+    }
+    ck_assert(!pl_server_remote_free(remotes[HERE]));
+    ck_assert_ptr_nonnull(held);
+    ck_assert(pl_server_remote_free(remotes[THERE]));
+    for (int h = 0; h < HOSTS; h++) {
+        pl_bootstrap_free(bootstraps[h]);
+    }
+}
+END_TEST
+
+UNIT_MAIN("runtime/server/remote", what_may_still_come_is_said)
