@@ -149,7 +149,7 @@ END_TEST
 
 static bool is_forked;
 
-/* LeakSanitizer asks. In the child of a process with threads it could wait for ever: for a lock that one of them had. */
+/* LeakSanitizer asks. In the child of a process with threads it could wait for ever for a lock that one of them had. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
 {

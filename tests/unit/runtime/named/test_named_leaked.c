@@ -323,7 +323,7 @@ static void leaves_submitted(struct pl_world *world, void *context)
         hold(world, 10000);
     }
     ck_assert_ok(pl_service_new(world, NULL, &service, &error), &error);
-    check_begun(world, pl_service_submit(service, 0, &op, &completion, &error), &error);
+    check_begun(pl_service_submit(service, 0, &op, &completion, &error), &error);
     if (pl_service_wait(service, &completion, &error) != PL_LIBRARY) {
         ck_assert_msg(!held_back, "%s", error.cause);
     }
