@@ -55,6 +55,7 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     supervisor->begun_ns = pl_clock_now_ns();
+    pl_changes_look(job->paths.model, &supervisor->model_before);
     supervisor->early_end_ns = EARLY_END_NS;
     supervisor->watch.hang_ns = setting_ns(job, "PACELINE_HANG_S");
     supervisor->hang.ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0;

@@ -6,6 +6,7 @@
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 
+#include "base/changes.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
@@ -111,7 +112,8 @@ struct pl_supervisor {
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
     int64_t begun_ns;
-    int64_t memory_kills; /* that the kernel had counted when this began */
+    struct pl_changes model_before; /* what was in the model's directory when this began */
+    int64_t memory_kills;           /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
     struct pl_placement placement;
