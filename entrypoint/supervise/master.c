@@ -583,8 +583,8 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
 {
     const struct master *master = supervisor->state;
 
-    if (supervisor->plan->needs_names && !supervisor->failed) {
-        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
+    if (!supervisor->failed) {
+        PL_TRY(pl_peers_resolve(supervisor, reterr));
     }
     if (master->sessions.count > 0) {
         PL_TRY(link_workers(supervisor, reterr));

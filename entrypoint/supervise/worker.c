@@ -507,9 +507,7 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
     const struct worker_state *state = supervisor->state;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (supervisor->plan->needs_names) {
-        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
-    }
+    PL_TRY(pl_peers_resolve(supervisor, reterr));
     PL_TRY(pl_supervise_without_link(supervisor, start_sshd(supervisor, &error), &error));
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;
