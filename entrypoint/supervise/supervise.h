@@ -14,6 +14,7 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/ssh/sshd.h"
+#include "entrypoint/supervise/apart.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/hang.h"
@@ -119,6 +120,7 @@ struct pl_supervisor {
     struct pl_placement placement;
     struct pl_watch watch;
     struct pl_hang hang;
+    struct pl_apart apart;
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;
