@@ -15,7 +15,9 @@
 
 enum { COUNTERS_BYTES = 65536, TABLE_BYTES = 64 << 20, ADDRESS_BYTES = 48, ESTABLISHED = 1 };
 
-bool pl_network_sum(const char *text, const char *group, const char *const *names, uint64_t *ret_sum)
+/* The numbers of a file of counters, added up: of the group `group` ("Tcp") those that `names` names, up to a NULL.
+ * False where one is missing. */
+static bool sum_counters(const char *text, const char *group, const char *const *names, uint64_t *ret_sum)
 {
     const size_t group_bytes = strlen(group);
     const char *keys = NULL, *values = NULL;
@@ -51,7 +53,7 @@ static enum pl_status read_sum(const char *path, const char *group, const char *
     PL_AUTO_FREE char *text = NULL;
 
     PL_TRY(pl_file_read(path, COUNTERS_BYTES, &text, NULL, reterr));
-    return pl_network_sum(text, group, names, ret_sum)
+    return sum_counters(text, group, names, ret_sum)
                ? PL_OK
                : pl_error_set(reterr, PL_UNSUPPORTED, "%s has no %s of %s", path, names[0], group);
 }
@@ -71,6 +73,12 @@ enum pl_status pl_network_accepted(uint64_t *ret_count, struct pl_error *reterr)
     return read_sum("/proc/self/net/snmp", "Tcp", names, ret_count, reterr);
 }
 
+/* A socket of a rank's process. */
+struct rank_socket {
+    uint64_t inode;
+    pid_t shim; /* which stands for the rank */
+};
+
 /* One end of a connection that is a rank's. */
 struct end {
     char local[ADDRESS_BYTES], remote[ADDRESS_BYTES];
@@ -79,7 +87,7 @@ struct end {
 
 static int by_inode(const void *left, const void *right)
 {
-    const struct pl_network_socket *a = left, *b = right;
+    const struct rank_socket *a = left, *b = right;
 
     return (a->inode > b->inode) - (a->inode < b->inode);
 }
@@ -102,13 +110,13 @@ static void copy_address(const char *text, char *ret_copy)
 }
 
 /* The ends in one table, after the `*count` that are there. */
-static enum pl_status add_ends(const char *table, const struct pl_network_socket *sockets, size_t sockets_count,
+static enum pl_status add_ends(const char *table, const struct rank_socket *sockets, size_t sockets_count,
                                struct end **ends, size_t *capacity, size_t *count, struct pl_error *reterr)
 {
     for (const char *line = strchr(table, '\n'); line != NULL; line = strchr(line + 1, '\n')) {
         char local[ADDRESS_BYTES], remote[ADDRESS_BYTES];
-        const struct pl_network_socket *found;
-        struct pl_network_socket key;
+        const struct rank_socket *found;
+        struct rank_socket key;
         unsigned state;
 
         if (sscanf(line, " %*d: %47s %47s %x %*s %*s %*s %*u %*d %" SCNu64, local, remote, &state, &key.inode) != 4 ||
@@ -126,8 +134,9 @@ static enum pl_status add_ends(const char *table, const struct pl_network_socket
     return PL_OK;
 }
 
-enum pl_status pl_network_count_inside(const char *tcp, const char *tcp6, struct pl_network_socket *sockets,
-                                       size_t count, size_t *ret_count, struct pl_error *reterr)
+/* The connections in the tables both ends of which are among `sockets` and of one rank. Sorts `sockets`. */
+static enum pl_status count_inside(const char *tcp, const char *tcp6, struct rank_socket *sockets, size_t count,
+                                   size_t *ret_count, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct end *ends = NULL;
     size_t ends_count = 0, capacity = 0, inside = 0;
@@ -164,8 +173,8 @@ static void close_directory_at(DIR **directory)
 }
 
 /* The sockets of a process, as far as they can be seen. */
-static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct pl_network_socket **sockets,
-                                  size_t *capacity, size_t *count, struct pl_error *reterr)
+static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct rank_socket **sockets, size_t *capacity,
+                                  size_t *count, struct pl_error *reterr)
 {
     __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
     const struct dirent *entry;
@@ -180,7 +189,7 @@ static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct 
         text[length > 0 ? length : 0] = '\0';
         if (sscanf(text, "socket:[%" SCNu64 "]", &inode) == 1) {
             PL_TRY(pl_memory_grow(sockets, capacity, *count + 1, sizeof(**sockets), reterr));
-            (*sockets)[(*count)++] = (struct pl_network_socket){.inode = inode, .shim = process->shim};
+            (*sockets)[(*count)++] = (struct rank_socket){.inode = inode, .shim = process->shim};
         }
     }
     return PL_OK;
@@ -199,7 +208,7 @@ static enum pl_status read_table(const char *path, char **ret_text, struct pl_er
 enum pl_status pl_network_inside_ranks(const struct stat *paceline, size_t *ret_count, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_proc_of_rank *processes = NULL;
-    PL_AUTO_FREE struct pl_network_socket *sockets = NULL;
+    PL_AUTO_FREE struct rank_socket *sockets = NULL;
     PL_AUTO_FREE char *tcp = NULL;
     PL_AUTO_FREE char *tcp6 = NULL;
     size_t processes_count = 0, count = 0, capacity = 0;
@@ -210,5 +219,5 @@ enum pl_status pl_network_inside_ranks(const struct stat *paceline, size_t *ret_
     }
     PL_TRY(read_table("/proc/self/net/tcp", &tcp, reterr));
     PL_TRY(read_table("/proc/self/net/tcp6", &tcp6, reterr));
-    return pl_network_count_inside(tcp, tcp6, sockets, count, ret_count, reterr);
+    return count_inside(tcp, tcp6, sockets, count, ret_count, reterr);
 }
