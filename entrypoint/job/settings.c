@@ -44,6 +44,7 @@ static const struct setting {
     {.name = "SSE_KMS_KEY_ID"},
     {.name = "BUCKET_KEY_ENABLED", .type = BOOL},
     {"HANG_S", REAL, "seconds", 0, 864000, 0},
+    {.name = "INDEPENDENT_RANKS", .type = BOOL},
     {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
     {.name = "SWEEP"},
     {"SWEEP_TIME_S", REAL, "seconds", 0, 8640000, 0},

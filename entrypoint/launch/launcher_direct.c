@@ -72,6 +72,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
 
     PL_TRY(use_hosts(job, plan, reterr));
     plan->processes = 1;
+    plan->needs_no_peers = job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));

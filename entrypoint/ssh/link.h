@@ -42,7 +42,7 @@
     X(HOLD, "text: a rank has ended badly during a stop, and others still save; the failure file so far")              \
     X(SUSPENDED, "name, how: this program was stopped by a signal and does nothing; without how: it goes on")          \
     X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")                           \
-    X(QUIET, "0 or 1: whether nothing has happened on this host for the time that PACELINE_HANG_S says")               \
+    X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/apart.h")    \
     X(LOOK, "nothing: find out where the programs stand")                                                              \
     X(LOOKING, "host, hosts, note: this host, the others that will answer, one a line, and why there are no more")     \
     X(STANDS, "host, rank, pid, key, report, place: where one program stands, see stacks/hosts.h")                     \

@@ -15,14 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    PATH_BYTES = 96,
-    STAT_BYTES = 4096,
-    STATUS_BYTES = 65536,
-    NETSTAT_BYTES = 65536,
-    WORDS_BYTES = 4 << 20,
-    MAPS_BYTES = 16 << 20
-};
+enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4 << 20, MAPS_BYTES = 16 << 20 };
 
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
 {
@@ -474,33 +467,27 @@ enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_numbe
     return PL_OK;
 }
 
-uint64_t pl_proc_network_bytes(void)
+enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of_rank **ret_list, size_t *ret_count,
+                                  struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *text = NULL;
-    const char *names, *values;
-    uint64_t sum = 0;
+    PL_AUTO_FREE struct candidate *list = NULL;
+    struct pl_proc_of_rank *ranks;
+    size_t list_count = 0, count = 0;
 
-    if (pl_file_read("/proc/self/net/netstat", NETSTAT_BYTES, &text, NULL, NULL) != PL_OK) {
-        return 0;
-    }
-    names = strstr(text, "\nIpExt: ");
-    values = names != NULL ? strstr(names + 1, "\nIpExt: ") : NULL;
-    if (values == NULL) {
-        return 0;
-    }
-    names++; /* two lines with as many words: names, and numbers */
-    values++;
-    while (*names != '\n' && *names != '\0' && *values != '\0') {
-        size_t length = strcspn(names, " \n");
+    PL_TRY(list_processes(paceline, &list, &list_count, reterr));
+    ranks = pl_memory_new(list_count + 1, sizeof(*ranks), reterr);
+    PL_TRY(ranks != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < list_count; i++) {
+        const struct candidate *above = &list[i];
 
-        if ((length == 8 && strncmp(names, "InOctets", length) == 0) ||
-            (length == 9 && strncmp(names, "OutOctets", length) == 0)) {
-            sum += strtoull(values, NULL, 10);
+        for (size_t depth = 0; above != NULL && !above->is_rank_shim && depth < list_count; depth++) {
+            above = find_process(list, list_count, above->parent);
         }
-        names += length;
-        names += *names == ' ';
-        values += strcspn(values, " \n");
-        values += *values == ' ';
+        if (above != NULL && above->is_rank_shim && above != &list[i]) {
+            ranks[count++] = (struct pl_proc_of_rank){.pid = list[i].pid, .shim = above->pid};
+        }
     }
-    return sum;
+    *ret_list = ranks;
+    *ret_count = count;
+    return PL_OK;
 }

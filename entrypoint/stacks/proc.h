@@ -77,7 +77,17 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
 enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Bytes that all processes of this network namespace have sent and received by IP so far; 0 where that is not said. */
-uint64_t pl_proc_network_bytes(void);
+struct pl_proc_of_rank {
+    pid_t pid;
+    pid_t shim; /* `paceline rank`, which is above it */
+};
+
+/**
+ * The processes of this host's ranks that have a shim of their own.
+ *
+ * Ownership  the caller frees `*ret_list`.
+ */
+enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of_rank **ret_list, size_t *ret_count,
+                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

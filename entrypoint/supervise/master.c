@@ -269,6 +269,9 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
         break;
     case PL_FRAME_QUIET:
         session->quiet = frame->count >= 1 && strcmp(frame->fields[0], "1") == 0;
+        if (pl_link_frame_number(frame, 1, PL_APART_UNKNOWN, PL_APART_CONNECTED, &number, NULL) == PL_OK) {
+            session->apart = (enum pl_apart_state)number;
+        }
         break;
     case PL_FRAME_STANDS:
     case PL_FRAME_LOOKED:
@@ -385,6 +388,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 
     pl_holding_update(supervisor, next_ns);
     log_early_end(supervisor, next_ns);
+    pl_apart_look(&supervisor->apart, next_ns);
+    pl_apart_log_minute(supervisor, &master->sessions);
     pl_hang_look(supervisor, next_ns);
     pl_hang_decide(supervisor, others_are_quiet(supervisor));
     if (supervisor->stop_number != 0 && supervisor->main_started) {
@@ -545,6 +550,23 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
+/* Ranks that have all ended well may have been N programs. Where one was connected, nothing is waited for. */
+static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const struct master *master = supervisor->state;
+    const int64_t deadline_ns = pl_deadline_after_ns(LATE_REPORT_NS);
+
+    while (pl_apart_is_possible(supervisor, &master->sessions) && master->ranks_ended < supervisor->plan->processes &&
+           !pl_deadline_passed(deadline_ns)) {
+        PL_TRY(pl_supervise_poll(supervisor, deadline_ns, reterr));
+    }
+    if (!supervisor->failed && master->ranks_ended == supervisor->plan->processes &&
+        pl_apart_is_possible(supervisor, &master->sessions)) {
+        pl_apart_log_end(supervisor);
+    }
+    return PL_OK;
+}
+
 static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct master *master = supervisor->state;
@@ -576,15 +598,15 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
             supervisor,
             "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
     }
-    return PL_OK;
+    return supervisor->failed ? PL_OK : check_ranks(supervisor, reterr);
 }
 
 static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct master *master = supervisor->state;
 
-    if (supervisor->plan->needs_names && !supervisor->failed) {
-        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
+    if (!supervisor->failed) {
+        PL_TRY(pl_peers_resolve(supervisor, reterr));
     }
     if (master->sessions.count > 0) {
         PL_TRY(link_workers(supervisor, reterr));

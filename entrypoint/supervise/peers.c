@@ -92,7 +92,18 @@ static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection
     }
 }
 
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_strv *hosts, struct pl_error *reterr)
+/* Whether the hosts can be linked, as far as that is known before it is tried. */
+static bool may_link(const struct pl_supervisor *supervisor)
+{
+    struct pl_sshd sshd = PL_SSHD_NONE;
+    bool has_keys = pl_job_option(supervisor->job, "PACELINE_SSH_SECRET", "")[0] != '\0' ||
+                    pl_sshd_open(&sshd, supervisor->job, &supervisor->rundir, NULL) == PL_OK;
+
+    pl_sshd_close(&sshd);
+    return has_keys && supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+}
+
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     static const struct pl_role role = {.frame = answered, .gone = resolver_gone};
     const struct pl_role *outer_role = supervisor->role;
@@ -102,13 +113,16 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct p
     int pair[2];
     pid_t pid;
 
+    if (!supervisor->plan->needs_names || (supervisor->plan->needs_no_peers && !may_link(supervisor))) {
+        return PL_OK;
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         return pl_error_errno(reterr, "make a socket pair");
     }
     pid = fork();
     if (pid == 0) {
         close(pair[0]);
-        resolve_all(hosts, pl_deadline_after_ns(supervisor->join_timeout_ns), pair[1]);
+        resolve_all(&supervisor->job->hosts, pl_deadline_after_ns(supervisor->join_timeout_ns), pair[1]);
     }
     close(pair[1]);
     if (pid < 0) {

@@ -6,12 +6,11 @@
 #include "entrypoint/supervise/supervise.h"
 
 /**
- * Resolve every name in `hosts`, in a child process because the resolver blocks, until the supervisor's join timeout is
- * over or the job is stopped.
+ * Resolve every name of the job's hosts where the plan needs that, in a child process because the resolver blocks,
+ * until the supervisor's join timeout is over or the job is stopped.
  *
  * Errors  PL_TIMEOUT names the host and the resolver's reason.
  */
-enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, const struct pl_strv *hosts,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -14,6 +14,7 @@ struct pl_session {
     bool ready;                 /* the host has said that it is the one that was meant */
     bool program_ended;         /* the program that it runs itself */
     bool quiet;                 /* nothing happens on it, see watch.h */
+    enum pl_apart_state apart;  /* of its ranks */
     bool done;                  /* nobody of the job is left on it */
     char reason[200];           /* why the last session failed */
     bool reached;               /* the reason is of a session that got further than to connect */

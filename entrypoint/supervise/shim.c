@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/stacks/network.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/copier.h"
@@ -17,6 +18,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -311,17 +313,22 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     return pl_process_spawn(&setup, &shim->pid, reterr);
 }
 
-/* A rank's number is sent first: when the shim is killed nothing else would report it. */
+/* A rank's number is sent first: when the shim is killed nothing else would report it. What the host had accepted
+ * before the program began, apart.c needs; "" where that is not known. */
 static void send_hello(const struct pl_shim_options *options, struct pl_link *link)
 {
     PL_AUTO_TEXT struct pl_text cpus = PL_TEXT_NONE;
-    char rank[16], local_size[16];
+    char rank[16], local_size[16], accepted[24] = "";
+    uint64_t count;
 
     snprintf(rank, sizeof(rank), "%d", options->rank);
     snprintf(local_size, sizeof(local_size), "%d", options->local_size);
     pl_cpus_print_own(&cpus);
-    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank, local_size, pl_text_string(&cpus)) !=
-        PL_OK) {
+    if (pl_network_accepted(&count, NULL) == PL_OK) {
+        snprintf(accepted, sizeof(accepted), "%" PRIu64, count);
+    }
+    if (PL_LINK_SEND(link, PL_FRAME_HELLO, NULL, "watch", options->host, rank, local_size, pl_text_string(&cpus),
+                     accepted) != PL_OK) {
         pl_link_close(link);
     }
 }

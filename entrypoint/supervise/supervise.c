@@ -57,10 +57,12 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
     supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
     supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
     supervisor->begun_ns = pl_clock_now_ns();
+    pl_changes_look(job->paths.model, &supervisor->model_before);
     supervisor->early_end_ns = EARLY_END_NS;
     supervisor->watch.hang_ns = setting_ns(job, "PACELINE_HANG_S");
     supervisor->hang.ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0;
     supervisor->memory_kills = pl_cgroup_memory_kills();
+    pl_apart_open(&supervisor->apart, job);
     pl_process_adopt_orphans();
 }
 
@@ -402,6 +404,9 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
         return;
     }
     connection->ended = true;
+    if (connection->source == PL_EXIT_SOURCE_RANK) {
+        pl_apart_end(&supervisor->apart);
+    }
     if (connection->source != PL_EXIT_SOURCE_SYNC) {
         notify_ended(supervisor, connection, exit_report);
     } else if (!pl_exit_report_ok(exit_report)) {
@@ -458,6 +463,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->rank = (int)rank;
         supervisor->ranks_seen = true;
         pl_placement_add(&supervisor->placement, frame);
+        pl_apart_begin(&supervisor->apart, frame);
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }

@@ -6,6 +6,7 @@
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 
+#include "base/changes.h"
 #include "base/clock.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
@@ -13,6 +14,7 @@
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/ssh/sshd.h"
+#include "entrypoint/supervise/apart.h"
 #include "entrypoint/supervise/exit_report.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/hang.h"
@@ -111,12 +113,14 @@ struct pl_supervisor {
     int stop_number; /* 0, or the signal that stops the job */
     int64_t stop_ns; /* when it came */
     int64_t begun_ns;
-    int64_t memory_kills; /* that the kernel had counted when this began */
+    struct pl_changes model_before; /* what was in the model's directory when this began */
+    int64_t memory_kills;           /* that the kernel had counted when this began */
     struct pl_holding holding;
     bool ranks_seen; /* one has connected here */
     struct pl_placement placement;
     struct pl_watch watch;
     struct pl_hang hang;
+    struct pl_apart apart;
 
     int64_t heartbeat_timeout_ns; /* the heartbeat timeout: a link that is silent for longer is dead */
     int64_t next_heartbeat_ns;

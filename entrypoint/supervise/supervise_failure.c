@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/text.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -203,18 +202,13 @@ static void log_success(const struct pl_supervisor *supervisor)
 {
     const char *model = supervisor->job->paths.model;
     long long seconds = (long long)((pl_clock_now_ns() - supervisor->begun_ns) / PL_NS_PER_S);
-    DIR *directory = opendir(model);
-    size_t entries = 0;
+    struct pl_changes now;
 
-    for (const struct dirent *entry = directory != NULL ? readdir(directory) : NULL; entry != NULL;
-         entry = readdir(directory)) {
-        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    }
-    if (directory != NULL) {
-        (void)closedir(directory);
-    }
+    pl_changes_look(model, &now);
     pl_log(PL_LOG_INFO, "the job ended well after %lld s; %s %s", seconds, model,
-           entries > 0 ? "has the model" : "is empty");
+           now.count == 0                                      ? "is empty"
+           : pl_changes_since(&supervisor->model_before, &now) ? "has the model"
+                                                               : "has only files from before this job");
 }
 
 int pl_supervise_finish(struct pl_supervisor *supervisor)

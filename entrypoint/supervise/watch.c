@@ -8,6 +8,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/rundir.h"
+#include "entrypoint/stacks/network.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/stacks/python.h"
 
@@ -62,7 +63,7 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
 /* Has anything happened since the last time that something had? */
 static bool is_active(struct pl_watch *watch)
 {
-    uint64_t seen = 0, network_bytes = pl_proc_network_bytes();
+    uint64_t seen = 0, network_bytes = pl_network_bytes();
     struct stat paceline;
     bool active;
 

@@ -64,6 +64,22 @@ static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_e
     }
 }
 
+/* Whether nothing happens here any more, or something does again, and what is known of the ranks' connections. */
+static void notify_state(struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+    const enum pl_apart_state apart = pl_apart_state(&supervisor->apart);
+    char number[16];
+
+    if (state->master != NULL &&
+        (supervisor->watch.quiet != supervisor->hang.told || apart != supervisor->apart.told)) {
+        supervisor->hang.told = supervisor->watch.quiet;
+        supervisor->apart.told = apart;
+        snprintf(number, sizeof(number), "%d", (int)apart);
+        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0", number);
+    }
+}
+
 static void answer_start(struct pl_supervisor *supervisor, const char *text)
 {
     const struct worker_state *state = supervisor->state;
@@ -79,6 +95,7 @@ static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_
 {
     const struct worker_state *state = supervisor->state;
 
+    notify_state(supervisor); /* before the end that it may be known by */
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
@@ -440,16 +457,11 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
     return supervisor->failed || supervisor->stop_number == 0 ? PL_OK : PL_CANCELLED;
 }
 
-/* The master is told when nothing happens here any more, and when something does again. */
 static void watch(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
-    const struct worker_state *state = supervisor->state;
-
+    pl_apart_look(&supervisor->apart, next_ns);
     pl_hang_look(supervisor, next_ns);
-    if (supervisor->watch.quiet != supervisor->hang.told && state->master != NULL) {
-        supervisor->hang.told = supervisor->watch.quiet;
-        PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_QUIET, supervisor->watch.quiet ? "1" : "0");
-    }
+    notify_state(supervisor);
 }
 
 static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -507,9 +519,7 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
     const struct worker_state *state = supervisor->state;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (supervisor->plan->needs_names) {
-        PL_TRY(pl_peers_resolve(supervisor, &supervisor->job->hosts, reterr));
-    }
+    PL_TRY(pl_peers_resolve(supervisor, reterr));
     PL_TRY(pl_supervise_without_link(supervisor, start_sshd(supervisor, &error), &error));
     if (supervisor->stop_number != 0) {
         return PL_CANCELLED;

@@ -175,6 +175,20 @@ expect_code algo-1 bad
 expect_failure algo-1 "'algo-unknown' does not resolve"
 case_end algo-1
 
+# A host whose program has ended is gone, and its name with it.
+for setting in PACELINE_LINK=0 PACELINE_SSH_DIR=/nonexistent; do
+  for hosts in "algo-1 algo-unknown" "algo-unknown algo-1"; do
+    case_begin "plain programs on $hosts with $setting"
+    cluster_environment=(PACELINE_PEER_WAIT_S=1)
+    job_config algo-1 "$hosts" 0
+    host_start algo-1 env "$setting" "$paceline" -- true
+    host_wait algo-1 60 || case_failed "no end"
+    expect_code algo-1 0
+    expect_success algo-1
+    case_end algo-1
+  done
+done
+
 full_disk_case() { # full_disk_case NAME SIZE COMMAND: the program runs COMMAND, then fills the disk of SIZE
   case_begin "$1"
   job_config algo-1 algo-1 0

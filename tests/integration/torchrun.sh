@@ -16,10 +16,14 @@ chmod +x "$cluster/bin/torchrun"
 
 cat >"$cluster/train.py" <<'PY'
 import os, signal, sys, time
+
+rank, mode = int(os.environ["RANK"]), os.environ["MODE"]
+if mode == "alone":
+    sys.exit(0)
+
 import torch
 import torch.distributed as dist
 
-rank, mode = int(os.environ["RANK"]), os.environ["MODE"]
 seconds = float(os.environ.get("SAVE_S", "5"))
 
 
@@ -51,8 +55,8 @@ while True:
     time.sleep(0.1)
 PY
 
-start_host() {
-  job_config "$1" "algo-1 algo-2" 0
+start_host() { # start_host HOST [HOSTS]
+  job_config "$1" "${2:-algo-1 algo-2}" 0
   mkdir -p "$cluster/$1/ml/code"
   cp "$cluster/train.py" "$cluster/$1/ml/code/"
   echo '{"sagemaker_torch_distributed_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "2", "sagemaker_program": "train.py"}' \
@@ -84,8 +88,18 @@ short)
   wait_both 120
   grep -q 'rank 0 of 4: .*PYTHON_EXEC None' "$cluster/algo-1.log" || case_failed "not the rank's own interpreter and variables"
   for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
+  expect_apart 0
   expect_nobody
   case_end algo-1 algo-2
+
+  case_begin "ranks that never join a process group"
+  cluster_environment=(MODE=alone)
+  rm "$cluster/algo-2.log"
+  start_host algo-1 algo-1
+  host_wait algo-1 120 || case_failed "no end"
+  expect_code algo-1 0
+  expect_apart 1
+  case_end algo-1
 
   begin raise "rank 3 raises"
   await_ranks

@@ -32,6 +32,7 @@ for rank in 0 1; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo
 for rank in 2 3; do grep -q "\[1,$rank\]<stdout>: *rank $rank of 4 sum 4 on algo-2\$" "$cluster/algo-1.log" || case_failed "rank $rank did not run on algo-2"; done
 grep -q "JOB MAP" "$cluster/algo-1.log" || case_failed "the master does not print the job map"
 ! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
+expect_apart 0
 awk -v a="$(cat "$cluster/algo-1.end")" -v b="$(cat "$cluster/algo-2.end")" 'BEGIN { exit !(b > a) }' || case_failed "the worker ended before the master"
 expect_nobody
 case_end algo-1 algo-2
@@ -131,18 +132,49 @@ expect_code algo-2 bad
 expect_failure algo-2 "needs the capabilities SETGID, SETUID and SYS_CHROOT, and this container lacks SETUID, SYS_CHROOT: "
 case_end algo-2
 
-# What a rank prints is its own host's, not what mpirun passed on from the master.
-case_begin "ranks see the channels of their own host"
+# What a rank prints is its own host's, not what mpirun passed on from the master. Nor does it speak with another one.
+case_begin "ranks see the channels of their own host, and train a model each"
 for host in algo-1 algo-2; do
   job_config $host "algo-1 algo-2" 1
   echo "{\"own${host#algo-}\": {}}" >"$cluster/$host/ml/input/config/inputdataconfig.json"
-  host_start $host "$paceline" -- sh -c 'echo "rank $OMPI_COMM_WORLD_RANK: $(env | grep ^SM_CHANNEL_ | tr "\n" ";") $SM_CHANNELS"'
+  : >"$cluster/$host/ml/model/old"
+  host_start $host "$paceline" -- sh -c 'echo "rank $OMPI_COMM_WORLD_RANK: $(env | grep ^SM_CHANNEL_ | tr "\n" ";") $SM_CHANNELS"
+    [ $OMPI_COMM_WORLD_RANK != 0 ] || : >"$SM_MODEL_DIR/new"'
 done
 wait_both 60
+expect_apart 1
+grep -q 'the job ended well after .* /opt/ml/model has the model$' "$cluster/algo-1.log" || case_failed "algo-1 does not have the model"
+grep -q 'the job ended well after .* /opt/ml/model has only files from before this job$' "$cluster/algo-2.log" || case_failed "algo-2 takes an old file for the model"
 for rank in 0 1; do
   grep -qF "rank $rank: SM_CHANNEL_OWN$((rank + 1))=/opt/ml/input/data/own$((rank + 1)); [\"own$((rank + 1))\"]" "$cluster/algo-1.log" ||
     case_failed "rank $rank has other channels"
 done
+case_end algo-1 algo-2
+
+cat >"$cluster/connect.py" <<'PY'
+import os, socket, time
+
+rank, deadline = int(os.environ["OMPI_COMM_WORLD_RANK"]), time.monotonic() + 60
+if rank == 2:
+    with socket.create_server(("127.0.0.1", 29500)) as server:
+        server.accept()[0].recv(1)
+while rank == 3:
+    try:
+        socket.create_connection(("127.0.0.1", 29500)).sendall(b"1")
+        break
+    except ConnectionRefusedError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.01)
+PY
+case_begin "ranks of algo-2 are connected without MPI"
+for host in algo-1 algo-2; do
+  job_config $host "algo-1 algo-2" 2
+  host_start $host "$paceline" -- python3 "$cluster/connect.py"
+done
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+expect_apart 0
 case_end algo-1 algo-2
 
 for rank in 1 3; do

@@ -83,6 +83,12 @@ await_log() {
   done
 }
 
+# expect_apart NUMBER: the hosts' logs have so many lines that say that no rank was connected with another, all on algo-1.
+expect_apart() {
+  [ "$(cat "$cluster"/algo-*.log | grep -c 'no rank has called MPI_Init')" = "$1" ] || case_failed "not $1 lines about ranks that were never connected"
+  [ "$(grep -c 'no rank has called MPI_Init' "$cluster/algo-1.log")" = "$1" ] || case_failed "another host than the master says that ranks were never connected"
+}
+
 # signal_until_end HOST SIGNAL SECONDS: for a host that gives no sign of when it listens; a process 1 that does not yet gets no harm.
 signal_until_end() {
   local most_s=$(($3 + 40)) begin_s=$SECONDS

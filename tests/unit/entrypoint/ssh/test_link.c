@@ -81,11 +81,11 @@ END_TEST
 START_TEST(what_is_no_frame_is_refused)
 {
     const char *const bad[] = {
-        "XL\2\0\0\0\0\0",         /* magic */
+        "XL\3\0\0\0\0\0",         /* magic */
         "PL\1\0\0\0\0\0",         /* version */
-        "PL\2\x63\0\0\0\0",       /* type */
-        "PL\2\0\xff\xff\xff\x7f", /* size */
-        "PL\2\0\1\0\0\0x",        /* a field without an end */
+        "PL\3\x63\0\0\0\0",       /* type */
+        "PL\3\0\xff\xff\xff\x7f", /* size */
+        "PL\3\0\1\0\0\0x",        /* a field without an end */
     };
     const size_t sizes[] = {8, 8, 8, 8, 9};
     struct pl_error error = PL_ERROR_NONE;
