@@ -29,6 +29,7 @@ RANKS, LINES, SHORT_LINES = {RANKS}, {LINES}, {SHORT_LINES}
 import os, sys, time
 rank, folder = os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"], os.path.dirname(os.environ["SAGEMAKER_BASE_DIR"])
 assert os.isatty(1) == ("OMPI_COMM_WORLD_RANK" in os.environ)
+assert "PACELINE_RANK_PIPES" not in os.environ and all(map(os.isatty, os.openpty()))  # which is refused to mpirun alone
 def meet(number):
     open(f"{folder}/met-{number}-{rank}", "w").close()
     end = time.monotonic() + 0.03
