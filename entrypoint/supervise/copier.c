@@ -258,6 +258,9 @@ void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 
 {
     if (waits[1].revents != 0) {
         write_some(copier);
+        if (copier->fd >= 0 && !pl_copier_has_to_write(copier)) {
+            read_some(copier); /* more has likely come meanwhile */
+        }
     } else if (waits[0].revents != 0) {
         read_some(copier);
     } else if (!pl_copier_has_to_write(copier)) {
