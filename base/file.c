@@ -32,16 +32,21 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
-int pl_file_poll_readable(int fd, int64_t deadline_ns)
+static int poll_for(int fd, short events, int64_t deadline_ns)
 {
     for (;;) {
-        struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+        struct pollfd poll_fd = {.fd = fd, .events = events};
         int ready = poll(&poll_fd, 1, pl_deadline_poll_ms(deadline_ns));
 
         if (ready > 0 || (ready == 0 && pl_deadline_passed(deadline_ns)) || (ready < 0 && errno != EINTR)) {
             return ready;
         }
     }
+}
+
+int pl_file_poll_readable(int fd, int64_t deadline_ns)
+{
+    return poll_for(fd, POLLIN, deadline_ns);
 }
 
 static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
@@ -150,6 +155,43 @@ enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const ch
         bytes -= (size_t)written;
     }
     return PL_OK;
+}
+
+enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                                struct pl_error *reterr)
+{
+    const char *next = data;
+    bool is_late = false;
+
+    while (bytes > 0) {
+        ssize_t written;
+
+        if (poll_for(fd, POLLOUT, deadline_ns) == 0 || is_late) {
+            return pl_error_set(reterr, PL_TIMEOUT, "write '%s': nobody reads it", what);
+        }
+        written = write(fd, next, bytes);
+        if (written < 0 && errno == EAGAIN) {
+            is_late = pl_deadline_passed(deadline_ns);
+            pl_clock_nap(PL_FILE_RETRY_NS, deadline_ns);
+        } else if (written < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "write '%s'", what);
+        }
+        next += written > 0 ? written : 0;
+        bytes -= written > 0 ? (size_t)written : 0;
+    }
+    return PL_OK;
+}
+
+int pl_file_open_own(int fd)
+{
+    struct stat info;
+    char path[32];
+
+    if (fstat(fd, &info) != 0 || (!S_ISFIFO(info.st_mode) && isatty(fd) == 0)) {
+        return -1;
+    }
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 /* A name that no other process or earlier call has taken; O_EXCL decides. */

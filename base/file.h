@@ -3,6 +3,7 @@
 #ifndef PL_BASE_FILE_H
 #define PL_BASE_FILE_H
 
+#include "base/clock.h"
 #include "base/status.h"
 
 #include <stddef.h>
@@ -49,6 +50,26 @@ int pl_file_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 /** Write all `bytes`, going on after short writes and EINTR; `what` names the target in the error. */
 enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const char *what,
                                 struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * As pl_file_write_fd(), waiting for a reader until `deadline_ns`: PL_TIMEOUT. Only a descriptor that is O_NONBLOCK
+ * cannot block beyond it.
+ */
+enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t deadline_ns, const char *what,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * How long to leave a descriptor alone that polls as writable and takes nothing: another writer was faster, or a
+ * terminal has room for one byte and a line's end needs two, for which it polls so until it is read.
+ */
+#define PL_FILE_RETRY_NS (5 * PL_NS_PER_MS)
+
+/**
+ * Open the pipe or terminal `fd` once more for writing, O_NONBLOCK and close-on-exec: a write(2) to a pipe that others
+ * write to as well may block although it has just polled as writable, and to set O_NONBLOCK would set it for them too.
+ * -1 where it is neither, or the system refuses.
+ */
+int pl_file_open_own(int fd) PL_MUST_CHECK;
 
 /** Wait until `deadline_ns` for data or the end of file: 1, 0 where the time is over, or -1 with errno. */
 int pl_file_poll_readable(int fd, int64_t deadline_ns);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line to stderr per call, with a prefix, given up when nobody reads it for a second. */
+/* One line to stderr per call, with a prefix, given up and counted when nobody reads it for a second. */
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +16,8 @@
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
+static int log_fd = STDERR_FILENO;
+static _Atomic unsigned lines_lost; /* since one was written */
 
 void pl_log_set_level(enum pl_log_level level)
 {
@@ -25,6 +27,11 @@ void pl_log_set_level(enum pl_log_level level)
 void pl_log_set_prefix(const char *prefix)
 {
     snprintf(log_prefix, sizeof(log_prefix), "%s", prefix);
+}
+
+void pl_log_set_fd(int fd)
+{
+    log_fd = fd;
 }
 
 static const char *level_word(enum pl_log_level level)
@@ -42,16 +49,29 @@ static const char *level_word(enum pl_log_level level)
     return "";
 }
 
-/* A reader that has stopped reading must not stop us: a pipe that polls as writable takes a line without blocking. */
-static bool stderr_takes_more(int64_t deadline_ns)
+/* A reader that has stopped must not stop us. The first line waits for it, those after it do not, until one passes. */
+static void write_line(const char *line, size_t bytes)
 {
-    struct pollfd wait = {.fd = STDERR_FILENO, .events = POLLOUT};
-    int ready;
+    const unsigned lost = atomic_load_explicit(&lines_lost, memory_order_relaxed);
+    const int64_t deadline_ns = pl_deadline_after_ns(lost == 0 ? LONGEST_WAIT_NS : 0);
+    enum pl_status status = PL_OK;
+    char note[160];
 
-    do {
-        ready = poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
-    } while (ready < 0 && errno == EINTR && !pl_deadline_passed(deadline_ns)); /* a signal makes no room */
-    return ready > 0 || (ready < 0 && errno != EINTR);
+    if (lost > 0) {
+        int length = snprintf(note, sizeof(note), "%s: warning: lines left out here, while nobody read the log: %u\n",
+                              log_prefix, lost);
+
+        status = pl_file_write_by(log_fd, note, (size_t)length, deadline_ns, "the log", NULL);
+        if (status == PL_OK) {
+            atomic_fetch_sub_explicit(&lines_lost, lost, memory_order_relaxed);
+        }
+    }
+    if (status == PL_OK) {
+        status = pl_file_write_by(log_fd, line, bytes, deadline_ns, "the log", NULL);
+    }
+    if (status == PL_TIMEOUT) { /* of another failure there is no place to tell */
+        atomic_fetch_add_explicit(&lines_lost, 1, memory_order_relaxed);
+    }
 }
 
 static void log_line(enum pl_log_level level, const char *format, va_list args)
@@ -67,21 +87,7 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
         used = (size_t)length < room - used ? used + (size_t)length : room - 1;
     }
     line[used++] = '\n';
-    for (size_t done = 0; done < used;) {
-        ssize_t written;
-
-        if (!stderr_takes_more(pl_deadline_after_ns(LONGEST_WAIT_NS))) {
-            return;
-        }
-        written = write(STDERR_FILENO, line + done, used - done);
-        if (written < 0) {
-            if (errno == EINTR) {
-                continue;
-            }
-            return; /* there is no other place to report it */
-        }
-        done += (size_t)written;
-    }
+    write_line(line, used);
 }
 
 void pl_log(enum pl_log_level level, const char *format, ...)

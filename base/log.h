@@ -3,8 +3,9 @@
  * One line to stderr per call, written with one write(2) so that lines of several processes do not mix. Libraries do
  * not log errors that a call can return, except at PL_LOG_DEBUG: programs report each problem once. Libraries warn of
  * what no call returns: a wait that lasts, a call that goes well although something is likely wrong, an end that has no
- * status. The level and prefix are the project's only global state. A line that cannot be written for a second is
- * dropped: a blocked log must not keep a program from reacting to a signal.
+ * status. The level, prefix and descriptor are the project's only global state. A line that cannot be written for a
+ * second is dropped, and so at once are those after it until one passes again, which says how many there were: a log
+ * that nobody reads must not keep a program from reacting to a signal.
  */
 #ifndef PL_BASE_LOG_H
 #define PL_BASE_LOG_H
@@ -18,6 +19,9 @@ void pl_log_set_level(enum pl_log_level level);
 
 /** The text before each line, "paceline" by default; cut at 63 bytes. Call before other threads start. */
 void pl_log_set_prefix(const char *prefix);
+
+/** Where lines go, standard error by default. Others may write into its pipe: see pl_file_open_own(). Call as above. */
+void pl_log_set_fd(int fd);
 
 void pl_log(enum pl_log_level level, const char *format, ...) PL_PRINTF(2, 3);
 

@@ -4,6 +4,7 @@
  * real name has nothing to do with the job's, or is the same on all hosts, and NCCL and MPI compare names. Processes
  * without the variable get the real name.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,4 +33,29 @@ int preloaded_gethostname(char *name, size_t bytes)
         return -1;
     }
     return 0;
+}
+
+struct termios;
+struct winsize;
+
+__attribute__((visibility("default"))) int preloaded_openpty(int *master_fd, int *slave_fd, char *name,
+                                                             const struct termios *attributes,
+                                                             const struct winsize *size) __asm__("openpty");
+
+int preloaded_openpty(int *master_fd, int *slave_fd, char *name, const struct termios *attributes,
+                      const struct winsize *size)
+{
+    union {
+        void *symbol;
+        int (*call)(int *, int *, char *, const struct termios *, const struct winsize *);
+    } real = {.symbol = NULL};
+
+    if (getenv("PACELINE_RANK_PIPES") == NULL) {
+        real.symbol = dlsym(RTLD_NEXT, "openpty");
+    }
+    if (real.symbol == NULL) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return real.call(master_fd, slave_fd, name, attributes, size);
 }

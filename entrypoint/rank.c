@@ -235,6 +235,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
+    pl_environment_unset(environment, PL_RUNDIR_PIPES_VARIABLE);
     if (!by_torchrun) {
         PL_TRY(run_dir != NULL ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
@@ -247,6 +248,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     if (run_dir != NULL) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
+    options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
     options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
     options.local_size = local_size_of(environment, 0);
     options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");

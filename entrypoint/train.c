@@ -4,6 +4,7 @@
  */
 #include "entrypoint/subcommand.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "entrypoint/check/check.h"
 #include "entrypoint/launch/launcher.h"
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Run the probes: checks that only the image's own programs can answer, after the job's requirements are
  * installed. */
@@ -252,8 +254,12 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
     /* Before anything else: a signal that comes from now on is an event and does not end the process. Process 1 would
      * lose it. */
     bool listening = pl_signals_open(&signals, &error) == PL_OK;
+    const int log_fd = pl_file_open_own(STDERR_FILENO);
     int exit_code;
 
+    if (log_fd >= 0) {
+        pl_log_set_fd(log_fd); /* all programs of the job write into the same log */
+    }
     if (open_outputs(call, &failure, &unwritable) != PL_OK) {
         /* The job itself may still be worth running. */
         pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));

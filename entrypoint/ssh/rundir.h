@@ -20,6 +20,12 @@
 #define PL_RUNDIR_PYTHON "paceline-python"
 #define PL_RUNDIR_PYTHON_VARIABLE "PACELINE_PYTHON_EXEC"
 
+/**
+ * Told to mpirun and its daemons by `1`, and not to ranks: hostname_preload.c lets them make no terminal for a rank's
+ * stdout, so that it is a pipe, of which its shim knows what has been read.
+ */
+#define PL_RUNDIR_PIPES_VARIABLE "PACELINE_RANK_PIPES"
+
 enum { PL_RUNDIR_PATH_BYTES = 80 }; /* a socket's whole path must fit into 107 bytes */
 
 struct pl_rundir {

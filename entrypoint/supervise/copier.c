@@ -4,14 +4,83 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "base/number.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* how long a line waits for its end */
 #define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
+
+void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
+{
+    const int own_fd = pl_file_open_own(fd);
+
+    copier->out_fd = own_fd >= 0 ? own_fd : fd;
+    copier->tagged = tagged;
+    copier->by_line = tagged || isatty(fd) == 0;
+    /* A pipe of one page polls as writable when it is empty: two writes never wait in it, of which mpirun would read
+     * one and a half. */
+    if (tagged && fcntl(copier->out_fd, F_SETPIPE_SZ, PL_COPIER_WRITE_BYTES) < 0) {
+        pl_log(PL_LOG_DEBUG, "mpirun reads descriptor %d in pieces of its own: %s", fd, strerror(errno));
+    }
+    if (own_fd < 0) {
+        pl_log(PL_LOG_DEBUG, "no description of its own for descriptor %d, writing there may block", fd);
+    }
+}
+
+enum pl_status pl_copier_open_pipe(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr)
+{
+    int pair[2];
+
+    if (pipe2(pair, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "make a pipe");
+    }
+    copier->fd = pair[0];
+    *ret_fd = pair[1];
+    return pl_file_set_nonblock(copier->fd, true, reterr);
+}
+
+/* The program's end of a new terminal, whose other end is `*ret_fd`; -1 with errno. */
+static int open_terminal(int *ret_fd)
+{
+    int program_fd = -1;
+    struct termios attributes;
+    char name[64];
+
+    *ret_fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (*ret_fd >= 0 && grantpt(*ret_fd) == 0 && unlockpt(*ret_fd) == 0 &&
+        ptsname_r(*ret_fd, name, sizeof(name)) == 0) {
+        program_fd = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    }
+    if (program_fd >= 0 && tcgetattr(program_fd, &attributes) == 0) {
+        attributes.c_oflag &= ~(tcflag_t)OPOST;
+        attributes.c_lflag &= ~(tcflag_t)(ECHO | ECHOE | ECHOK | ECHONL);
+        if (tcsetattr(program_fd, TCSANOW, &attributes) == 0) {
+            return program_fd;
+        }
+    }
+    pl_file_close_at(&program_fd);
+    pl_file_close_at(ret_fd);
+    return -1;
+}
+
+enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr)
+{
+    *ret_fd = open_terminal(&copier->fd);
+    copier->terminal = *ret_fd >= 0;
+    if (!copier->terminal) {
+        pl_log(PL_LOG_DEBUG, "no terminal for the program's output, it gets a pipe: %s", strerror(errno));
+        return pl_copier_open_pipe(copier, ret_fd, reterr);
+    }
+    return PL_OK;
+}
 
 /* `bytes` have come after `end`: how much of it all may be written now? */
 static void add(struct pl_copier *copier, size_t bytes)
@@ -30,41 +99,69 @@ static void add(struct pl_copier *copier, size_t bytes)
     }
 }
 
-void pl_copier_read(struct pl_copier *copier)
+/* Only where nothing is ready to be written. */
+static void read_some(struct pl_copier *copier)
 {
-    size_t kept = copier->end - copier->begin;
+    const size_t kept = copier->end - copier->begin;
+    size_t room = sizeof(copier->bytes) - kept;
     ssize_t bytes;
 
-    memmove(copier->bytes, copier->bytes + copier->begin, kept);
+    if (copier->begin > 0 && kept > 0) {
+        memmove(copier->bytes, copier->bytes + copier->begin, kept);
+    }
     copier->begin = copier->ready = 0;
     copier->end = kept;
-    bytes = read(copier->fd, copier->bytes + kept, sizeof(copier->bytes) - kept);
+    if (copier->terminal && kept < PL_COPIER_WRITE_BYTES) {
+        room = PL_COPIER_WRITE_BYTES - kept; /* it has as much at a time: no second write for a few bytes more */
+    }
+    bytes = read(copier->fd, copier->bytes + kept, room);
     if (bytes > 0) {
-        pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
+        if (copier->keeps_tail) {
+            pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
+        }
         if (copier->line != NULL) {
             pl_metric_add(copier->line, copier->bytes + kept, (size_t)bytes);
         }
         if (!copier->broken) {
             add(copier, (size_t)bytes);
         }
-    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) {
+    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: nobody has the terminal any more */
         pl_file_close_at(&copier->fd);
         copier->ready = copier->end;
     }
 }
 
-/* What a pipe takes without blocking, and of that whole lines where there are any. */
+/* Of `count` bytes what mpirun has room for. */
+static size_t fit_tagged(const char *bytes, size_t count)
+{
+    size_t fits = 0, tagged = 0;
+
+    while (fits < count) {
+        const char *newline = memchr(bytes + fits, '\n', count - fits);
+        const size_t line = newline != NULL ? (size_t)(newline - bytes) + 1 - fits : count - fits;
+
+        tagged += PL_COPIER_TAG_BYTES + line;
+        if (tagged > PL_COPIER_TAGGED_BYTES) {
+            return fits;
+        }
+        fits += line;
+    }
+    return count;
+}
+
+/* What is written as a whole, and of that whole lines where there are any. */
 static size_t next_part(const struct pl_copier *copier)
 {
     const char *begin = copier->bytes + copier->begin;
-    size_t part = copier->ready - copier->begin;
+    const size_t ready = copier->ready - copier->begin;
+    size_t part = pl_number_min(ready, PL_COPIER_WRITE_BYTES);
     const char *newline;
 
-    if (part <= PL_COPIER_WRITE_BYTES) {
-        return part;
+    if (copier->tagged) {
+        part = fit_tagged(begin, part);
     }
-    newline = memrchr(begin, '\n', PL_COPIER_WRITE_BYTES);
-    return newline != NULL ? (size_t)(newline - begin) + 1 : PL_COPIER_WRITE_BYTES;
+    newline = part < ready ? memrchr(begin, '\n', part) : NULL;
+    return newline != NULL ? (size_t)(newline - begin) + 1 : part;
 }
 
 /* Put as many lines as fit, each with its prefix, where they are written from; of a longer one a part. */
@@ -99,7 +196,7 @@ static void abort_output(struct pl_copier *copier)
     copier->staged_begin = copier->staged_end = 0;
 }
 
-void pl_copier_write(struct pl_copier *copier)
+static void write_some(struct pl_copier *copier)
 {
     const bool prefixed = copier->prefix[0] != '\0';
     ssize_t written;
@@ -114,7 +211,9 @@ void pl_copier_write(struct pl_copier *copier)
         copier->staged_begin += (size_t)written;
     } else if (written > 0) {
         copier->begin += (size_t)written;
-    } else if (written < 0 && errno != EAGAIN && errno != EINTR) {
+    } else if (written < 0 && errno == EAGAIN) {
+        copier->write_ns = pl_deadline_after_ns(PL_FILE_RETRY_NS);
+    } else if (written < 0 && errno != EINTR) {
         abort_output(copier);
     }
 }
@@ -122,6 +221,51 @@ void pl_copier_write(struct pl_copier *copier)
 bool pl_copier_has_to_write(const struct pl_copier *copier)
 {
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
+}
+
+/* Nothing is ready to be written and nothing has come: a line whose time is over is ready as it is. */
+static void end_wait(struct pl_copier *copier)
+{
+    const int64_t late_ns = pl_clock_now_ns() - copier->line_deadline_ns;
+
+    if (copier->ready == copier->end || late_ns < 0) {
+        return;
+    }
+    if (late_ns < UNFINISHED_LINE_NS / 2) {
+        copier->ready = copier->end;
+    } else { /* this machine has halted us, and the program too */
+        copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
+    }
+}
+
+void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2], int64_t *ret_deadline_ns)
+{
+    const bool to_write = pl_copier_has_to_write(copier);
+    int64_t deadline_ns = PL_DEADLINE_NEVER;
+
+    waits[0] = (struct pollfd){.fd = to_write ? -1 : copier->fd, .events = POLLIN};
+    waits[1] = (struct pollfd){.fd = to_write ? copier->out_fd : -1, .events = POLLOUT};
+    if (to_write && !pl_deadline_passed(copier->write_ns)) {
+        waits[1].fd = -1;
+        deadline_ns = copier->write_ns;
+    } else if (!to_write && copier->ready < copier->end) {
+        deadline_ns = copier->line_deadline_ns;
+    }
+    *ret_deadline_ns = deadline_ns < *ret_deadline_ns ? deadline_ns : *ret_deadline_ns;
+}
+
+void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 2])
+{
+    if (waits[1].revents != 0) {
+        write_some(copier);
+        if (copier->fd >= 0 && !pl_copier_has_to_write(copier)) {
+            read_some(copier); /* more has likely come meanwhile */
+        }
+    } else if (waits[0].revents != 0) {
+        read_some(copier);
+    } else if (!pl_copier_has_to_write(copier)) {
+        end_wait(copier);
+    }
 }
 
 bool pl_copier_is_pending(const struct pl_copier *copier)

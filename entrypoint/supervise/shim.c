@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shim: runs one program, forwards signals, copies its stderr and reports how it ended. */
+/* The shim: runs one program, forwards signals, copies its output and reports how it ended. */
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
-    struct pl_copier copier, stdout_copier; /* the second of a trial only */
+    struct pl_copier copier, stdout_copier; /* the second where stdout is not the shim's own */
     struct pl_metric metric;
     pid_t pid; /* of the program and its group */
     bool exited;
@@ -203,7 +203,7 @@ static void handle_frames(struct shim *shim)
 /* Wait for events once; after the program's end only for the rest of its output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
-    struct pl_copier *copiers[] = {&shim->copier, &shim->stdout_copier};
+    struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
     struct pollfd waits[2 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
                                                             {.fd = shim->link->fd, .events = POLLIN}};
 
@@ -211,13 +211,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         waits[1].events = pl_link_events(shim->link);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        const bool to_write = pl_copier_has_to_write(copiers[i]);
-
-        waits[2 + 2 * i] = (struct pollfd){.fd = to_write ? -1 : copiers[i]->fd, .events = POLLIN};
-        waits[3 + 2 * i] = (struct pollfd){.fd = to_write ? copiers[i]->out_fd : -1, .events = POLLOUT};
-        if (copiers[i]->ready < copiers[i]->end && copiers[i]->line_deadline_ns < deadline_ns) {
-            deadline_ns = copiers[i]->line_deadline_ns;
-        }
+        pl_copier_wait(copiers[i], waits + 2 + 2 * i, &deadline_ns);
     }
     if (poll(waits, PL_ARRAY_ITEMS(waits), pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
@@ -230,15 +224,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         handle_frames(shim);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        if (waits[2 + 2 * i].revents != 0) {
-            pl_copier_read(copiers[i]);
-        }
-        if (waits[3 + 2 * i].revents != 0) {
-            pl_copier_write(copiers[i]);
-        }
-        if (copiers[i]->ready < copiers[i]->end && pl_deadline_passed(copiers[i]->line_deadline_ns)) {
-            copiers[i]->ready = copiers[i]->end;
-        }
+        pl_copier_go_on(copiers[i], waits + 2 + 2 * i);
     }
 }
 
@@ -259,31 +245,45 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static enum pl_status open_copier(struct pl_copier *copier, int *ret_write_fd, struct pl_error *reterr)
-{
-    int pair[2];
-
-    if (pipe2(pair, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "make a pipe");
-    }
-    copier->fd = pair[0];
-    *ret_write_fd = pair[1];
-    return pl_file_set_nonblock(copier->fd, true, reterr);
-}
-
 /* Trials share a terminal, of which none may read. */
 static enum pl_status open_trial(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
 {
     const struct pl_shim_trial *trial = shim->options->trial;
 
     PL_TRY(pl_metric_open(&shim->metric, trial->metric_regex, trial->step_regex, trial->last_step, reterr));
-    PL_TRY(open_copier(&shim->stdout_copier, ret_stdout_fd, reterr));
+    PL_TRY(pl_copier_open_pipe(&shim->stdout_copier, ret_stdout_fd, reterr));
     snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "[trial %d] ", trial->number);
     memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
+    shim->stdout_copier.by_line = shim->stdout_copier.keeps_tail = true;
     shim->copier.line = &shim->metric.lines[0];
     shim->stdout_copier.line = &shim->metric.lines[1];
     *ret_null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return *ret_null_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '/dev/null'");
+}
+
+/* What the program gets as stdout; left at -1 it is our own. */
+static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_error *reterr)
+{
+    switch (shim->options->stdout_as) {
+    case PL_SHIM_STDOUT_OWN:
+        return PL_OK;
+    case PL_SHIM_STDOUT_LINES:
+        return shim->stdout_copier.by_line ? pl_copier_open_pipe(&shim->stdout_copier, ret_fd, reterr) : PL_OK;
+    case PL_SHIM_STDOUT_MPIRUN:
+        break;
+    }
+    return pl_copier_open_terminal(&shim->stdout_copier, ret_fd, reterr);
+}
+
+static void open_outputs(struct shim *shim)
+{
+    const bool tagged = shim->options->stdout_as == PL_SHIM_STDOUT_MPIRUN;
+
+    pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
+    pl_log_set_fd(shim->copier.out_fd);
+    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->trial != NULL) {
+        pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
+    }
 }
 
 static enum pl_status start(struct shim *shim, struct pl_error *reterr)
@@ -291,13 +291,15 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     struct pl_process_setup setup = shim->options->setup;
     PL_AUTO_CLOSE int write_fd = -1, stdout_fd = -1, null_fd = -1;
 
-    PL_TRY(open_copier(&shim->copier, &write_fd, reterr));
+    PL_TRY(pl_copier_open_pipe(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
     if (shim->options->trial != NULL) {
         PL_TRY(open_trial(shim, &stdout_fd, &null_fd, reterr));
         setup.stdin_fd = null_fd;
-        setup.stdout_fd = stdout_fd;
+    } else {
+        PL_TRY(open_stdout(shim, &stdout_fd, reterr));
     }
+    setup.stdout_fd = stdout_fd;
     if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
         /* all that a daemon prints there is the job map, two lines for each rank of the job, which mpirun prints too;
          * what its ranks print goes to mpirun */
@@ -444,8 +446,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct shim shim = {.options = options,
                         .signals = signals,
                         .link = link,
-                        .copier = {.fd = -1, .out_fd = STDERR_FILENO, .by_line = isatty(STDERR_FILENO) == 0},
-                        .stdout_copier = {.fd = -1, .out_fd = STDOUT_FILENO, .by_line = true},
+                        .copier = {.fd = -1, .keeps_tail = true},
+                        .stdout_copier = {.fd = -1},
                         .metric = PL_METRIC_NONE};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
@@ -457,6 +459,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     snprintf(exit_report->host, sizeof(exit_report->host), "%s", options->host);
     describe_program(options->setup.argv, options->program_words, exit_report->program, sizeof(exit_report->program));
     send_hello(options, link);
+    open_outputs(&shim);
     pl_process_adopt_orphans();
     if (start(&shim, &error) == PL_OK) {
         send_begun(&shim);

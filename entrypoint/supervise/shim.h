@@ -2,9 +2,10 @@
 /**
  * The shim: a small process between a supervisor and one program. It starts the program in a process group of its
  * own, forwards signals to the group, copies the program's stderr unchanged while keeping the last lines, and reports
- * its exit over a link. A trial's stdout passes through it too. It is the only place where the programs' output passes
- * through Paceline. It writes whole lines; one whose end does not come within 100 ms, one that is longer than 64 KiB,
- * and what comes on a terminal go out as they are.
+ * its exit over a link. The stdout of ranks, of trials, and of programs that share a host's log passes through it too.
+ * It is the only place where the programs' output passes through Paceline. It writes whole lines; one whose end does
+ * not come within 100 ms, one that is longer than 4 KiB, and what comes on a terminal go out as they are. A reader of
+ * the log that has stopped keeps it from nothing else.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SHIM_H
 #define PL_ENTRYPOINT_SUPERVISE_SHIM_H
@@ -27,8 +28,16 @@ struct pl_shim_trial {
     int64_t last_step;
 };
 
+/** What a program gets as its stdout. */
+enum pl_shim_stdout {
+    PL_SHIM_STDOUT_OWN,    /* the shim's own */
+    PL_SHIM_STDOUT_LINES,  /* a pipe, of which the shim writes whole lines; the shim's own where that is a terminal */
+    PL_SHIM_STDOUT_MPIRUN, /* as mpirun's daemon gives it: a terminal, of which the shim writes whole lines to mpirun */
+};
+
 struct pl_shim_options {
     enum pl_exit_source source;
+    enum pl_shim_stdout stdout_as;     /* not of a trial, which has PL_SHIM_STDOUT_LINES on a terminal too */
     int rank;                          /* of a trial its number; -1 when it is neither */
     const struct pl_shim_trial *trial; /* NULL: it is none. Its texts must live until the fork */
     const char *host;

@@ -168,6 +168,9 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
         supervisor->watch.hang_ns = 0;
         return PL_OK;
     }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PIPES_VARIABLE, "1", reterr));
+    }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN &&
         pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE) == NULL) {
         PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));

@@ -50,6 +50,15 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     return 1;
 }
 
+/* Parameter servers and the program that they serve write to one log. A program that is alone has nothing to join. */
+static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
+{
+    const bool is_training =
+        source == PL_EXIT_SOURCE_PROGRAM || source == PL_EXIT_SOURCE_SIDECAR || source == PL_EXIT_SOURCE_WORKER_SERVER;
+
+    return is_training && supervisor->plan->side != NULL ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_OWN;
+}
+
 static enum pl_status start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                             const struct pl_shim_trial *trial, const struct pl_process_setup *setup,
                             struct pl_connection **ret_connection, struct pl_error *reterr)
@@ -58,6 +67,7 @@ static enum pl_status start(struct pl_supervisor *supervisor, enum pl_exit_sourc
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
+                                      .stdout_as = stdout_of(supervisor, source),
                                       .rank = trial != NULL ? trial->number : -1,
                                       .trial = trial,
                                       .host = supervisor->job->current_host,

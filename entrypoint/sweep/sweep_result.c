@@ -2,6 +2,7 @@
 /* What a sweep leaves: trials.jsonl, a table, the best model with its hyperparameters, and a line for the platform. */
 #include "entrypoint/sweep/sweep_state.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 enum { TABLE_ROWS = 20 };
+
+#define RESULT_NS (5 * PL_NS_PER_S) /* for the reader of the log */
 
 static enum pl_status write_file(const char *folder, const char *name, const struct pl_text *text,
                                  struct pl_error *reterr)
@@ -45,16 +48,29 @@ enum pl_status pl_sweep_result_write_trials(struct pl_sweep *sweep, struct pl_er
     return write_file(sweep->supervisor->job->paths.output_data, "trials.jsonl", &lines, reterr);
 }
 
-/* The platform reads a metric from the log by a regular expression. */
+/* The platform reads a metric from the log by a regular expression. That nobody reads the log is no failure of the job.
+ */
 static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+    PL_AUTO_CLOSE int own_fd = pl_file_open_own(STDOUT_FILENO);
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
     pl_text_printf(&line, "best_%s=", sweep->space->metric_name);
     pl_python_json_print_double(pl_scheduler_progress(sweep->scheduler, best)->best, &line);
     pl_text_printf(&line, " trial=%zu\n", best);
     PL_TRY(pl_text_check(&line, reterr));
-    return pl_file_write_fd(STDOUT_FILENO, line.data, line.length, "standard output", reterr);
+    status = pl_file_write_by(own_fd >= 0 ? own_fd : STDOUT_FILENO, line.data, line.length,
+                              pl_deadline_after_ns(RESULT_NS), "standard output", &error);
+    if (status == PL_TIMEOUT) {
+        pl_log_error(&error, "the line with the best value");
+        return PL_OK;
+    }
+    if (status != PL_OK && reterr != NULL) {
+        *reterr = error;
+    }
+    return status;
 }
 
 static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct pl_error *reterr)

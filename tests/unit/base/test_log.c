@@ -115,8 +115,8 @@ START_TEST(errno_survives_a_line_and_a_closed_stderr_is_no_trouble)
 }
 END_TEST
 
-/* Make stderr a pipe that is full and that nobody reads: a write would wait. */
-static void stop_reading(void)
+/* Make stderr a pipe that is full and that nobody reads: a write would wait. Returns the reader's end. */
+static int stop_reading(void)
 {
     static const char block[4096];
     int ends[2];
@@ -126,12 +126,35 @@ static void stop_reading(void)
     }
     ck_assert_int_eq(fcntl(ends[1], F_SETFL, 0), 0);
     ck_assert_int_eq(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    return ends[0];
 }
 
 START_TEST(a_reader_that_has_stopped_reading_stops_nobody)
 {
     stop_reading();
     pl_log(PL_LOG_ERROR, "nobody reads this");
+}
+END_TEST
+
+START_TEST(lines_that_nobody_read_are_counted)
+{
+    char text[4096];
+    ssize_t bytes = sizeof(text);
+    int fd = stop_reading();
+
+    for (int line = 0; line < 50; line++) { /* only the first waits: a second each would be too long for this test */
+        pl_log(PL_LOG_INFO, "nobody reads this");
+    }
+    while (bytes == (ssize_t)sizeof(text)) {
+        bytes = read(fd, text, sizeof(text));
+    }
+    pl_log(PL_LOG_INFO, "this is read");
+    pl_log(PL_LOG_INFO, "and this");
+    bytes = read(fd, text, sizeof(text) - 1);
+    ck_assert_int_gt(bytes, 0);
+    text[bytes] = '\0';
+    ck_assert_str_eq(text, "paceline: warning: lines left out here, while nobody read the log: 50\n"
+                           "paceline: this is read\npaceline: and this\n");
 }
 END_TEST
 
@@ -155,4 +178,4 @@ END_TEST
 UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends,
           the_prefix_is_cut_at_63_bytes, an_error_is_logged_with_cause_and_context,
           errno_survives_a_line_and_a_closed_stderr_is_no_trouble, a_reader_that_has_stopped_reading_stops_nobody,
-          a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+          lines_that_nobody_read_are_counted, a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)

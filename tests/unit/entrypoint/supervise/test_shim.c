@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/copier.c, entrypoint/supervise/signals.c. */
+/* Covers entrypoint/supervise/shim.c, entrypoint/supervise/signals.c. */
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
@@ -24,6 +24,7 @@ static struct pl_signals signals;
 static struct pl_link link_to_watch;
 static pid_t watch_pid;
 static int64_t most_stopped_ns;
+static enum pl_shim_stdout stdout_as;
 static char *plain_environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
 
 static void start_source(enum pl_exit_source source, int rank, const char *const *argv, const char *cwd)
@@ -34,6 +35,7 @@ static void start_source(enum pl_exit_source source, int rank, const char *const
     int fd;
 
     options.most_stopped_ns = most_stopped_ns;
+    options.stdout_as = stdout_as;
     signals = PL_SIGNALS_NONE;
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
     options.setup.argv = argv;
@@ -490,6 +492,38 @@ START_TEST(nothing_of_long_lines_and_of_the_last_is_lost)
 }
 END_TEST
 
+START_TEST(what_a_killed_rank_has_written_is_in_the_log)
+{
+    const char *const argv[] = {"sh", "-c",
+                                "if [ -t 1 ]; then echo terminal; else echo pipe; fi; printf half; kill -9 $$", NULL};
+    char text[64];
+    int pair[2];
+
+    for (stdout_as = PL_SHIM_STDOUT_LINES; stdout_as <= PL_SHIM_STDOUT_MPIRUN; stdout_as++) {
+        size_t length = 0;
+        ssize_t bytes;
+
+        ck_assert_int_eq(pipe(pair), 0);
+        ck_assert_int_eq(dup2(pair[1], STDOUT_FILENO), STDOUT_FILENO);
+        close(pair[1]);
+        start_rank(0, argv, NULL);
+        ck_assert_int_eq(dup2(STDERR_FILENO, STDOUT_FILENO), STDOUT_FILENO); /* the shim is the last writer */
+        do {
+            bytes = read(pair[0], text + length, sizeof(text) - 1 - length);
+            ck_assert_int_ge(bytes, 0);
+            length += (size_t)bytes;
+        } while (bytes > 0);
+        text[length] = '\0';
+        ck_assert(await_exit_report().signalled);
+        ck_assert_str_eq(text, stdout_as == PL_SHIM_STDOUT_LINES ? "pipe\nhalf" : "terminal\nhalf");
+        close(pair[0]);
+        pl_link_close(&link_to_watch);
+        pl_signals_restore(&signals);
+        close(signals.fd);
+    }
+}
+END_TEST
+
 START_TEST(what_mpiruns_daemon_prints_is_no_output_of_the_job)
 {
     static const enum pl_exit_source sources[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_DAEMON};
@@ -751,9 +785,10 @@ UNIT_MAIN("entrypoint/shim", a_trials_lines_have_its_number_and_its_metric_is_re
           a_waiting_shim_ends_with_sigterm_and_with_its_supervisor, a_rank_that_ends_without_a_stop_is_not_held,
           a_signal_that_stops_nothing_holds_nobody, a_line_that_comes_in_pieces_is_written_as_one,
           a_whole_line_waits_for_nothing_and_an_unfinished_one_not_for_ever,
-          nothing_of_long_lines_and_of_the_last_is_lost, what_mpiruns_daemon_prints_is_no_output_of_the_job,
-          a_daemon_that_holds_stderr_delays_nothing, a_program_without_stderr_costs_no_time,
-          the_program_dies_with_its_supervisor, a_system_that_lets_nobody_adopt_orphans_runs_programs,
-          a_missing_program_says_so, an_interpreters_fault_is_told_from_the_programs,
+          nothing_of_long_lines_and_of_the_last_is_lost, what_a_killed_rank_has_written_is_in_the_log,
+          what_mpiruns_daemon_prints_is_no_output_of_the_job, a_daemon_that_holds_stderr_delays_nothing,
+          a_program_without_stderr_costs_no_time, the_program_dies_with_its_supervisor,
+          a_system_that_lets_nobody_adopt_orphans_runs_programs, a_missing_program_says_so,
+          an_interpreters_fault_is_told_from_the_programs,
           a_pipe_in_the_programs_place_is_refused_without_waiting_for_its_writer,
           few_descriptors_are_enough_or_the_exit_report_says_so)

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/supervise/copier.c. */
+#include "entrypoint/supervise/copier.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static struct pl_copier copier;
+static int program_fd, log_fd; /* the program's end, and the end of the log's reader */
+
+/* A copier between them; with `tagged` mpirun reads the log, and the program has a terminal. */
+static void open_copier(bool tagged)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    int pair[2];
+
+    ck_assert_int_eq(pipe2(pair, O_CLOEXEC), 0);
+    ck_assert_int_eq(fcntl(pair[0], F_SETFL, O_NONBLOCK), 0);
+    log_fd = pair[0];
+    copier = (struct pl_copier){.fd = -1};
+    pl_copier_open_output(&copier, pair[1], tagged);
+    close(pair[1]);
+    ck_assert_ok(tagged ? pl_copier_open_terminal(&copier, &program_fd, &error)
+                        : pl_copier_open_pipe(&copier, &program_fd, &error),
+                 &error);
+    ck_assert_int_eq(fcntl(program_fd, F_SETFL, O_NONBLOCK), 0);
+}
+
+/* One round of the shim's loop, which waits for nothing. */
+static void go_on(void)
+{
+    int64_t deadline_ns = PL_DEADLINE_NEVER;
+    struct pollfd waits[2];
+
+    pl_copier_wait(&copier, waits, &deadline_ns);
+    ck_assert_int_ge(poll(waits, 2, 0), 0);
+    pl_copier_go_on(&copier, waits);
+}
+
+/* What one read(2) of the log gives, 4096 bytes at most as mpirun has it; 0 where there is nothing. */
+static size_t read_log(char text[static PL_COPIER_WRITE_BYTES])
+{
+    const ssize_t bytes = read(log_fd, text, PL_COPIER_WRITE_BYTES);
+
+    ck_assert(bytes >= 0 || errno == EAGAIN);
+    return bytes > 0 ? (size_t)bytes : 0;
+}
+
+static char wanted[400000], found[sizeof(wanted)];
+
+/* Write `bytes` of `wanted`, while the reader of the log comes `rounds` late, and have it all in `found`; every piece
+ * that it reads is whole lines and fits, with its tags, where it goes. */
+static void pass(size_t bytes, size_t rounds, bool by_line)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+    char text[PL_COPIER_WRITE_BYTES];
+    size_t written = 0, read_bytes = 0;
+
+    for (size_t round = 0; read_bytes < bytes; round++) {
+        ssize_t count = written < bytes ? write(program_fd, wanted + written, bytes - written) : 0;
+        size_t part, tagged = 0;
+
+        ck_assert(!pl_deadline_passed(end_ns));
+        written += count > 0 ? (size_t)count : 0;
+        if (written == bytes && program_fd >= 0) {
+            pl_file_close_at(&program_fd); /* what is still in it comes all the same */
+        }
+        go_on();
+        part = round % rounds == 0 ? read_log(text) : 0;
+        for (size_t i = 0; i < part && by_line; i++) {
+            tagged += text[i] == '\n' ? 1 + PL_COPIER_TAG_BYTES : 1;
+        }
+        ck_assert_uint_le(tagged, PL_COPIER_TAGGED_BYTES);
+        ck_assert(part == 0 || !by_line || text[part - 1] == '\n');
+        ck_assert_uint_le(read_bytes + part, bytes);
+        memcpy(found + read_bytes, text, part);
+        read_bytes += part;
+    }
+    ck_assert_int_eq(memcmp(found, wanted, bytes), 0);
+    go_on();
+    ck_assert_int_eq(copier.fd, -1);
+}
+
+START_TEST(mpirun_reads_whole_lines_however_late_it_comes)
+{
+    for (size_t length = 1; length <= PL_COPIER_WRITE_BYTES; length = length * 3 + 1) {
+        memset(wanted, 'x', sizeof(wanted));
+        for (size_t at = length - 1; at < 100 * PL_COPIER_WRITE_BYTES / 2; at += 1 + at % length) {
+            wanted[at] = '\n';
+        }
+        wanted[50 * PL_COPIER_WRITE_BYTES - 1] = '\n';
+        open_copier(true);
+        pass(50 * PL_COPIER_WRITE_BYTES, 7, true);
+        close(log_fd);
+        close(copier.out_fd);
+    }
+}
+END_TEST
+
+START_TEST(bytes_pass_as_they_are)
+{
+    for (int tagged = 0; tagged < 2; tagged++) {
+        unsigned state = 1;
+
+        for (size_t i = 0; i < sizeof(wanted); i++) {
+            state = state * 1664525 + 1013904223;
+            wanted[i] = (char)(state >> 24);
+        }
+        open_copier(tagged != 0);
+        pass(sizeof(wanted), 3, false);
+        close(log_fd);
+        close(copier.out_fd);
+    }
+}
+END_TEST
+
+START_TEST(a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing)
+{
+    struct termios attributes;
+
+    open_copier(true);
+    ck_assert_int_eq(isatty(program_fd), 1);
+    ck_assert_int_eq(tcgetattr(program_fd, &attributes), 0);
+    ck_assert_uint_eq(attributes.c_oflag & OPOST, 0);
+    ck_assert_uint_eq(attributes.c_lflag & ECHO, 0);
+    ck_assert_int_eq(open("/dev/tty", O_RDWR | O_CLOEXEC), -1);
+}
+END_TEST
+
+/* Whether what has come of a line, its end being `late_ns` late, is to be written as it is. */
+static bool goes_out(const char *piece, int64_t late_ns)
+{
+    ck_assert_int_eq(write(program_fd, piece, strlen(piece)), (ssize_t)strlen(piece));
+    go_on();
+    copier.line_deadline_ns = pl_clock_now_ns() - late_ns;
+    go_on();
+    return pl_copier_has_to_write(&copier);
+}
+
+START_TEST(an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted)
+{
+    const int64_t end_ns = pl_deadline_after_ns(60 * PL_NS_PER_S);
+
+    open_copier(false);
+    ck_assert(!goes_out("50%", -60 * PL_NS_PER_S));
+    ck_assert(!goes_out(" 60%", 60 * PL_NS_PER_S));
+    ck_assert_int_gt(copier.line_deadline_ns, pl_clock_now_ns() - 10 * PL_NS_PER_S); /* it has its time once more */
+    while (!pl_copier_has_to_write(&copier)) {
+        ck_assert(!pl_deadline_passed(end_ns));
+        copier.line_deadline_ns = pl_clock_now_ns();
+        go_on();
+    }
+    go_on();
+    ck_assert_uint_eq(read_log(found), strlen("50% 60%"));
+}
+END_TEST
+
+/* One that has come while the log's reader was late is no line without an end. */
+START_TEST(a_line_whose_end_has_come_is_not_cut_for_a_late_reader)
+{
+    open_copier(false);
+    ck_assert_int_eq(write(program_fd, "one\ntw", 6), 6);
+    go_on();
+    copier.line_deadline_ns = pl_clock_now_ns();
+    ck_assert_int_eq(write(program_fd, "o\n", 2), 2);
+    for (int round = 0; round < 4; round++) {
+        go_on();
+    }
+    ck_assert_uint_eq(read_log(found), strlen("one\ntwo\n"));
+}
+END_TEST
+
+/* Of two that have found room for one the slower does not wait. */
+START_TEST(a_writer_that_comes_second_does_not_block)
+{
+    int64_t deadline_ns = PL_DEADLINE_NEVER;
+    struct pollfd waits[2];
+    int own_fd;
+
+    open_copier(false);
+    own_fd = pl_file_open_own(copier.out_fd);
+    ck_assert_int_ge(own_fd, 0);
+    ck_assert_int_eq(write(program_fd, "line\n", 5), 5);
+    go_on();
+    pl_copier_wait(&copier, waits, &deadline_ns);
+    ck_assert_int_eq(poll(waits, 2, 0), 1);
+    while (write(own_fd, wanted, sizeof(wanted)) > 0) {
+    }
+    ck_assert_int_eq(errno, EAGAIN);
+    pl_copier_go_on(&copier, waits);
+    ck_assert(pl_copier_has_to_write(&copier));
+    pl_copier_wait(&copier, waits, &deadline_ns);
+    ck_assert_int_ne(deadline_ns, PL_DEADLINE_NEVER); /* and does not ask all the time */
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/copier", mpirun_reads_whole_lines_however_late_it_comes, bytes_pass_as_they_are,
+          a_rank_of_mpirun_writes_to_a_terminal_that_changes_nothing,
+          an_unfinished_line_goes_out_in_time_and_not_because_this_machine_was_halted,
+          a_line_whose_end_has_come_is_not_cut_for_a_late_reader, a_writer_that_comes_second_does_not_block)
