@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "base/text.h"
+#include "entrypoint/output/tail.h"
 #include "entrypoint/ssh/link.h"
-#include "entrypoint/supervise/tail.h"
 
 /* what, words for people */
 #define PL_EXIT_SOURCE_LIST(X)                                                                                         \

@@ -8,13 +8,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "entrypoint/output/copier.h"
+#include "entrypoint/output/metric.h"
+#include "entrypoint/output/tail.h"
 #include "entrypoint/stacks/network.h"
 #include "entrypoint/stacks/proc.h"
 #include "entrypoint/supervise/cgroup.h"
-#include "entrypoint/supervise/copier.h"
 #include "entrypoint/supervise/failure.h"
-#include "entrypoint/supervise/metric.h"
-#include "entrypoint/supervise/tail.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a program prints on stderr: its cause is the same in whatever pieces it comes, and text that can be shown. */
 #include "base/memory.h"
-#include "entrypoint/supervise/tail.h"
+#include "entrypoint/output/tail.h"
 #include "tests/support/fuzz.h"
 
 #include <stdlib.h>

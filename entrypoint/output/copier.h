@@ -2,13 +2,13 @@
 /**
  * What a program prints, on its way through its shim.
  *
- * Test  tests/unit/entrypoint/supervise/test_copier.c, test_shim.c, tests/integration/log_lines.py
+ * Test  tests/unit/entrypoint/output/test_copier.c, ../supervise/test_shim.c, tests/integration/log_lines.py
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_COPIER_H
-#define PL_ENTRYPOINT_SUPERVISE_COPIER_H
+#ifndef PL_ENTRYPOINT_OUTPUT_COPIER_H
+#define PL_ENTRYPOINT_OUTPUT_COPIER_H
 
-#include "entrypoint/supervise/metric.h"
-#include "entrypoint/supervise/tail.h"
+#include "entrypoint/output/metric.h"
+#include "entrypoint/output/tail.h"
 
 #include <poll.h>
 

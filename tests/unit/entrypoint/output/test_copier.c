@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/copier.c. */
-#include "entrypoint/supervise/copier.h"
+/* Covers entrypoint/output/copier.c. */
+#include "entrypoint/output/copier.h"
 
 #include "base/clock.h"
 #include "base/file.h"

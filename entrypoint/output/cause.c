@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the last exception's line in what a Python program prints. */
-#include "entrypoint/supervise/cause.h"
+#include "entrypoint/output/cause.h"
 
 #include "base/memory.h"
 

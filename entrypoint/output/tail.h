@@ -3,10 +3,10 @@
  * The last bytes of a stream in fixed memory, and the last lines of them as text that is safe to show; beside them the
  * line that says why a program failed, wherever it was.
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_TAIL_H
-#define PL_ENTRYPOINT_SUPERVISE_TAIL_H
+#ifndef PL_ENTRYPOINT_OUTPUT_TAIL_H
+#define PL_ENTRYPOINT_OUTPUT_TAIL_H
 
-#include "entrypoint/supervise/cause.h"
+#include "entrypoint/output/cause.h"
 
 #include <stdbool.h>
 #include <stddef.h>

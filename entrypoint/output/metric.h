@@ -3,10 +3,10 @@
  * The metric of a trial, found in the lines that its program prints. Of a line the first PL_METRIC_LINE_BYTES count; a
  * carriage return ends one too, since progress bars have no other end.
  *
- * Test  tests/unit/entrypoint/supervise/test_metric.c
+ * Test  tests/unit/entrypoint/output/test_metric.c
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_METRIC_H
-#define PL_ENTRYPOINT_SUPERVISE_METRIC_H
+#ifndef PL_ENTRYPOINT_OUTPUT_METRIC_H
+#define PL_ENTRYPOINT_OUTPUT_METRIC_H
 
 #include "base/status.h"
 

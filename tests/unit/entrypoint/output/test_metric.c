@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/metric.c. */
-#include "entrypoint/supervise/metric.h"
+/* Covers entrypoint/output/metric.c. */
+#include "entrypoint/output/metric.h"
 
 #include "base/text.h"
 #include "tests/support/unit.h"
@@ -106,7 +106,7 @@ START_TEST(an_expression_that_does_not_compile_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/supervise/metric", a_line_in_pieces_is_one_line,
+UNIT_MAIN("entrypoint/output/metric", a_line_in_pieces_is_one_line,
           a_step_counts_for_the_lines_after_it_on_either_stream, without_a_step_reports_are_counted,
           a_line_without_end_and_more_reports_than_fit_need_no_more_memory,
           an_expression_that_does_not_compile_is_refused)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps the last bytes of a stream and cleans its last lines for display. */
-#include "entrypoint/supervise/tail.h"
+#include "entrypoint/output/tail.h"
 
 #include "base/number.h"
 #include "base/text.h"

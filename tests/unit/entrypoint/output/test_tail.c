@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/tail.c, entrypoint/supervise/cause.c. */
-#include "entrypoint/supervise/tail.h"
+/* Covers entrypoint/output/tail.c, entrypoint/output/cause.c. */
+#include "entrypoint/output/tail.h"
 
 #include "tests/support/unit.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the numbers of a metric and its steps in lines. */
-#include "entrypoint/supervise/metric.h"
+#include "entrypoint/output/metric.h"
 
 #include "base/text.h"
 

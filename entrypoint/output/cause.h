@@ -7,10 +7,10 @@
  * SyntaxError, one that begins with a name such as ValueError and a colon. torch's tag `[rank1]: ` before each line is
  * skipped, and what Python reports as "Exception ignored" is left out.
  *
- * Test  tests/unit/entrypoint/supervise/test_tail.c
+ * Test  tests/unit/entrypoint/output/test_tail.c
  */
-#ifndef PL_ENTRYPOINT_SUPERVISE_CAUSE_H
-#define PL_ENTRYPOINT_SUPERVISE_CAUSE_H
+#ifndef PL_ENTRYPOINT_OUTPUT_CAUSE_H
+#define PL_ENTRYPOINT_OUTPUT_CAUSE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies a program's output line by line. */
-#include "entrypoint/supervise/copier.h"
+#include "entrypoint/output/copier.h"
 
 #include "base/clock.h"
 #include "base/file.h"
