@@ -2,12 +2,14 @@
 /* What is in a directory, by the times that its file system keeps. */
 #include "base/changes.h"
 
-#include <fts.h>
-#include <stdlib.h>
+#include "base/file.h"
+
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { MOST_FILES = 10000 };
+enum { MOST_ENTRIES = 10000 };
 
 static bool is_later(const struct timespec *time, const struct timespec *than)
 {
@@ -15,29 +17,38 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
 }
 
 /* The time of the last change is the kernel's: programs that set times, as cp -p and tar do, leave it alone. */
-void pl_changes_look(const char *directory, struct pl_changes *ret_changes)
+static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {
-    char *copy = strdup(directory);
-    FTS *walk =
-        copy != NULL ? fts_open((char *const[]){copy, NULL}, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL) : NULL;
-    const FTSENT *entry;
+    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    PL_AUTO_DIRECTORY DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    const struct dirent *entry;
+    struct stat info;
 
-    *ret_changes = (struct pl_changes){.count = 0};
-    while (walk != NULL && ret_changes->count < MOST_FILES && (entry = fts_read(walk)) != NULL) {
-        if (entry->fts_info == FTS_F || entry->fts_info == FTS_SL || entry->fts_info == FTS_SLNONE) {
-            ret_changes->count++;
-            if (is_later(&entry->fts_statp->st_ctim, &ret_changes->newest)) {
-                ret_changes->newest = entry->fts_statp->st_ctim;
-            }
+    if (directory == NULL && fd >= 0) {
+        (void)close(fd);
+    }
+    while (directory != NULL && changes->entries < MOST_ENTRIES && (entry = readdir(directory)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            continue;
+        }
+        changes->entries++;
+        if (S_ISDIR(info.st_mode)) {
+            look_below(fd, entry->d_name, O_NOFOLLOW, changes);
+        } else if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) {
+            changes->files++;
+            changes->newest = is_later(&info.st_ctim, &changes->newest) ? info.st_ctim : changes->newest;
         }
     }
-    if (walk != NULL) {
-        (void)fts_close(walk);
-    }
-    free(copy);
+}
+
+void pl_changes_look(const char *directory, struct pl_changes *ret_changes)
+{
+    *ret_changes = (struct pl_changes){.entries = 0};
+    look_below(AT_FDCWD, directory, 0, ret_changes);
 }
 
 bool pl_changes_since(const struct pl_changes *before, const struct pl_changes *now)
 {
-    return now->count >= MOST_FILES || is_later(&now->newest, &before->newest);
+    return now->entries >= MOST_ENTRIES || is_later(&now->newest, &before->newest);
 }

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <time.h>
 
-/** Files below a directory, which is looked through as far as the first 10,000. */
+/** What is below a directory, which is looked through as far as the first 10,000 entries. */
 struct pl_changes {
-    size_t count;
+    size_t entries, files;
     struct timespec newest; /* the latest time at which one was written, made or moved */
 };
 

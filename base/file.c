@@ -32,6 +32,13 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
+void pl_file_close_directory_at(DIR **directory)
+{
+    if (*directory != NULL) {
+        (void)closedir(*directory);
+    }
+}
+
 static int poll_for(int fd, short events, int64_t deadline_ns)
 {
     for (;;) {

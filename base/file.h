@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 
+#include <dirent.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -15,6 +16,11 @@ void pl_file_close_at(int *fd);
 
 /** `PL_AUTO_CLOSE int fd = -1;` closes at the end of the scope when the descriptor is not negative. */
 #define PL_AUTO_CLOSE __attribute__((cleanup(pl_file_close_at)))
+
+/** Close `*directory` unless it is NULL. */
+void pl_file_close_directory_at(DIR **directory);
+
+#define PL_AUTO_DIRECTORY __attribute__((cleanup(pl_file_close_directory_at)))
 
 /**
  * Read the whole file at `path`, at most `max_bytes` (PL_LIMIT beyond), as NUL-terminated heap memory. A missing file

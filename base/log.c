@@ -52,7 +52,7 @@ static const char *level_word(enum pl_log_level level)
 /* A reader that has stopped must not stop us. The first line waits for it, those after it do not, until one passes. */
 static void write_line(const char *line, size_t bytes)
 {
-    const unsigned lost = atomic_load_explicit(&lines_lost, memory_order_relaxed);
+    const unsigned lost = atomic_exchange_explicit(&lines_lost, 0, memory_order_relaxed);
     const int64_t deadline_ns = pl_deadline_after_ns(lost == 0 ? LONGEST_WAIT_NS : 0);
     enum pl_status status = PL_OK;
     char note[160];
@@ -62,8 +62,8 @@ static void write_line(const char *line, size_t bytes)
                               log_prefix, lost);
 
         status = pl_file_write_by(log_fd, note, (size_t)length, deadline_ns, "the log", NULL);
-        if (status == PL_OK) {
-            atomic_fetch_sub_explicit(&lines_lost, lost, memory_order_relaxed);
+        if (status != PL_OK) {
+            atomic_fetch_add_explicit(&lines_lost, lost, memory_order_relaxed);
         }
     }
     if (status == PL_OK) {

@@ -61,6 +61,8 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
         status = pl_error_set(reterr, status, "%.*s", (int)strcspn(pl_text_string(&text), "\n"), pl_text_string(&text));
     }
     pl_supervise_close(&supervisor);
+    pl_signals_restore(&signals);
+    pl_file_close_at(&signals.fd);
     return status;
 }
 

@@ -154,8 +154,8 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
         }
         if (meant != NULL && count > 0) {
             PL_TRY(pl_strv_printf(warnings, reterr,
-                                  "%s (a hyperparameter) is no name of SageMaker's and has no effect; %s is one", name,
-                                  meant));
+                                  "the hyperparameter '%s' has no effect: SageMaker has no such name; was '%s' meant?",
+                                  name, meant));
         }
     }
     return PL_OK;

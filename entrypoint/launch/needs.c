@@ -16,12 +16,12 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
     }
     if (program->may_install) {
         return pl_strv_printf(&plan->warnings, reterr,
-                              "%s is to start the job's program, and it is not in PATH yet: what pip installs for the "
-                              "code has to bring it",
+                              "%s starts the job's program and is not in PATH: the packages that pip installs for the "
+                              "code must bring it",
                               name);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND,
-                        "%s is to start the job's program, and it is not in PATH in this image: %s", name, remedy);
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not in PATH in this image: %s", name,
+                        remedy);
 }
 
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)

@@ -68,8 +68,8 @@ struct pl_launch_plan {
     struct pl_environment *additions;
     struct pl_environment *environment; /* the container's with the additions: give this to execve */
 
-    bool needs_names;    /* every name of job->hosts must resolve before the start; */
-    bool needs_no_peers; /* but not where the hosts are not linked: each may have ended before another begins */
+    bool needs_names;    /* every name of job->hosts must resolve before the start */
+    bool needs_no_peers; /* where hosts are not linked no name has to: each may have ended before another begins */
     enum pl_launch_plan_link link;
 
     struct pl_launch_plan_steps steps;

@@ -26,16 +26,13 @@ static const char bundled_name[] = "mnist";
 
 bool pl_program_has_code(const struct pl_job *job)
 {
-    DIR *dir = opendir(job->paths.code);
+    PL_AUTO_DIRECTORY DIR *dir = opendir(job->paths.code);
     const struct dirent *entry;
     bool found = false, unfinished = false;
 
     while (dir != NULL && !unfinished && (entry = readdir(dir)) != NULL) {
         found = found || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0);
         unfinished = strcmp(entry->d_name, PL_PROGRAM_UNFINISHED) == 0;
-    }
-    if (dir != NULL) {
-        (void)closedir(dir);
     }
     return found && !unfinished;
 }
@@ -109,12 +106,29 @@ static bool starts_itself(const char *head)
     return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
 }
 
-/* The carriage return would be a part of the interpreter's name or arguments, or of each of sh's words. */
+static bool ends_in_crlf(const char *head)
+{
+    const char *end = strchr(head, '\n');
+
+    return end != NULL && end > head && end[-1] == '\r';
+}
+
+/* The carriage return would be a part of the name of a file that is not there: the interpreter, or what env is to find.
+ * After an interpreter's options it does harm to shells; others pass over it. */
 static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_error *reterr)
 {
-    const char *end = memcmp(head, "\177ELF", 4) != 0 ? strchr(head, '\n') : NULL;
+    static const char env[] = "/env";
+    const char *name = head + 2 + strspn(head + 2, " \t");
+    const char *first_end = name + strcspn(name, " \t\n"), *second = first_end + strspn(first_end, " \t");
 
-    if (end == NULL || end == head || end[-1] != '\r') {
+    if (memcmp(head, "#!", 2) != 0 || !ends_in_crlf(head)) {
+        return PL_OK;
+    }
+    if (first_end - name >= (ptrdiff_t)strlen(env) && memcmp(first_end - strlen(env), env, strlen(env)) == 0 &&
+        *second != '-') {
+        first_end = second + strcspn(second, " \t\n");
+    }
+    if (*first_end != '\n' && memcmp(first_end - 2, "sh", 2) != 0) {
         return PL_OK;
     }
     return pl_error_set(reterr, PL_INVALID,
@@ -131,6 +145,12 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     PL_TRY(refuse_crlf(head, word, reterr));
     if (!starts_itself(head)) {
         PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
+        if (ends_in_crlf(head)) {
+            PL_TRY(pl_strv_printf(&plan->warnings, reterr,
+                                  "the lines of '%s' end in CR LF, and sh takes the CR for a part of each line's last "
+                                  "word: save it with LF alone",
+                                  word));
+        }
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
                                   "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
@@ -151,7 +171,7 @@ static enum pl_status name_nearby(const struct pl_job *job, enum pl_status statu
     char path[PATH_MAX];
 
     if (pl_nearby_find(job->paths.code, job->program, path)) {
-        pl_error_context(reterr, "a file '%.200s' is there: name it so", path);
+        pl_error_context(reterr, "the code directory has '%.200s': give that path", path);
     }
     return status;
 }

@@ -64,7 +64,7 @@ enum pl_status pl_copier_open_pipe(struct pl_copier *copier, int *ret_fd, struct
  */
 enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What to wait for by poll(2), and until when: `*ret_deadline_ns` is moved where it is later. */
+/** What to wait for by poll(2), and until when: lowers `*ret_deadline_ns` to this copier's own deadline. */
 void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2], int64_t *ret_deadline_ns);
 
 /** Read or write what poll(2) has found in `waits`, without blocking. */

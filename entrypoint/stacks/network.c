@@ -165,18 +165,11 @@ static enum pl_status count_inside(const char *tcp, const char *tcp6, struct ran
     return PL_OK;
 }
 
-static void close_directory_at(DIR **directory)
-{
-    if (*directory != NULL) {
-        (void)closedir(*directory);
-    }
-}
-
 /* The sockets of a process, as far as they can be seen. */
 static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct rank_socket **sockets, size_t *capacity,
                                   size_t *count, struct pl_error *reterr)
 {
-    __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
+    PL_AUTO_DIRECTORY DIR *directory = NULL;
     const struct dirent *entry;
     char text[64];
 

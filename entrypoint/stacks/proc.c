@@ -256,16 +256,9 @@ static void describe_thread(pid_t pid, struct pl_stacks_thread *thread)
     }
 }
 
-static void close_directory_at(DIR **directory)
-{
-    if (*directory != NULL) {
-        (void)closedir(*directory);
-    }
-}
-
 static void describe_threads(struct pl_stacks_program *program)
 {
-    __attribute__((cleanup(close_directory_at))) DIR *directory = NULL;
+    PL_AUTO_DIRECTORY DIR *directory = NULL;
     const struct dirent *entry;
     char path[PATH_BYTES];
 
@@ -370,7 +363,7 @@ static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *re
 static enum pl_status list_processes(const struct stat *paceline, struct candidate **ret_list, size_t *ret_count,
                                      struct pl_error *reterr)
 {
-    __attribute__((cleanup(close_directory_at))) DIR *directory = opendir("/proc");
+    PL_AUTO_DIRECTORY DIR *directory = opendir("/proc");
     PL_AUTO_FREE struct candidate *list = NULL;
     size_t count = 0, capacity = 0;
     const struct dirent *entry;

@@ -129,10 +129,12 @@ void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessi
         return;
     }
     supervisor->apart.minute_logged = true;
-    pl_log(PL_LOG_INFO,
-           "no rank has called MPI_Init or joined another one in a torch process group in the first %lld s: as long as "
-           "that is so, %d programs run independently, or wait in vain for each other; see docs/troubleshooting.md",
-           (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
+    pl_log(
+        PL_LOG_INFO,
+        "in the first %lld s no rank has called MPI_Init or joined another one in a torch process group. This is "
+        "normal while programs prepare; if it stays so, the %d programs run independently, or wait for each other in "
+        "vain: see docs/troubleshooting.md",
+        (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
 }
 
 bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions)

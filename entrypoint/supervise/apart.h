@@ -4,8 +4,8 @@
  * and N models were trained. MPI_Init() connects each rank with mpirun's server on its host, and a process group of
  * torch's the ranks themselves, all by TCP. The kernel counts the connections that a host accepts: as long as the count
  * is what it was before a host's first rank began, no rank of it was connected with anything, however short its life.
- * Where the count has grown, only connections whose both ends are seen to be one and the same rank's are no reason to
- * believe that ranks are connected. What is not certain counts as a connection, and nothing is said.
+ * Where the count has grown, ranks count as connected unless every new connection has both ends in the same rank. What
+ * is not certain counts as a connection, and nothing is said.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_APART_H
 #define PL_ENTRYPOINT_SUPERVISE_APART_H

@@ -177,6 +177,16 @@ static const char *last_line(const char *tail, size_t *ret_bytes)
     return line;
 }
 
+/* Of pip, whose attempts at a connection may have failed and done no harm: it has found all versions. */
+static bool is_other_error(const char *line, size_t bytes)
+{
+    static const char mark[] = "ERROR: ", none[] = "No matching distribution found",
+                      also[] = "Could not find a version";
+
+    return bytes >= strlen(mark) && memcmp(line, mark, strlen(mark)) == 0 &&
+           memmem(line, bytes, none, strlen(none)) == NULL && memmem(line, bytes, also, strlen(also)) == NULL;
+}
+
 static bool is_own_tool(const struct pl_exit_report *exit_report)
 {
     const size_t path_bytes = strcspn(exit_report->program, " ");
@@ -193,7 +203,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
     size_t start = text->length, bytes;
     const char *line = last_line(exit_report->tail, &bytes), *error;
 
-    if (exit_report->cause[0] != '\0') {
+    if (exit_report->cause[0] != '\0' && !is_other_error(line, bytes)) {
         line = exit_report->cause;
         bytes = strlen(line);
     }

@@ -96,11 +96,15 @@ static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection
 static bool may_link(const struct pl_supervisor *supervisor)
 {
     struct pl_sshd sshd = PL_SSHD_NONE;
-    bool has_keys = pl_job_option(supervisor->job, "PACELINE_SSH_SECRET", "")[0] != '\0' ||
-                    pl_sshd_open(&sshd, supervisor->job, &supervisor->rundir, NULL) == PL_OK;
+    bool has_keys;
 
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        return false;
+    }
+    has_keys = pl_job_option(supervisor->job, "PACELINE_SSH_SECRET", "")[0] != '\0' ||
+               pl_sshd_open(&sshd, supervisor->job, &supervisor->rundir, NULL) == PL_OK;
     pl_sshd_close(&sshd);
-    return has_keys && supervisor->plan->link != PL_LAUNCH_PLAN_LINK_NONE;
+    return has_keys;
 }
 
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_error *reterr)

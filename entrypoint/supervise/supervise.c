@@ -124,7 +124,9 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
 static void raise_files(struct pl_supervisor *supervisor)
 {
     const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
-    const size_t programs = (size_t)supervisor->job->processes_per_host + (size_t)supervisor->job->cpus;
+    const bool has_slots = supervisor->extension != NULL; /* at most one a CPU */
+    const size_t programs =
+        (size_t)supervisor->job->processes_per_host + (has_slots ? (size_t)supervisor->job->cpus : 1);
     const size_t count = SPARE_FILES + 2 * (hosts + programs);
 
     if (!pl_signals_raise_files(supervisor->signals, count)) {

@@ -318,6 +318,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
+    setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd; /* plan's own is for its JSON */
     pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     state.connection = connection;

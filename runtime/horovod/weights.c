@@ -59,11 +59,9 @@ static void report(const struct comparison *comparison)
     }
     if (others > 0 && !atomic_exchange(&warned, true)) {
         pl_log(PL_LOG_WARNING,
-               "DistributedOptimizer: %s %s%s %s with other weights than rank 0, and equal gradients leave them "
-               "different: %s; "
-               "where they are to differ, PACELINE_CHECK_WEIGHTS=0",
-               others > 1 ? "ranks" : "rank", pl_text_string(&ranks), pl_text_string(&set),
-               others > 1 ? "train" : "trains", comparison->cure);
+               "DistributedOptimizer: the weights of %s %s%s differ from those of rank 0, and averaged gradients keep "
+               "them different: %s. If they are meant to differ, set PACELINE_CHECK_WEIGHTS=0",
+               others > 1 ? "ranks" : "rank", pl_text_string(&ranks), pl_text_string(&set), comparison->cure);
     }
 }
 

@@ -201,19 +201,19 @@ def what_the_image_lacks_is_known_to_plan():
     with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
         env = {'PATH': image_with(pathlib.Path(folder), 'sh', 'ssh'), **({'PACELINE_PYTHON': python} if python else {})}
         with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
-            refused_alike(tree, "mpirun is to start the job's program, and it is not in PATH in this image: build it with Open MPI")
+            refused_alike(tree, "mpirun starts the job's program and is not in PATH in this image: build it with Open MPI")
         if python is None:
             skipped.append('what_the_image_lacks_is_known_to_plan: no python3')
             return
         hps = {'sagemaker_program': 'train.py', 'sagemaker_torch_distributed_enabled': 'true'}
         with Tree(hps, {'train.py': ''}, env=env) as tree:
-            refused_alike(tree, "torchrun is to start the job's program, and it is not in PATH in this image: build it with PyTorch")
+            refused_alike(tree, "torchrun starts the job's program and is not in PATH in this image: build it with PyTorch")
             tree.write('store/sourcedir.tar.gz', archive([('train.py', b''), ('requirements.txt', b'torch')]))
             (tree.base / 'code/train.py').unlink()
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': f'{tree.base}/store/sourcedir.tar.gz'}))
             expect(tree.train('plan') == 0, tree.done.stderr)
             warnings = json.loads(tree.done.stdout)['warnings']
-            expect(any('torchrun' in warning and 'what pip installs for the code has to bring it' in warning for warning in warnings), warnings)
+            expect(any('torchrun' in warning and 'the packages that pip installs for the code must bring it' in warning for warning in warnings), warnings)
         # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:

@@ -316,7 +316,7 @@ def main():
                 text = ranks(python, count, program, folder, TF_CPP_MIN_LOG_LEVEL="3")
                 assert text.count("is right") == count, text
         text = ranks(python, 2, WEIGHTS, TF_CPP_MIN_LOG_LEVEL="3")
-        warning = "DistributedOptimizer: rank 1 trains with other weights than rank 0"
+        warning = "DistributedOptimizer: the weights of rank 1 differ from those of rank 0"
         assert text.count("is right") == 2 and text.count(warning) == 1 and text.index("rank 0 differ") < text.index(warning), text
         # The same programs without Horovod's package: a Python that finds all of the other's but it, and our folder of names.
         packages = run(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])").strip()

@@ -27,11 +27,11 @@ START_TEST(only_what_was_written_made_or_moved_since_counts)
 
     scratch_path(&scratch, "model", model);
     pl_changes_look(model, &before); /* not there */
-    ck_assert_uint_eq(before.count, 0);
+    ck_assert_uint_eq(before.files, 0);
     ck_assert_int_eq(mkdir(model, 0700), 0);
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "model/1", path), 0700), 0);
     pl_changes_look(model, &now);
-    ck_assert_uint_eq(now.count, 0);
+    ck_assert_uint_eq(now.files, 0);
     ck_assert(!pl_changes_since(&before, &now));
     for (int i = 0; i < 3; i++) {
         static const char *const names[] = {"model/1/weights", "model/1/weights", "moved"};
@@ -51,7 +51,7 @@ START_TEST(only_what_was_written_made_or_moved_since_counts)
     }
     ck_assert_int_eq(unlink(other), 0);
     pl_changes_look(model, &now);
-    ck_assert(now.count == 1 && !pl_changes_since(&before, &now));
+    ck_assert(now.files == 1 && !pl_changes_since(&before, &now));
     scratch_done(&scratch);
 }
 END_TEST

@@ -12,8 +12,8 @@ def _inner(value):
 
 
 def with_keras(make):
-    """Horovod's DistributedGradientTape() for either kind of variables. Its methods look for super() by the object's class, so that the object gets
-    others, and no class of its own."""
+    """Horovod's DistributedGradientTape() for either kind of variables. Its methods look for super() by the object's class, so we replace methods on the
+    object and do not make a subclass."""
     @functools.wraps(make)
     def DistributedGradientTape(gradtape, *arguments, **keywords):
         tape = make(gradtape, *map(_inner, arguments), **{name: _inner(value) for name, value in keywords.items()})

@@ -41,7 +41,8 @@ def add_to_torch(module):
     def synchronize_and_compare(self):
         if not self.__dict__.get("_paceline_compared"):
             self._paceline_compared = True
-            if self.process_set.included() and self.process_set.size() > 1:
+            process_set = getattr(self, "process_set", None)  # which an older Horovod, compiled and installed since, has not
+            if process_set is not None and process_set.included() and process_set.size() > 1:
                 _compare_torch(self)
         return synchronize(self)
     module._DistributedOptimizer.synchronize = synchronize_and_compare

@@ -19,13 +19,13 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
             ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
             (void)snprintf(told, sizeof(told),
-                           "%s is to start the job's program, and it is not in PATH in this image: ", launchers[i][1]);
+                           "%s starts the job's program and is not in PATH in this image: ", launchers[i][1]);
             ck_assert_msg(strncmp(tree.error.cause, told, strlen(told)) == 0, "%s", tree.error.cause);
             tree_two_hosts(&tree, "algo-2");
         }
         tree_write(&tree, "code/requirements.txt", "x\n");
         ck_assert_ok(tree_plan(&tree), &tree.error);
-        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "it is not in PATH yet: what pip installs"));
+        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "is not in PATH: the packages that pip installs"));
         tree_env(&tree, "PACELINE_INSTALL", "0");
         ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
         tree_done(&tree);
@@ -61,8 +61,10 @@ END_TEST
 
 START_TEST(a_script_with_cr_lf_is_refused)
 {
-    static const char *const scripts[] = {"set -e\r\ntrue\r\n", "#!/bin/sh\r\n", "#!/bin/sh -e\r\n",
-                                          "#!/usr/bin/env python3\r\n"};
+    static const char *const scripts[] = {"#!/bin/sh\r\n", "#! /bin/sh\r\n", "#!/bin/sh -e\r\n",
+                                          "#!/usr/bin/env python3\r\n", "#!/usr/bin/env  python3\r\n"};
+    static const char *const good[] = {"#!/bin/sh\ncat <<X\r\n", "#!/usr/bin/env -S python3 -u\r\n",
+                                       "#!/usr/bin/perl -w\r\n"};
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     struct tree tree;
 
@@ -77,8 +79,14 @@ START_TEST(a_script_with_cr_lf_is_refused)
     ck_assert_ok(pl_strv_add(&command, "./run.sh", &tree.error), &tree.error);
     ck_assert_ok(pl_strv_add_all(&tree.job->command, &command, &tree.error), &tree.error);
     ck_assert_int_eq(pl_launch_plan_new(tree.job, pl_launchers_choose(tree.job), &tree.plan, &tree.error), PL_INVALID);
-    tree_write(&tree, "code/run.sh", "#!/bin/sh\ncat <<X\r\n");
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(good); i++) {
+        tree_write(&tree, "code/run.sh", good[i]);
+        ck_assert_ok(tree_plan(&tree), &tree.error);
+        ck_assert_uint_eq(tree.plan->warnings.count, 0);
+    }
+    tree_write(&tree, "code/run.sh", "set -e\r\ntrue\r\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "the lines of './run.sh' end in CR LF"));
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     tree_env(&tree, "PACELINE_PYTHON", "/py");
     tree_write(&tree, "code/train.py", "pass\r\n"); /* Python takes both */
@@ -97,14 +105,14 @@ START_TEST(a_program_in_a_folder_below_is_named)
     tree_write(&tree, "code/src/deep/main.py", "");
     tree_write(&tree, "code/.git/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "a file 'src/deep/main.py' is there: name it so");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': give that path");
     tree_write(&tree, "code/other/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "bin/run.sh");
     tree_write(&tree, "code/scripts/run.sh", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "a file 'scripts/run.sh' is there: name it so");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': give that path");
     tree_done(&tree);
 }
 END_TEST

@@ -74,11 +74,13 @@ START_TEST(what_is_nearly_a_name_of_sagemakers_is_named)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(
         joined(&tree.plan->warnings),
-        "sagemaker_mpi_enable (a hyperparameter) is no name of SageMaker's and has no effect; sagemaker_mpi_enabled is "
-        "one"
-        "|sagemaker_mpi_num_processes_per_host (a hyperparameter) is no name of SageMaker's and has no effect; "
-        "sagemaker_mpi_num_of_processes_per_host is one"
-        "|sagemaker_programm (a hyperparameter) is no name of SageMaker's and has no effect; sagemaker_program is one");
+        "the hyperparameter 'sagemaker_mpi_enable' has no effect: SageMaker has no such name; was "
+        "'sagemaker_mpi_enabled' "
+        "meant?"
+        "|the hyperparameter 'sagemaker_mpi_num_processes_per_host' has no effect: SageMaker has no such name; was "
+        "'sagemaker_mpi_num_of_processes_per_host' meant?"
+        "|the hyperparameter 'sagemaker_programm' has no effect: SageMaker has no such name; was 'sagemaker_program' "
+        "meant?");
     tree_hyperparameters(
         &tree,
         "{\"sagemaker_region\": \"x\", \"sagemaker_instance_type\": \"x\", \"sagemaker_estimator_module\": \"x\","

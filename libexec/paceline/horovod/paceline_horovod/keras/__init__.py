@@ -36,7 +36,7 @@ class _Settings:
     """What DistributedOptimizer() was told. Not a dict or a list, which Keras would track."""
 
     def __init__(self, **settings):
-        self.__dict__.update(settings, local=set(), gathered=None, counter=None, calls=None)
+        self.__dict__.update(settings, local=set(), gathered=None, counter=None, calls=None, broadcasts=False)
 
 
 class _Distributed:
@@ -84,10 +84,10 @@ class _Distributed:
         """Have the ranks compare their weights in the second call: programs may broadcast before the first one or after it."""
         settings = self._distributed
         shared = [_tf(variable) for variable in variables if id(_tf(variable)) not in settings.local]
-        if settings.process_set.size() == 1 or not settings.process_set.included() or not shared:
+        if settings.process_set.size() == 1 or not settings.process_set.included() or not shared or settings.broadcasts:
             return
         if settings.calls is None:
-            with tf.init_scope():
+            with tf.init_scope(), tf.device("CPU:0"):  # a step on a GPU need not wait for it
                 settings.calls = tf.Variable(0, trainable=False, dtype=tf.int64)
 
         def compare(*values):

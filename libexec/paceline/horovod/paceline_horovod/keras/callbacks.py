@@ -34,6 +34,13 @@ class BroadcastGlobalVariablesCallback(_Callback):
             raise ValueError("local_variables are variables of Keras or TensorFlow")
         self._local = {id(self._tf(variable)) for variable in local}
 
+    def set_model(self, model):
+        """Weights are made equal here, perhaps after several steps: the optimizer need not compare them."""
+        super().set_model(model)
+        distributed = getattr(getattr(model, "optimizer", None), "_distributed", None)
+        if distributed is not None:
+            distributed.broadcasts = True
+
     @staticmethod
     def _tf(variable):
         return variable.value if isinstance(variable, keras.Variable) else variable
