@@ -77,12 +77,15 @@ enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint
 
 /**
  * Each server writes its rows of the table, with the optimizer's state, to a file of its own in `directory`, which is
- * made where it is missing: NAME-00000-of-00002.rows. One worker asks, and a barrier before it (pl_server_sum()) makes
- * the files those of one moment. A server does nothing else meanwhile.
+ * made where it is missing: NAME-00000-of-00002.MOMENT.rows, with the moment of this save. One worker asks, and a
+ * barrier before it (pl_server_sum()) makes the rows those of one moment. A server does nothing else meanwhile.
  *
- * Errors  as pl_server_rows_pull(). PL_INVALID: the directory has files of another number of servers, or its name is
- *         too long; PL_SYSTEM: it cannot be written. After those two a worker may go on, and files that were there
- *         before may be replaced or not: loading finds out that they are of different moments.
+ * When all files are on disk, those of the table's earlier saves there are removed, by whatever number of servers. So
+ * one save is whole at any moment, whoever fails or is killed, and the disk has room for two.
+ *
+ * Errors  as pl_server_rows_pull(). PL_INVALID: the directory's name is too long, or no absolute path; PL_SYSTEM: it
+ *         cannot be written, and the save before is as it was, or what was before cannot be removed, which is said. A
+ *         worker may go on after those two.
  */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr) PL_MUST_CHECK;
@@ -91,9 +94,12 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
  * The table becomes what pl_server_rows_save() has written, by any number of servers: each reads all the files and
  * keeps its own rows, so hosts need one shared directory or copies of all files. One worker asks, between two barriers.
  *
- * Errors  as pl_server_rows_pull(). PL_NOT_FOUND: no files, or not all of them; PL_MISMATCH: another number of columns
- *         or optimizer, or files of different moments; PL_CORRUPT; PL_MEMORY. After those a worker may go on; the table
- *         may be empty on some servers then.
+ * Of several saves it is the newest that is whole on all hosts; a warning says why another was passed over.
+ *
+ * Errors  as pl_server_rows_pull(). PL_NOT_FOUND: no files, or not all of them; PL_CORRUPT: damaged, or of another save
+ *         than it says: of the newest, where no save is whole. PL_MISMATCH: another number of columns or optimizer;
+ *         PL_INVALID: one save has files of two numbers of servers; PL_SYSTEM; PL_MEMORY. After those a worker may go
+ *         on; the table may be empty on some servers then.
  */
 enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -66,6 +66,9 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
         return pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS asks for %llu, or has no end of its path",
                             (unsigned long long)message->rows.what);
     case PL_SERVER_ROWS_DONE:
+        return memchr(message->loaded.passed, '\0', sizeof(message->loaded.passed))
+                   ? PL_OK
+                   : pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS_DONE has no end of its text");
     case PL_SERVER_LEAVE:
     case PL_SERVER_OUTLAST:
     case PL_SERVER_ALONE:

@@ -37,7 +37,7 @@ enum pl_server_message_kind {
     PL_SERVER_OUTLAST, /* it takes part no more, and stays to read */
     PL_SERVER_ALONE,
     PL_SERVER_ROWS,      /* number: the table's; count: rows, where what is asked has some */
-    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, where they were to be counted */
+    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, where they were to be counted; loaded */
 };
 
 /** What is asked about the rows of a table. */
@@ -45,8 +45,10 @@ enum pl_server_rows {
     PL_SERVER_ROWS_PULL,
     PL_SERVER_ROWS_PUSH,
     PL_SERVER_ROWS_COUNT,
-    PL_SERVER_ROWS_SAVE, /* in directory `path`; `moment`: the same in all files of one save */
-    PL_SERVER_ROWS_LOAD, /* from there */
+    PL_SERVER_ROWS_SAVE, /* in directory `path`, beside what is there; `moment`: that of the save */
+    PL_SERVER_ROWS_LOAD, /* from there, the newest whole save that is not of later than `moment` */
+    PL_SERVER_ROWS_KEEP, /* the save of `moment` is whole: remove all others there */
+    PL_SERVER_ROWS_DROP, /* it is not: remove it */
     PL_SERVER_ROWS_END,  /* none: how many there are */
 };
 
@@ -65,6 +67,12 @@ struct pl_server_rows_request {
     char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
 };
 
+/** What servers have loaded. */
+struct pl_server_rows_loaded {
+    uint64_t oldest, newest; /* moments of the saves: two where not all servers have loaded the same */
+    char passed[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* why not the newest, or ""; ends in a NUL */
+};
+
 struct pl_server_message {
     uint32_t kind;
     int32_t number;
@@ -73,6 +81,7 @@ struct pl_server_message {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
         struct pl_server_rows_request rows;
+        struct pl_server_rows_loaded loaded;
     };
 };
 

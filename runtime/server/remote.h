@@ -30,7 +30,7 @@ enum pl_server_packet_kind {
     PL_SERVER_PACKET_END, /* the last of its sender's; pl_server_remote_end() sends it, and the receiver sees it not */
     PL_SERVER_PACKET_FAILED, /* the sender ends: count is an enum pl_status, text says why */
     PL_SERVER_PACKET_ROWS,   /* worker asks of table `piece` what `rows` says; data: `steps` ids, a push's gradients */
-    PL_SERVER_PACKET_ROWS_DONE, /* to it; steps: rows that there are; data: a pull's; count, text: as FAILED, or 0 */
+    PL_SERVER_PACKET_ROWS_DONE, /* to it; steps: rows that there are; loaded; data: a pull's; or count and text */
 };
 
 /* `worker` of VALUES that answers no single one: all that have pushed the piece, nobody, or a FETCH. */
@@ -53,6 +53,7 @@ struct pl_server_packet {
         double values[PL_SERVER_MOST_VALUES];
         char text[PL_SERVER_TEXT_BYTES]; /* ends in a NUL */
         struct pl_server_rows_request rows;
+        struct pl_server_rows_loaded loaded;
     };
 };
 

@@ -3,13 +3,14 @@
 #include "runtime/server/row_file.h"
 
 #include "base/checksum.h"
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,47 +52,113 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     return PL_OK;
 }
 
-static void print_path(struct pl_text *path, const char *directory, const char *name, int part, int parts)
+/* A part of a save; `moment` 0: one without it in its name. */
+struct part {
+    int number, of;
+    uint64_t moment;
+};
+
+static void print_name(char name[NAME_MAX + 1], const char *table, const struct part *part)
 {
-    pl_text_printf(path, "%s/%s-%05d-of-%05d.rows", directory, name, part, parts);
+    int length = snprintf(name, NAME_MAX + 1, "%s-%05d-of-%05d", table, part->number, part->of);
+
+    if (part->moment != 0) {
+        length += snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".%016" PRIx64, part->moment);
+    }
+    snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".rows");
 }
 
-/* Of how many parts the files of table `name` are; 0: there are none. What begins with `left` is removed: what a server
- * that was killed while it wrote its part has left. NULL: nothing is. */
-static enum pl_status count_parts(const char *directory, const char *name, const char *left, int *ret_parts,
+/* Whether `name` begins as a part of the table does; `*ret_rest`: what comes after that. */
+static bool read_name(const char *name, const char *table, struct part *ret_part, const char **ret_rest)
+{
+    struct part part = {.moment = 0};
+    char again[NAME_MAX + 1];
+
+    if (strncmp(name, table, strlen(table)) != 0 ||
+        sscanf(name + strlen(table), "-%5d-of-%5d.%16" SCNx64, &part.number, &part.of, &part.moment) < 2 ||
+        part.number < 0 || part.of < 1) {
+        return false;
+    }
+    print_name(again, table, &part);
+    *ret_part = part;
+    *ret_rest = name + strlen(again);
+    return strncmp(name, again, strlen(again)) == 0;
+}
+
+static enum pl_status open_directory(const char *directory, DIR **ret_stream, struct pl_error *reterr)
+{
+    *ret_stream = opendir(directory);
+    return *ret_stream ? PL_OK
+                       : pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
+                                        "open directory '%s'", directory);
+}
+
+/* The newest save of the table that is not later than `most`, as its part 0; of 0 parts: there is none. */
+static enum pl_status find_newest(const char *directory, const char *table, uint64_t most, struct part *ret_part,
                                   struct pl_error *reterr)
 {
-    DIR *stream = opendir(directory);
-    size_t length = strlen(name);
+    struct part newest = {.of = 0}, part;
     const struct dirent *entry;
-    int found = 0;
+    const char *rest;
+    int others = 0; /* another number of parts that this save has */
+    DIR *stream;
 
-    if (!stream) {
-        return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno,
-                              "open directory '%s'", directory);
-    }
+    PL_TRY(open_directory(directory, &stream, reterr));
     while ((entry = readdir(stream))) {
-        int part, parts, end = 0;
-
-        if (left && strncmp(entry->d_name, left, strlen(left)) == 0) {
-            (void)unlinkat(dirfd(stream), entry->d_name, 0);
-        }
-        if (strncmp(entry->d_name, name, length) != 0 ||
-            sscanf(entry->d_name + length, "-%5d-of-%5d.rows%n", &part, &parts, &end) != 2 || end == 0 ||
-            entry->d_name[length + (size_t)end] != '\0' || parts < 1) {
+        if (!read_name(entry->d_name, table, &part, &rest) || *rest || part.moment > most) {
             continue;
         }
-        if (found != 0 && found != parts) {
-            (void)closedir(stream);
-            return pl_error_set(reterr, PL_INVALID,
-                                "'%s' has files of table '%s' by %d servers and by %d: expected one", directory, name,
-                                found, parts);
+        if (newest.of == 0 || part.moment > newest.moment) {
+            newest = (struct part){.of = part.of, .moment = part.moment};
+            others = 0;
+        } else if (part.moment == newest.moment && part.of != newest.of) {
+            others = part.of;
         }
-        found = parts;
     }
     (void)closedir(stream);
-    *ret_parts = found;
+    if (others != 0) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' has files of table '%s' by %d servers and by %d: expected one",
+                            directory, table, others, newest.of);
+    }
+    *ret_part = newest;
     return PL_OK;
+}
+
+enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t moment, bool is_whole,
+                                  struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+    const struct dirent *entry;
+    struct part part;
+    const char *rest;
+    DIR *stream;
+
+    PL_TRY(open_directory(directory, &stream, reterr));
+    while ((entry = readdir(stream))) {
+        const char *name = entry->d_name;
+        bool is_unfinished = *name == '.'; /* as pl_file_write_atomic() names it */
+
+        if (!read_name(name + is_unfinished, table->name, &part, &rest) || *rest != (is_unfinished ? '.' : '\0') ||
+            (is_unfinished ? !is_whole : (part.moment == moment) == is_whole)) {
+            continue;
+        }
+        /* servers of one directory do the same */
+        if (unlinkat(dirfd(stream), name, 0) != 0 && errno != ENOENT && status == PL_OK) {
+            status = pl_error_errno(reterr, "remove '%s/%s', whose save is not wanted any more", directory, name);
+        }
+    }
+    (void)closedir(stream);
+    return status;
+}
+
+static enum pl_status print_path(struct pl_text *path, const char *directory, const char *table,
+                                 const struct part *part, struct pl_error *reterr)
+{
+    char name[NAME_MAX + 1];
+
+    print_name(name, table, part);
+    pl_text_printf(path, "%s/%s", directory, name);
+    return pl_text_check(path, reterr);
 }
 
 enum pl_status pl_row_file_write(const char *directory, const struct pl_table *table, const struct pl_row_store *store,
@@ -105,24 +172,13 @@ enum pl_status pl_row_file_write(const char *directory, const struct pl_table *t
                                     .moment = moment};
     uint64_t crc32c = 0, chunks = pl_row_store_chunks(store);
     PL_AUTO_FREE struct iovec *pieces = pl_memory_new(chunks + 2, sizeof(*pieces), reterr);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, left = PL_TEXT_NONE;
-    int there = 0;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     if (!pieces) {
         return PL_MEMORY;
     }
-    print_path(&path, directory, table->name, part, parts);
-    PL_TRY(pl_text_check(&path, reterr));
-    pl_text_printf(&left, ".%s.", strrchr(path.data, '/') + 1); /* as pl_file_write_atomic() names it */
-    PL_TRY(pl_text_check(&left, reterr));
+    PL_TRY(print_path(&path, directory, table->name, &(struct part){part, parts, moment}, reterr));
     PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
-    PL_TRY(count_parts(directory, table->name, left.data, &there, reterr));
-    if (there != 0 && there != parts) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "'%s' has files of table '%s' by %d servers, and there are %d now: expected a directory "
-                            "without them",
-                            directory, table->name, there, parts);
-    }
     memcpy(head.magic, magic, sizeof(magic));
     head.crc32c = head_crc(&head);
     pieces[0] = (struct iovec){.iov_base = &head, .iov_len = sizeof(head)};
@@ -145,15 +201,23 @@ static enum pl_status read_all(int fd, const char *path, void *data, size_t byte
     return PL_OK;
 }
 
-/* What all parts have in common is in `first`, which the first of them fills. */
-static enum pl_status check_head(const struct pl_row_file_head *head, uint64_t bytes, const struct pl_table *table,
-                                 int part, int parts, uint64_t record_bytes, struct pl_row_file_head *first,
-                                 struct pl_error *reterr)
+struct reader {
+    const struct pl_table *table;
+    struct pl_row_store *store;
+    int host, hosts;
+    char *buffer;
+    uint64_t buffer_records;
+    uint64_t moment; /* of the save; that of part 0 where the name has none */
+};
+
+static enum pl_status check_head(struct reader *reader, const struct pl_row_file_head *head, uint64_t bytes,
+                                 const struct part *part, struct pl_error *reterr)
 {
+    const struct pl_table *table = reader->table;
     uint64_t expected;
 
     PL_TRY(pl_row_file_check(head, reterr));
-    if (head->part != (uint64_t)part || head->parts != (uint64_t)parts) {
+    if (head->part != (uint64_t)part->number || head->parts != (uint64_t)part->of) {
         return pl_error_set(reterr, PL_CORRUPT, "it is part %llu of %llu inside", (unsigned long long)head->part,
                             (unsigned long long)head->parts);
     }
@@ -163,45 +227,27 @@ static enum pl_status check_head(const struct pl_row_file_head *head, uint64_t b
                             (unsigned long long)head->table.columns, head->table.kind == PL_ADAGRAD ? "adagrad" : "sgd",
                             (unsigned long long)table->columns, table->kind == PL_ADAGRAD ? "adagrad" : "sgd");
     }
-    if (part == 0) {
-        *first = *head;
+    if (part->number == 0 && part->moment == 0) {
+        reader->moment = head->moment;
     }
-    if (head->moment != first->moment) {
-        return pl_error_set(reterr, PL_MISMATCH, "it is of another save than part 0");
+    if (head->moment != reader->moment) {
+        return pl_error_set(reterr, PL_CORRUPT, "it is of another save than %s",
+                            part->moment == 0 ? "part 0" : "its name");
     }
-    expected = sizeof(*head) + head->rows * record_bytes + sizeof(uint64_t);
+    expected = sizeof(*head) + head->rows * pl_row_store_record_bytes(reader->store) + sizeof(uint64_t);
     return bytes == expected ? PL_OK
                              : pl_error_set(reterr, PL_CORRUPT, "it has %llu bytes, expected %llu",
                                             (unsigned long long)bytes, (unsigned long long)expected);
 }
 
-struct reader {
-    const struct pl_table *table;
-    struct pl_row_store *store;
-    int host, hosts;
-    char *buffer;
-    uint64_t buffer_records;
-    struct pl_row_file_head first;
-};
-
-static enum pl_status read_part(struct reader *reader, const char *path, int part, int parts, struct pl_error *reterr)
+/* Its records, and whether they are whole. */
+static enum pl_status read_records(const struct reader *reader, int fd, const char *path, uint64_t rows,
+                                   struct pl_error *reterr)
 {
     const uint64_t record_bytes = pl_row_store_record_bytes(reader->store);
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    struct pl_row_file_head head;
     uint64_t said_crc, crc32c = 0;
-    struct stat info;
 
-    if (fd < 0) {
-        return errno == ENOENT ? pl_error_set(reterr, PL_NOT_FOUND, "a file of the table is missing")
-                               : pl_error_errno(reterr, "open a file of the table");
-    }
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return pl_error_set(reterr, PL_CORRUPT, "it is no regular file");
-    }
-    PL_TRY(read_all(fd, path, &head, sizeof(head), reterr));
-    PL_TRY(check_head(&head, (uint64_t)info.st_size, reader->table, part, parts, record_bytes, &reader->first, reterr));
-    for (uint64_t left = head.rows, count; left > 0; left -= count) {
+    for (uint64_t left = rows, count; left > 0; left -= count) {
         count = left < reader->buffer_records ? left : reader->buffer_records;
         PL_TRY(read_all(fd, path, reader->buffer, count * record_bytes, reterr));
         crc32c = pl_checksum_crc32c((uint32_t)crc32c, reader->buffer, count * record_bytes);
@@ -219,37 +265,110 @@ static enum pl_status read_part(struct reader *reader, const char *path, int par
     return said_crc == crc32c ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "its rows have another CRC-32C than it says");
 }
 
+static enum pl_status read_part(struct reader *reader, const char *path, const struct part *part, bool has_records,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct pl_row_file_head head;
+    struct stat info;
+
+    if (fd < 0) {
+        return errno == ENOENT ? pl_error_set(reterr, PL_NOT_FOUND, "a file of the table is missing")
+                               : pl_error_errno(reterr, "open a file of the table");
+    }
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return pl_error_set(reterr, PL_CORRUPT, "it is no regular file");
+    }
+    PL_TRY(read_all(fd, path, &head, sizeof(head), reterr));
+    PL_TRY(check_head(reader, &head, (uint64_t)info.st_size, part, reterr));
+    return has_records ? read_records(reader, fd, path, head.rows, reterr) : PL_OK;
+}
+
+/* All heads come first: that a part is missing is known before the others are read. */
+static enum pl_status read_save(struct reader *reader, const char *directory, const struct part *save,
+                                struct pl_error *reterr)
+{
+    struct part part = *save;
+
+    reader->moment = save->moment;
+    for (int i = 0; i < 2 * save->of; i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        enum pl_status status;
+
+        part.number = i % save->of;
+        PL_TRY(print_path(&path, directory, reader->table->name, &part, reterr));
+        status = read_part(reader, pl_text_string(&path), &part, i >= save->of, reterr);
+        if (status != PL_OK) {
+            pl_error_context(reterr, "'%s'", pl_text_string(&path));
+            return status;
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status give(struct pl_error *reterr, const struct pl_error *error)
+{
+    if (reterr) {
+        *reterr = *error;
+    }
+    return error->status;
+}
+
+/* Of one save after another, from the newest on, until one is whole. */
+static enum pl_status read_newest(struct reader *reader, const char *directory, uint64_t most,
+                                  struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
+{
+    struct pl_error first = PL_ERROR_NONE;
+
+    for (;;) {
+        struct pl_error error = PL_ERROR_NONE;
+        struct part save;
+
+        pl_row_store_clear(reader->store);
+        PL_TRY(find_newest(directory, reader->table->name, most, &save, reterr));
+        if (save.of == 0) {
+            break;
+        }
+        error.status = read_save(reader, directory, &save, &error);
+        if (error.status == PL_OK) {
+            ret_loaded->oldest = ret_loaded->newest = save.moment;
+            return PL_OK;
+        }
+        if (error.status != PL_NOT_FOUND && error.status != PL_CORRUPT) {
+            pl_row_store_clear(reader->store);
+            return give(reterr, &error);
+        }
+        if (first.status == PL_OK) {
+            first = error;
+            (void)pl_error_text(&first, ret_loaded->passed, sizeof(ret_loaded->passed));
+        }
+        if (save.moment == 0) {
+            break;
+        }
+        most = save.moment - 1;
+    }
+    pl_row_store_clear(reader->store);
+    return first.status != PL_OK
+               ? give(reterr, &first)
+               : pl_error_set(reterr, PL_NOT_FOUND, "'%s' has no files of table '%s'", directory, reader->table->name);
+}
+
 enum pl_status pl_row_file_read(const char *directory, const struct pl_table *table, struct pl_row_store *store,
-                                int host, int hosts, struct pl_error *reterr)
+                                int host, int hosts, uint64_t most, struct pl_server_rows_loaded *ret_loaded,
+                                struct pl_error *reterr)
 {
     const uint64_t record_bytes = pl_row_store_record_bytes(store);
     struct reader reader = {.table = table, .store = store, .host = host, .hosts = hosts};
-    enum pl_status status = PL_OK;
-    int parts = 0;
+    enum pl_status status;
 
-    pl_row_store_clear(store);
-    PL_TRY(count_parts(directory, table->name, NULL, &parts, reterr));
-    if (parts == 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "'%s' has no files of table '%s'", directory, table->name);
-    }
     reader.buffer_records = BUFFER_BYTES / record_bytes > 0 ? BUFFER_BYTES / record_bytes : 1;
     reader.buffer = pl_memory_new(reader.buffer_records, record_bytes, reterr);
     if (!reader.buffer) {
+        pl_row_store_clear(store);
         return PL_MEMORY;
     }
-    for (int part = 0; part < parts && status == PL_OK; part++) {
-        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-        print_path(&path, directory, table->name, part, parts);
-        status = pl_text_check(&path, reterr);
-        if (status == PL_OK) {
-            status = read_part(&reader, pl_text_string(&path), part, parts, reterr);
-        }
-        if (status != PL_OK) {
-            pl_error_context(reterr, "'%s'", pl_text_string(&path));
-            pl_row_store_clear(store);
-        }
-    }
+    *ret_loaded = (struct pl_server_rows_loaded){.oldest = 0};
+    status = read_newest(&reader, directory, most, ret_loaded, reterr);
     free(reader.buffer);
     return status;
 }

@@ -19,12 +19,13 @@ _Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SE
 struct request {
     enum pl_server_rows what;
     uint64_t table;
-    int waiting;           /* servers whose answer is still to come */
-    bool *is_waiting;      /* [hosts] */
-    uint32_t *at;          /* [MOST_ROWS]: places in the list, server by server; of several servers */
-    uint16_t *owner;       /* [MOST_ROWS]: whose each is; the list itself is the worker's to change */
-    uint64_t *first;       /* [hosts + 1]: whose places begin where */
-    uint64_t counted;      /* rows */
+    int waiting;      /* servers whose answer is still to come */
+    bool *is_waiting; /* [hosts] */
+    uint32_t *at;     /* [MOST_ROWS]: places in the list, server by server; of several servers */
+    uint16_t *owner;  /* [MOST_ROWS]: whose each is; the list itself is the worker's to change */
+    uint64_t *first;  /* [hosts + 1]: whose places begin where */
+    uint64_t counted; /* rows */
+    struct pl_server_rows_loaded loaded;
     struct pl_error error; /* the first */
 };
 
@@ -197,7 +198,7 @@ static enum pl_status ask_other(struct server *server, int host, int worker, con
 /* What this server itself has to do, for its own rows; `*ret_rows`: how many it has. */
 static enum pl_status do_it(struct server *server, uint64_t table, const struct pl_server_rows_request *request,
                             const int64_t *ids, const uint32_t *at, uint64_t count, float *values, uint64_t *ret_rows,
-                            struct pl_error *reterr)
+                            struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
 {
     const struct pl_table *shape = &server->layout.tables[table];
     struct pl_row_store *store = server->rows->stores[table];
@@ -214,7 +215,13 @@ static enum pl_status do_it(struct server *server, uint64_t table, const struct 
         status = pl_row_file_write(request->path, shape, store, server->host, server->hosts, request->moment, reterr);
         break;
     case PL_SERVER_ROWS_LOAD:
-        status = pl_row_file_read(request->path, shape, store, server->host, server->hosts, reterr);
+        status = pl_row_file_read(request->path, shape, store, server->host, server->hosts, request->moment, ret_loaded,
+                                  reterr);
+        break;
+    case PL_SERVER_ROWS_KEEP:
+    case PL_SERVER_ROWS_DROP:
+        status =
+            pl_row_file_remove(request->path, shape, request->moment, request->what == PL_SERVER_ROWS_KEEP, reterr);
         break;
     case PL_SERVER_ROWS_COUNT:
     case PL_SERVER_ROWS_END:
@@ -227,6 +234,18 @@ static enum pl_status do_it(struct server *server, uint64_t table, const struct 
     return status;
 }
 
+/* One more server has loaded, where that was asked. */
+static void add_loaded(struct request *request, const struct pl_server_rows_loaded *loaded)
+{
+    struct pl_server_rows_loaded *all = &request->loaded;
+
+    all->oldest = loaded->oldest < all->oldest ? loaded->oldest : all->oldest;
+    all->newest = loaded->newest > all->newest ? loaded->newest : all->newest;
+    if (!*all->passed) {
+        strcpy(all->passed, loaded->passed);
+    }
+}
+
 /* All servers have done their part. */
 static void answer(struct server *server, int local)
 {
@@ -234,6 +253,7 @@ static void answer(struct server *server, int local)
     struct pl_server_message message = {
         .kind = PL_SERVER_ROWS_DONE, .number = (int32_t)request->table, .count = request->counted};
 
+    message.loaded = request->loaded;
     if (request->error.status != PL_OK) {
         server_workers_refuse_one(server, local, &request->error);
     } else if (server->locals[local].fd >= 0 &&
@@ -250,11 +270,13 @@ enum pl_status server_rows_ask(struct server *server, int local, const struct pl
     int64_t *ids = (int64_t *)(void *)list;
     uint64_t count = has_list(message->rows.what) ? message->count : 0;
     float *values = (float *)(void *)(ids + count);
+    struct pl_server_rows_loaded loaded = {0};
     const uint32_t *at = NULL;
 
     request->what = (enum pl_server_rows)message->rows.what;
     request->table = (uint64_t)message->number;
     request->error = PL_ERROR_NONE;
+    request->loaded = (struct pl_server_rows_loaded){.oldest = UINT64_MAX};
     if (server->hosts > 1) {
         deal(server, request, ids, count);
         for (int h = 0; h < server->hosts; h++) {
@@ -265,8 +287,9 @@ enum pl_status server_rows_ask(struct server *server, int local, const struct pl
         at = request->at + request->first[server->host];
         count = request->first[server->host + 1] - request->first[server->host];
     }
-    request->error.status =
-        do_it(server, request->table, &message->rows, ids, at, count, values, &request->counted, &request->error);
+    request->error.status = do_it(server, request->table, &message->rows, ids, at, count, values, &request->counted,
+                                  &loaded, &request->error);
+    add_loaded(request, &loaded);
     if (request->waiting == 0) {
         answer(server, local);
     }
@@ -287,7 +310,8 @@ bool server_rows_may_send(const struct server *server, int host, const struct pl
     if (is_answer) {
         request = &rows->requests[packet->worker - server_first_worker(server)];
         if (!request->is_waiting[host] || request->table != packet->piece || packet->count > PL_FAILED ||
-            (packet->count != PL_OK && !memchr(packet->text, '\0', sizeof(packet->text)))) {
+            !(packet->count == PL_OK ? memchr(packet->loaded.passed, '\0', sizeof(packet->loaded.passed))
+                                     : memchr(packet->text, '\0', sizeof(packet->text)))) {
             return false;
         }
         if (request->what == PL_SERVER_ROWS_PULL && packet->count == PL_OK) {
@@ -319,6 +343,7 @@ enum pl_status server_rows_serve(struct server *server, int host, const struct p
     struct pl_server_packet done = {
         .kind = PL_SERVER_PACKET_ROWS_DONE, .worker = packet->worker, .piece = packet->piece};
     uint64_t count = has_list(packet->rows.what) ? packet->steps : 0;
+    struct pl_server_rows_loaded loaded = {0};
     struct pl_error error = PL_ERROR_NONE;
     const int64_t *ids = (const int64_t *)data;
     float *values = NULL;
@@ -332,7 +357,8 @@ enum pl_status server_rows_serve(struct server *server, int host, const struct p
     } else if (packet->rows.what == PL_SERVER_ROWS_PUSH) {
         values = (float *)(void *)(server->rows->stage[host] + count * sizeof(*ids));
     }
-    error.status = do_it(server, packet->piece, &packet->rows, ids, NULL, count, values, &done.steps, &error);
+    error.status = do_it(server, packet->piece, &packet->rows, ids, NULL, count, values, &done.steps, &loaded, &error);
+    done.loaded = loaded;
     if (error.status != PL_OK) {
         done.count = error.status;
         (void)pl_error_text(&error, done.text, sizeof(done.text));
@@ -358,7 +384,9 @@ void server_rows_answered(struct server *server, int host, const struct pl_serve
         }
     }
     request->counted += packet->steps;
-    if (packet->count != PL_OK && request->error.status == PL_OK) {
+    if (packet->count == PL_OK) {
+        add_loaded(request, &packet->loaded);
+    } else if (request->error.status == PL_OK) {
         request->error.status = pl_error_set(&request->error, (enum pl_status)packet->count, "%s", packet->text);
     }
     request->is_waiting[host] = false;

@@ -24,6 +24,9 @@
 
 #define FAILED_TELL_NS PL_NS_PER_S
 
+/* Who has connected and says nothing for so long makes room for one who waits. */
+#define SILENT_NS PL_NS_PER_S
+
 /* What a packet of each kind has; END is remote.c's own, and those of rows are checked in rows.c. */
 static const struct {
     bool has_worker; /* of the sender's host; of an answer, this one's */
@@ -221,22 +224,45 @@ static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
 static enum pl_status accept_worker(struct server *server, struct pl_error *reterr)
 {
     int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    int free_place = 0;
+    int place = 0;
 
     if (fd < 0) {
         return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED
                    ? PL_OK
                    : pl_error_errno(reterr, "accept a worker of the parameter server");
     }
-    while (free_place < SERVER_MOST_PENDING && server->pending[free_place] >= 0) {
-        free_place++;
-    }
-    if (free_place == SERVER_MOST_PENDING || !pl_fd_peer_is_same_user(fd)) {
+    if (!pl_fd_peer_is_same_user(fd)) {
         pl_file_close_at(&fd);
         return PL_OK;
     }
-    server->pending[free_place] = fd;
+    for (int i = 0; i < SERVER_MOST_PENDING && server->pending[place] >= 0; i++) {
+        if (server->pending[i] < 0 || server->pending_since_ns[i] < server->pending_since_ns[place]) {
+            place = i;
+        }
+    }
+    if (server->pending[place] >= 0) {
+        pl_log(PL_LOG_WARNING, "host %d: a connection to the parameter server is closed: it says nothing, others wait",
+               server->host);
+        pl_file_close_at(&server->pending[place]);
+    }
+    server->pending[place] = fd;
+    server->pending_since_ns[place] = pl_clock_now_ns();
     return PL_OK;
+}
+
+/* When to look for others who connect: at once where a place is free, else as soon as the oldest of those who say
+ * nothing has had its time. */
+static int64_t accept_ns(const struct server *server)
+{
+    int64_t oldest_ns = INT64_MAX;
+
+    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
+        if (server->pending[i] < 0) {
+            return 0;
+        }
+        oldest_ns = server->pending_since_ns[i] < oldest_ns ? server->pending_since_ns[i] : oldest_ns;
+    }
+    return oldest_ns + SILENT_NS;
 }
 
 /* Wake those for whom something has changed. */
@@ -290,24 +316,22 @@ static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
 /* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
 static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t nap_ns, struct pl_error *reterr)
 {
-    const struct timespec nap = {.tv_sec = nap_ns / PL_NS_PER_S, .tv_nsec = nap_ns % PL_NS_PER_S};
+    const int64_t silent_ns = accept_ns(server) - pl_clock_now_ns();
+    const int64_t least_ns = silent_ns > 0 && (nap_ns < 0 || silent_ns < nap_ns) ? silent_ns : nap_ns;
+    const struct timespec nap = {.tv_sec = least_ns / PL_NS_PER_S, .tv_nsec = least_ns % PL_NS_PER_S};
     const int first_worker = 3, first_pending = 3 + server->options->workers;
     const int count = first_pending + SERVER_MOST_PENDING;
     uint64_t events;
-    bool has_place = false;
 
-    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
-        has_place = has_place || server->pending[i] < 0;
-    }
     for (int i = 0; i < count; i++) {
         polls[i] = (struct pollfd){.events = POLLIN};
-        polls[i].fd = i == 0              ? (has_place ? server->listen_fd : -1) /* who comes waits in the queue */
+        polls[i].fd = i == 0              ? (silent_ns <= 0 ? server->listen_fd : -1) /* who comes waits in the queue */
                       : i == 1            ? server->event_fd
                       : i == 2            ? server->ended_fd
                       : i < first_pending ? server->locals[i - first_worker].fd
                                           : server->pending[i - first_pending];
     }
-    if (ppoll(polls, (nfds_t)count, nap_ns < 0 ? NULL : &nap, NULL) < 0) {
+    if (ppoll(polls, (nfds_t)count, least_ns < 0 ? NULL : &nap, NULL) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for the workers of a parameter server");
     }
     if (polls[1].revents) {

@@ -74,9 +74,10 @@ struct server {
     int listen_fd;
     bool is_bound;
     int pending[SERVER_MOST_PENDING]; /* accepted, before their JOIN; -1: free */
-    int ended_fd;                     /* see serve.h; -1: none */
-    int event_fd;                     /* this host's workers write to it */
-    struct pl_server_remote *remote;  /* NULL: one host */
+    int64_t pending_since_ns[SERVER_MOST_PENDING];
+    int ended_fd;                    /* see serve.h; -1: none */
+    int event_fd;                    /* this host's workers write to it */
+    struct pl_server_remote *remote; /* NULL: one host */
 
     struct pl_server_layout layout; /* zero: nobody has joined */
     bool is_told;                   /* another server has failed, and all know */

@@ -3,12 +3,14 @@
 #include "runtime/server_rows.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "runtime/server/worker.h"
 #include "runtime/sparse.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_server_table *table, size_t *ret_table,
                                   struct pl_error *reterr)
@@ -42,23 +44,22 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
 }
 
 static enum pl_status ask(struct pl_server *server, size_t table, uint64_t count,
-                          const struct pl_server_rows_request *request, uint64_t *ret_count, struct pl_error *reterr)
+                          const struct pl_server_rows_request *request, struct pl_server_message *ret_done,
+                          struct pl_error *reterr)
 {
     static const char *const verbs[] = {
         [PL_SERVER_ROWS_PULL] = "pull", [PL_SERVER_ROWS_PUSH] = "push", [PL_SERVER_ROWS_COUNT] = "count",
-        [PL_SERVER_ROWS_SAVE] = "save", [PL_SERVER_ROWS_LOAD] = "load",
+        [PL_SERVER_ROWS_SAVE] = "save", [PL_SERVER_ROWS_LOAD] = "load", [PL_SERVER_ROWS_KEEP] = "save",
+        [PL_SERVER_ROWS_DROP] = "save",
     };
     struct pl_server_message message = {
         .kind = PL_SERVER_ROWS, .number = (int32_t)table, .count = count, .rows = *request};
-    struct pl_server_message done;
-    enum pl_status status = worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &done, reterr);
+    enum pl_status status = worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, ret_done, reterr);
 
     if (status != PL_OK) {
         pl_error_context(reterr, "%s rows of table '%s'", verbs[request->what], server->tables[table].name);
-        return status;
     }
-    *ret_count = done.count;
-    return PL_OK;
+    return status;
 }
 
 static enum pl_status check_table(const struct pl_server *server, size_t table, struct pl_error *reterr)
@@ -80,7 +81,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
     char *list = pl_server_view_rows(&server->view, (uint64_t)server->number);
 
     for (uint64_t at = 0, part; at < count; at += part) {
-        uint64_t rows;
+        struct pl_server_message done;
         char *values;
 
         part = count - at < most ? count - at : most;
@@ -89,7 +90,7 @@ static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_s
         if (pushed) {
             memcpy(values, pushed + at * columns, part * row_bytes);
         }
-        PL_TRY(ask(server, table, part, &request, &rows, reterr));
+        PL_TRY(ask(server, table, part, &request, &done, reterr));
         if (pulled) {
             memcpy(pulled + at * columns, values, part * row_bytes);
         }
@@ -148,38 +149,78 @@ enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint
                                     struct pl_error *reterr)
 {
     const struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_COUNT};
+    struct pl_server_message done;
 
     PL_TRY(check_table(server, table, reterr));
-    return ask(server, table, 0, &request, ret_count, reterr);
+    PL_TRY(ask(server, table, 0, &request, &done, reterr));
+    *ret_count = done.count;
+    return PL_OK;
 }
 
-static enum pl_status ask_files(struct pl_server *server, size_t table, enum pl_server_rows what, const char *directory,
-                                struct pl_error *reterr)
+static enum pl_status set_directory(const struct pl_server *server, size_t table, const char *directory,
+                                    struct pl_server_rows_request *request, struct pl_error *reterr)
 {
-    struct pl_server_rows_request request = {.what = what, .moment = (uint64_t)pl_clock_now_ns()};
-    uint64_t rows;
-
     PL_TRY(check_table(server, table, reterr));
     if (*directory != '/') { /* a server has a working directory of its own */
         return pl_error_set(reterr, PL_INVALID, "directory '%s' for rows of table '%s': expected an absolute path",
                             directory, server->tables[table].name);
     }
-    if (strlen(directory) >= sizeof(request.path)) {
+    if (strlen(directory) >= sizeof(request->path)) {
         return pl_error_set(reterr, PL_INVALID, "directory '%s' has %zu characters, at most %zu are possible",
-                            directory, strlen(directory), sizeof(request.path) - 1);
+                            directory, strlen(directory), sizeof(request->path) - 1);
     }
-    strcpy(request.path, directory);
-    return ask(server, table, 0, &request, &rows, reterr);
+    strcpy(request->path, directory);
+    return PL_OK;
 }
 
+/* The saves before go when all servers have said that their parts of this one are on disk, so that at any moment one
+ * save is whole. */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
 {
-    return ask_files(server, table, PL_SERVER_ROWS_SAVE, directory, reterr);
+    struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_SAVE};
+    struct pl_server_message done;
+    struct timespec now;
+    enum pl_status status;
+
+    PL_TRY(set_directory(server, table, directory, &request, reterr));
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* the next run is to know which save is newer, after a reboot too */
+    request.moment = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
+    status = ask(server, table, 0, &request, &done, reterr);
+    if (status == PL_OK) {
+        request.what = PL_SERVER_ROWS_KEEP;
+        status = ask(server, table, 0, &request, &done, reterr);
+        if (status != PL_OK) {
+            pl_error_context(reterr, "this save is whole, those before are left");
+        }
+        return status;
+    }
+    request.what = PL_SERVER_ROWS_DROP;
+    if (status != PL_TIMEOUT && status != PL_PEER && ask(server, table, 0, &request, &done, NULL) != PL_OK) {
+        pl_log(PL_LOG_DEBUG, "a save of table '%s' that failed has left files in '%s'", server->tables[table].name,
+               directory);
+    }
+    return status;
 }
 
 enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
 {
-    return ask_files(server, table, PL_SERVER_ROWS_LOAD, directory, reterr);
+    struct pl_server_rows_request request = {.what = PL_SERVER_ROWS_LOAD, .moment = UINT64_MAX};
+    struct pl_server_message done;
+    struct pl_server_rows_loaded first;
+
+    PL_TRY(set_directory(server, table, directory, &request, reterr));
+    PL_TRY(ask(server, table, 0, &request, &done, reterr));
+    first = done.loaded;
+    while (done.loaded.oldest != done.loaded.newest) { /* hosts have copies of different saves: one that all have */
+        request.moment = done.loaded.oldest;
+        PL_TRY(ask(server, table, 0, &request, &done, reterr));
+    }
+    if (*first.passed || first.oldest != first.newest) {
+        pl_log(PL_LOG_WARNING, "table '%s': the newest save in '%s' is passed over for one before it: %s",
+               server->tables[table].name, directory,
+               *first.passed ? first.passed : "some hosts have no file of it, expected all files on each of them");
+    }
+    return PL_OK;
 }

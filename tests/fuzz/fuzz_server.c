@@ -22,6 +22,8 @@ static void read_message(const uint8_t *data, size_t bytes)
             PL_BUG_IF(message.kind == PL_SERVER_TOTAL && message.count > PL_SERVER_MOST_VALUES);
             PL_BUG_IF(message.kind == PL_SERVER_ROWS && (message.rows.what >= PL_SERVER_ROWS_END ||
                                                          strlen(message.rows.path) >= sizeof(message.rows.path)));
+            PL_BUG_IF(message.kind == PL_SERVER_ROWS_DONE &&
+                      strlen(message.loaded.passed) >= sizeof(message.loaded.passed));
         }
     }
 }

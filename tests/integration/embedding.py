@@ -37,15 +37,21 @@ def lines(done):
     return found
 
 
+def part(model, name):
+    """The file of a server, which has the moment of its save in its name."""
+    found, = model.glob(name + ".*.rows")
+    return found
+
+
 def learns(folder):
     model = folder / "model"
     done = run(1, 2, "--steps", 400, "--evaluate-steps", 200, "--model-dir", model)
     (_, early, constant, best, _), (step, loss, *_, rows) = lines(done)
     assert step == 400 and best < loss < early < constant, done.stdout
     assert loss < constant - 0.5 * (constant - best), "it has not come half the way from a constant to the best possible"
-    assert sorted(path.name for path in model.iterdir()) == ["model.safetensors", "rows-00000-of-00001.rows"]
+    assert len(list(model.iterdir())) == 2 and (model / "model.safetensors").exists()
     record = 8 + 2 * 8 * 4
-    assert rows * record < (model / "rows-00000-of-00001.rows").stat().st_size < rows * record + 1024
+    assert rows * record < part(model, "rows-00000-of-00001").stat().st_size < rows * record + 1024
     return model, loss, rows
 
 
@@ -55,11 +61,12 @@ def loads(folder, model, loss, rows):
     for hosts, workers, source, target in ((2, 1, model, second), (1, 2, second, third)):
         step, again, *_, count = lines(run(hosts, workers, "--steps", 0, "--load", source, "--model-dir", target))[0]
         assert (step, count) == (0, rows) and abs(again - loss) < 0.0002, f"loss {again} of {count} rows, saved were {loss} of {rows}"
-    assert (second / "rows-00001-of-00002.rows").stat().st_size > 100000
+    last = part(second, "rows-00001-of-00002")
+    assert last.stat().st_size > 100000
     more = lines(run(2, 2, "--steps", 200, "--load", second))
     assert more[-1][1] < loss + 0.005, "worse after more steps"
-    (second / "rows-00001-of-00002.rows").unlink()
-    assert "a file of the table is missing ('" + str(second / "rows-00001-of-00002.rows") in run(1, 1, "--steps", 0, "--load", second, expected=1).stderr
+    last.unlink()
+    assert f"a file of the table is missing ('{last}'" in run(1, 1, "--steps", 0, "--load", second, expected=1).stderr
     assert "staleness 0" in run(1, 1, "--steps", 0, expected=1, staleness="0").stderr
 
 
@@ -73,7 +80,7 @@ def stops(folder):
         os.kill(int(child), signal.SIGTERM)
     out, said = job.communicate(timeout=60)
     assert LINE.match(first) and job.returncode == 0 and said.count("as asked") == 1, (job.returncode, first, out, said)
-    assert (model / "rows-00000-of-00001.rows").exists()
+    assert part(model, "rows-00000-of-00001").exists()
 
 
 with tempfile.TemporaryDirectory(prefix="embedding-") as scratch:

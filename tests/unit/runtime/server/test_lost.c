@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/lost.c. */
+/* Covers runtime/server/lost.c, runtime/server/serve.c. */
+#include "base/clock.h"
 #include "base/memory.h"
 #include "tests/unit/runtime/server/job.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 
@@ -96,4 +99,46 @@ START_TEST(a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name)
 }
 END_TEST
 
-UNIT_MAIN("runtime/server/lost", a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name)
+/* ---- connections that say nothing ---- */
+
+enum { SILENT = 17 }; /* one more than the server keeps before they say who they are */
+
+static void join_behind_silent_ones(struct job *job, int worker, struct pl_world *world)
+{
+    const struct pl_optimizer_options sgd = {.kind = PL_SGD};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_server *server;
+    struct pollfd first = {.events = POLLIN};
+    int fds[SILENT];
+
+    strcpy(address.sun_path, job->socket_paths[0]);
+    for (int i = 0; i < SILENT; i++) {
+        fds[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+        ck_assert_int_ge(fds[i], 0);
+        while (connect(fds[i], (const struct sockaddr *)&address, sizeof(address)) != 0) {
+            ck_assert_msg(errno == ENOENT || errno == ECONNREFUSED, "connect: %s", strerror(errno));
+            pl_clock_nap(PL_NS_PER_MS, PL_DEADLINE_NEVER); /* the server does not listen yet */
+        }
+    }
+    server = job_new_server(job, worker, world, &sgd, COUNT, 0);
+    ck_assert_ok(pl_server_join(server, &error), &error);
+    first.fd = fds[0]; /* it has made room */
+    ck_assert_msg(poll(&first, 1, 20000) == 1 && first.revents & POLLHUP, "a connection that says nothing stays open");
+    for (int i = 0; i < SILENT; i++) {
+        ck_assert_int_eq(close(fds[i]), 0);
+    }
+    job_leave(server);
+}
+
+START_TEST(connections_that_say_nothing_do_not_keep_a_worker_out)
+{
+    struct job job = {
+        .hosts = 1, .workers = 1, .staleness = "none", .timeout_s = "20", .body = join_behind_silent_ones};
+
+    job_run(&job);
+}
+END_TEST
+
+UNIT_MAIN("runtime/server/lost", a_job_goes_on_while_enough_workers_are_left_and_else_ends_by_name,
+          connections_that_say_nothing_do_not_keep_a_worker_out)

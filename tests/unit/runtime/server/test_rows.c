@@ -9,6 +9,7 @@
 #include "tests/unit/runtime/server/job.h"
 
 #include <fcntl.h>
+#include <glob.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -399,68 +400,118 @@ static void fail_to_load(struct files *test, enum pl_status status, const char *
     run_files(test, 2, 1);
 }
 
+/* The files of a save whose names begin so, of which there are `count`, by their names. */
+static void find_files(const struct scratch *scratch, const char *begin, size_t count, char found[][PATH_MAX])
+{
+    char pattern[PATH_MAX + 1];
+    glob_t files;
+
+    (void)scratch_path(scratch, begin, pattern);
+    strcat(pattern, "*");
+    ck_assert_int_eq(glob(pattern, 0, NULL, &files), 0);
+    ck_assert_uint_eq(files.gl_pathc, count);
+    for (size_t i = 0; i < count; i++) {
+        strcpy(found[i], files.gl_pathv[i]);
+    }
+    globfree(&files);
+}
+
 START_TEST(files_that_are_not_as_they_were_saved_are_refused)
 {
     struct scratch scratch = scratch_new();
-    char part_0[PATH_MAX], part_1[PATH_MAX], other[PATH_MAX];
+    static char part[3][PATH_MAX];
+    char other[PATH_MAX], kept[PATH_MAX];
     static struct files test;
     struct stat info;
+    char *end;
 
     test = (struct files){.table = own_table};
     (void)scratch_path(&scratch, "d", test.to);
-    (void)scratch_path(&scratch, "d/own-00000-of-00002.rows", part_0);
-    (void)scratch_path(&scratch, "d/own-00001-of-00002.rows", part_1);
     run_files(&test, 2, 1);
     memcpy(test.from, test.to, sizeof(test.from));
-    test.save_status = PL_INVALID;
-    test.word = "by 2 servers, and there are 3 now";
-    run_files(&test, 3, 1);
+    run_files(&test, 3, 1); /* another number of servers takes their place */
+    find_files(&scratch, "d/", 3, part);
+    run_files(&test, 2, 1);
+    find_files(&scratch, "d/", 2, part);
     test.to[0] = '\0';
 
     test.table.columns = COLUMNS + 1;
     test.load_status = PL_MISMATCH;
     {
         /* the body's lists are of the right table's columns: load alone */
+        struct pl_server_rows_loaded loaded;
         struct pl_table table;
         struct pl_row_store *store = NULL;
         struct pl_error error = PL_ERROR_NONE;
 
         ck_assert_ok(pl_table_make(&test.table, &table, &error), &error);
         ck_assert_ok(pl_row_store_new(&table, &store, &error), &error);
-        ck_assert_int_eq(pl_row_file_read(test.from, &table, store, 0, 1, &error), PL_MISMATCH);
+        ck_assert_int_eq(pl_row_file_read(test.from, &table, store, 0, 1, UINT64_MAX, &loaded, &error), PL_MISMATCH);
         ck_assert_msg(strstr(error.cause, "3 columns") && strstr(error.cause, "4 and adagrad"), "%s", error.cause);
         pl_row_store_free(store);
     }
     test.table.columns = COLUMNS;
 
-    flip_bit(part_1, (off_t)sizeof(struct pl_row_file_head) + 100);
+    flip_bit(part[1], (off_t)sizeof(struct pl_row_file_head) + 100);
     fail_to_load(&test, PL_CORRUPT, "its rows have another CRC-32C");
-    flip_bit(part_1, (off_t)sizeof(struct pl_row_file_head) + 100);
-    flip_bit(part_1, 90);
+    flip_bit(part[1], (off_t)sizeof(struct pl_row_file_head) + 100);
+    flip_bit(part[1], 90);
     fail_to_load(&test, PL_CORRUPT, "its head has another CRC-32C");
-    flip_bit(part_1, 90);
-    ck_assert(stat(part_1, &info) == 0 && truncate(part_1, info.st_size - 8) == 0);
+    flip_bit(part[1], 90);
+    ck_assert(stat(part[1], &info) == 0 && truncate(part[1], info.st_size - 8) == 0);
     fail_to_load(&test, PL_CORRUPT, "bytes, expected");
-    ck_assert_int_eq(unlink(part_1), 0);
+    ck_assert_int_eq(unlink(part[1]), 0);
     fail_to_load(&test, PL_NOT_FOUND, "a file of the table is missing");
-    ck_assert(mkfifo(part_1, 0600) == 0);
+    ck_assert(mkfifo(part[1], 0600) == 0);
     fail_to_load(&test, PL_CORRUPT, "no regular file");
-    ck_assert_int_eq(unlink(part_1), 0);
+    ck_assert_int_eq(unlink(part[1]), 0);
     /* of another save */
-    ck_assert_int_eq(rename(part_0, scratch_path(&scratch, "d/kept", other)), 0);
+    ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/kept", kept)), 0);
     test = (struct files){.table = own_table};
     (void)scratch_path(&scratch, "d", test.to);
     run_files(&test, 2, 1);
     memcpy(test.from, test.to, sizeof(test.from));
     test.to[0] = '\0';
-    ck_assert_int_eq(rename(other, part_0), 0);
-    fail_to_load(&test, PL_MISMATCH, "another save");
-    ck_assert_int_eq(rename(part_0, scratch_path(&scratch, "d/own-00000-of-00001.rows", other)), 0);
+    find_files(&scratch, "d/own", 2, part);
+    ck_assert_int_eq(rename(kept, part[0]), 0);
+    fail_to_load(&test, PL_CORRUPT, "another save than its name");
+    strcpy(other, part[0]);
+    end = strstr(other, "of-00002");
+    ck_assert_ptr_nonnull(end);
+    end[strlen("of-0000")] = '1';
+    ck_assert_int_eq(rename(part[0], other), 0);
     fail_to_load(&test, PL_INVALID, "servers and by");
-    ck_assert(unlink(other) == 0 && unlink(part_1) == 0);
+    ck_assert(unlink(other) == 0 && unlink(part[1]) == 0);
     fail_to_load(&test, PL_NOT_FOUND, "has no files of table 'own'");
     test.from[strlen(test.from) - 1] = 'x';
     fail_to_load(&test, PL_NOT_FOUND, "open directory");
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* Saves of versions before had no moment in their names. */
+START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken)
+{
+    struct scratch scratch = scratch_new();
+    static char part[2][PATH_MAX];
+    static struct files test;
+    char name[64], old[PATH_MAX];
+
+    test = (struct files){.table = own_table};
+    (void)scratch_path(&scratch, "d", test.to);
+    run_files(&test, 2, 1);
+    memcpy(test.from, test.to, sizeof(test.from));
+    find_files(&scratch, "d/", 2, part);
+    for (int p = 0; p < 2; p++) {
+        snprintf(name, sizeof(name), "d/own-%05d-of-00002.rows", p);
+        ck_assert_int_eq(rename(part[p], scratch_path(&scratch, name, old)), 0);
+    }
+    run_files(&test, 1, 1);
+    find_files(&scratch, "d/own-00000-of-00001.", 1, part);
+    find_files(&scratch, "d/", 1, part);
+    ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/own-00000-of-00002.rows", old)), 0);
+    test.to[0] = '\0';
+    fail_to_load(&test, PL_CORRUPT, "it is part 0 of 1 inside");
     scratch_done(&scratch);
 }
 END_TEST
@@ -606,5 +657,6 @@ END_TEST
 
 UNIT_MAIN("runtime/rows", random_programs_have_the_rows_of_plain_arrays, lists_of_any_length_come_in_parts,
           rows_are_saved_and_loaded_by_any_number_of_servers, files_that_are_not_as_they_were_saved_are_refused,
+          files_without_a_moment_in_their_names_are_loaded_and_their_place_is_taken,
           a_table_that_differs_among_workers_ends_the_job_by_name, what_cannot_be_asked_is_refused,
           a_list_past_the_end_of_what_is_shared_is_refused, a_server_without_memory_says_the_table_and_its_rows)
