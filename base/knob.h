@@ -53,6 +53,8 @@ enum pl_knob_type {
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                \
     X(CHECK_WEIGHTS, "check_weights", BOOL, "", "1", NULL,                                                             \
       "Horovod's DistributedOptimizer compares the ranks' weights once, and warns where they differ")                  \
+    X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
+      "training begins at step 0 where the checkpoints are of another model or optimizer; else that is an error")      \
     X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
       "steps ahead of the slowest worker of parameter servers; 0: they step together; none: any")                      \

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -86,6 +87,7 @@ static void log_line(enum pl_log_level level, const char *format, va_list args)
     if (length > 0) {
         used = (size_t)length < room - used ? used + (size_t)length : room - 1;
     }
+    pl_text_mask(line, used);
     line[used++] = '\n';
     write_line(line, used);
 }

@@ -178,6 +178,26 @@ void pl_text_mask_broken(char *bytes, size_t length)
     }
 }
 
+size_t pl_text_control_bytes(const char *at, const char *end)
+{
+    const unsigned char byte = (unsigned char)at[0];
+
+    if (byte < 0x20 || byte == 0x7F) {
+        return 1;
+    }
+    return byte == 0xC2 && end - at >= 2 && (unsigned char)at[1] >= 0x80 && (unsigned char)at[1] < 0xA0 ? 2 : 0;
+}
+
+void pl_text_mask(char *bytes, size_t length)
+{
+    pl_text_mask_broken(bytes, length);
+    for (size_t at = 0; at < length; at++) {
+        if (bytes[at] != '\t' && bytes[at] != '\n') {
+            memset(bytes + at, '?', pl_text_control_bytes(bytes + at, bytes + length));
+        }
+    }
+}
+
 bool pl_text_number(const char *text, double *ret_number)
 {
     locale_t plain = plain_locale();

@@ -68,6 +68,18 @@ size_t pl_text_whole_bytes(const char *bytes, size_t length);
 void pl_text_mask_broken(char *bytes, size_t length);
 
 /**
+ * The length of the control character at `at`, which lies before `end`; 0 when there is none. Those are U+0000 to
+ * U+001F, U+007F and, in two bytes, U+0080 to U+009F: a terminal obeys them.
+ */
+size_t pl_text_control_bytes(const char *at, const char *end);
+
+/**
+ * As pl_text_mask_broken(), and put a '?' in place of each byte of a control character but tab and line feed: what
+ * programs, hosts and files say, before it is shown.
+ */
+void pl_text_mask(char *bytes, size_t length);
+
+/**
  * Read all of `text` as strtod(3) does, but always with a point; false when that is no number, or not all of it is one.
  */
 bool pl_text_number(const char *text, double *ret_number);

@@ -75,14 +75,16 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
 
 /**
  * Put the newest whole checkpoint into plan and optimizer of every rank. `*ret_found` false: there is none, nothing was
- * changed. What is cut, corrupt or of another model is passed over with a note, and an older one is tried. Rank 0
- * sends to the waiting ranks before each tensor that it reads: the setting timeout_s has to be long enough for the
- * largest.
+ * changed. What is cut, corrupt or of another model or optimizer is passed over with a note, and an older one is tried.
+ * Rank 0 sends to the waiting ranks before each tensor that it reads: the setting timeout_s has to be long enough for
+ * the largest.
  *
  * Collective  yes.
  * Errors      rank 0's, on all ranks: PL_SYSTEM and PL_MEMORY where a checkpoint cannot be read, though it may be good
  *             (an I/O error, no permission, too many open files). No older one is loaded then: going on from that would
- *             throw away what was trained since. Those of pl_checkpoints_flush().
+ *             throw away what was trained since. PL_MISMATCH, showing where both differ, where none fits and at least
+ *             one is of another model or optimizer, unless the setting checkpoint_ignore is on. Those of
+ *             pl_checkpoints_flush().
  */
 enum pl_status pl_checkpoints_load(struct pl_checkpoints *checkpoints, bool *ret_found,
                                    struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;

@@ -51,6 +51,7 @@ static const struct setting {
     {.name = "CHECKPOINT_DIR"},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
+    {.name = "BASH_ENV"},
     {.name = "HOST_NAME"},
     {.name = "ACTIVITY"},
     {.name = "PYTHON_STACKS"},

@@ -31,18 +31,21 @@ bool pl_tail_line_is_open(const struct pl_tail *tail)
     return tail->used > 0 && tail->bytes[(tail->write_offset + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
 }
 
-/* Bytes of the terminal control sequence at `text` (which begins with ESC). */
-static size_t escape_length(const char *text, size_t room)
+/* Bytes of the control character at `text`, or of the terminal's control sequence that begins there; 0: none. */
+static size_t control_length(const char *text, size_t room)
 {
-    size_t length = 1;
+    const size_t bytes = pl_text_control_bytes(text, text + room);
 
-    if (room < 2) {
-        return 1;
+    if (*text == '\t' || bytes == 0) {
+        return 0;
     }
-    if (text[1] != '[') {
+    if (*text == 0x1B && room >= 2 && text[1] != '[') {
         return 2;
     }
-    for (length = 2; length < room; length++) {
+    if (*text != 0x1B && (bytes < 2 || (unsigned char)text[1] != 0x9B)) {
+        return bytes;
+    }
+    for (size_t length = 2; length < room; length++) { /* after ESC [, or U+009B, which is the same in one */
         if (text[length] >= 0x40 && text[length] <= 0x7E) {
             return length + 1;
         }
@@ -64,17 +67,15 @@ static size_t clean_line(char *line, size_t length)
         }
     }
     while (from < length) {
-        unsigned char byte = (unsigned char)line[from];
+        const size_t control = control_length(line + from, length - from);
 
-        if (byte == 0x1B) {
-            from += escape_length(line + from, length - from);
-        } else if (byte != '\t' && (byte < 0x20 || byte == 0x7F)) {
-            from++;
+        if (control > 0) {
+            from += control;
         } else {
             line[to++] = line[from++];
         }
     }
-    pl_text_mask_broken(line, to);
+    pl_text_mask(line, to); /* also what has become a control character by what was taken out of it */
     while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
         to--;
     }

@@ -88,12 +88,7 @@ void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes)
     }
     memmove(ret_copy, text, length);
     ret_copy[length] = '\0';
-    pl_text_mask_broken(ret_copy, length);
-    for (size_t i = 0; i < length; i++) {
-        if (iscntrl((unsigned char)ret_copy[i])) {
-            ret_copy[i] = '?';
-        }
-    }
+    pl_text_mask(ret_copy, length);
 }
 
 static const char *last_name(const char *path)

@@ -47,7 +47,7 @@ char *pl_proc_variable(pid_t pid, const char *name);
 /** Whether the process `pid` has a handler for the signal `number`; false where /proc does not say. */
 bool pl_proc_catches(pid_t pid, int number);
 
-/** Copy `text`, up to its first newline, without control characters and broken UTF-8; what does not fit is cut. */
+/** Copy `text`, up to its first newline, control characters and broken UTF-8 as '?'; what does not fit is cut. */
 void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 
 /** The last name of the file that `pid` runs, "" where that cannot be read. */

@@ -66,12 +66,7 @@ static void read_text(int fd, off_t before, off_t after, char *ret_text, size_t 
         length = last != NULL ? (size_t)(last + 1 - ret_text) : 0;
         ret_text[length] = '\0';
     }
-    pl_text_mask_broken(ret_text, length);
-    for (size_t i = 0; i < length; i++) {
-        if ((ret_text[i] > 0 && ret_text[i] < ' ' && ret_text[i] != '\n') || ret_text[i] == 127) {
-            ret_text[i] = '?';
-        }
-    }
+    pl_text_mask(ret_text, length);
 }
 
 void pl_python_collect(struct pl_stacks_program *program, int64_t deadline_ns)

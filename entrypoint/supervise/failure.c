@@ -156,7 +156,7 @@ static enum pl_status append_report(struct pl_failure *failure, size_t own_max_b
     begin = whole.length;
     pl_text_append(&whole, text);
     PL_TRY(pl_text_check(&whole, reterr));
-    pl_text_mask_broken(whole.data + begin, whole.length - begin);
+    pl_text_mask(whole.data + begin, whole.length - begin);
     PL_TRY(pl_file_write_atomic_at(failure->directory_fd, "failure", whole.data, whole.length, 0644, reterr));
     pl_text_done(&failure->written);
     failure->written = whole;

@@ -44,9 +44,10 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
 
 /**
  * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its
- * first PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are replaced,
- * not followed. Bytes of `text` that are not UTF-8 become '?': names come from outside, and long ones are cut. Called
- * again, `text` takes the place of the former one; what the program has written meanwhile stays.
+ * first PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are
+ * replaced, not followed. Bytes of `text` that are not UTF-8, and control characters, become '?': names come from
+ * outside, and long ones are cut. Called again, `text` takes the place of the former one; what the program has
+ * written meanwhile stays.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -211,11 +211,8 @@ static void append_reason(const char *reason, struct pl_text *text)
     pl_text_append(text, "  ");
     start = text->length;
     pl_text_append_n(text, reason, length);
-    for (size_t i = start; i < text->length && !text->failed; i++) {
-        text->data[i] = (unsigned char)text->data[i] < 0x20 || text->data[i] == 0x7F ? ' ' : text->data[i];
-    }
     if (text->length > start && !text->failed) {
-        pl_text_mask_broken(text->data + start, text->length - start);
+        pl_text_mask(text->data + start, text->length - start);
     }
     pl_text_append(text, reason[length] != '\0' ? "..." : "");
 }

@@ -322,7 +322,7 @@ static enum pl_status check_metric_name(const struct pl_sweep_value *value, cons
         }
     }
     for (const char *at = name; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7F) {
+        if (pl_text_control_bytes(at, name + strlen(name)) > 0) {
             return pl_sweep_value_wrong(value, "a name without control characters", reterr);
         }
     }

@@ -10,20 +10,18 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "runtime/checkpoint/checkpoint_format.h"
+#include "runtime/checkpoint/checkpoint_names.h"
 #include "runtime/checkpoint/plan_file_private.h"
 #include "runtime/gradient/plan_private.h"
 #include "runtime/plan_file.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SLOTS = 2, STEP_DIGITS = 12, NAME_BYTES = 64 };
+enum { MAX_SLOTS = 2 };
 
 /* One tensor of a file: where it lies in the copy and its name there. */
 struct entry {
@@ -59,100 +57,15 @@ struct pl_checkpoints {
     struct pl_error write_error;
 };
 
-static void print_name(char name[NAME_BYTES], uint64_t step, const char *suffix)
-{
-    snprintf(name, NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
-}
-
 static enum pl_status file_path(const struct pl_checkpoints *c, uint64_t step, const char *suffix, struct pl_text *text,
                                 struct pl_error *reterr)
 {
-    char name[NAME_BYTES];
+    char name[PL_CHECKPOINT_NAME_BYTES];
 
-    print_name(name, step, suffix);
+    pl_checkpoint_name(name, step, suffix);
     pl_text_clear(text);
     pl_text_printf(text, "%s/%s", c->directory, name);
     return pl_text_check(text, reterr);
-}
-
-/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the
- * program's own. */
-static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
-{
-    char ours[NAME_BYTES];
-
-    if (strncmp(name, "checkpoint-", 11) != 0) {
-        return false;
-    }
-    *ret_step = strtoull(name + 11, NULL, 10);
-    print_name(ours, *ret_step, suffix);
-    return strcmp(name, ours) == 0;
-}
-
-/* Whether a checkpoint's data lack their JSON file: the run was killed between writing or removing the two. */
-static bool is_half(int dir_fd, const char *name)
-{
-    char record[NAME_BYTES];
-    uint64_t step;
-
-    if (!step_of(name, "safetensors", &step)) {
-        return false;
-    }
-    print_name(record, step, "json");
-    return faccessat(dir_fd, record, F_OK, 0) != 0 && errno == ENOENT;
-}
-
-static int newest_first(const void *a, const void *b)
-{
-    uint64_t left = *(const uint64_t *)a;
-    uint64_t right = *(const uint64_t *)b;
-
-    return left < right ? 1 : left > right ? -1 : 0;
-}
-
-/* Steps with a JSON file, newest first; the caller frees `*ret_steps`. With `clean` also remove what is half written or
- * half removed. */
-static enum pl_status list_steps(const struct pl_checkpoints *c, bool clean, uint64_t **ret_steps, size_t *ret_count,
-                                 struct pl_error *reterr)
-{
-    DIR *directory = opendir(c->directory);
-    PL_AUTO_FREE uint64_t *steps = NULL;
-    const struct dirent *entry;
-    enum pl_status status = PL_OK;
-    size_t count = 0, capacity = 0;
-
-    if (!directory) {
-        return pl_error_errno(reterr, "open directory '%s'", c->directory);
-    }
-    while (status == PL_OK) {
-        uint64_t step;
-
-        errno = 0;
-        entry = readdir(directory);
-        if (!entry) {
-            status = errno == 0 ? PL_OK : pl_error_errno(reterr, "read directory '%s'", c->directory);
-            break;
-        }
-        if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
-            (void)unlinkat(dirfd(directory), entry->d_name, 0);
-        }
-        if (step_of(entry->d_name, "json", &step)) {
-            status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
-            if (status == PL_OK) {
-                steps[count++] = step;
-            }
-        }
-    }
-    (void)closedir(directory);
-    if (status != PL_OK) {
-        return status;
-    }
-    if (count > 0) {
-        qsort(steps, count, sizeof(*steps), newest_first);
-    }
-    *ret_steps = PL_TAKE(steps);
-    *ret_count = count;
-    return PL_OK;
 }
 
 static enum pl_status name_entries(struct pl_checkpoints *c, struct pl_error *reterr)
@@ -247,7 +160,7 @@ static enum pl_status open_checkpoints(struct pl_checkpoints *c, struct pl_error
 
         PL_TRY(allocate_copy(c, reterr));
         PL_TRY(pl_file_make_dirs(c->directory, 0777, reterr));
-        return list_steps(c, true, &steps, &count, reterr);
+        return pl_checkpoint_steps(c->directory, true, &steps, &count, reterr);
     }
     return PL_OK;
 }
@@ -288,7 +201,7 @@ static void remove_old(const struct pl_checkpoints *c)
     PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0, newest = 0;
 
-    if (list_steps(c, false, &steps, &count, NULL) != PL_OK) {
+    if (pl_checkpoint_steps(c->directory, false, &steps, &count, NULL) != PL_OK) {
         return; /* old files do no harm; the next save tries again */
     }
     while (newest < count && steps[newest] > c->record.state.step) {
@@ -305,9 +218,22 @@ static void remove_old(const struct pl_checkpoints *c)
     }
 }
 
+/* All tensors of a file, as they lie in the copy. The caller frees. */
+static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct pl_error *reterr)
+{
+    struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
+
+    for (size_t i = 0; tensors && i < c->entry_count; i++) {
+        const struct entry *entry = &c->entries[i];
+
+        tensors[i] = pl_plan_file_tensor(entry->tensor, entry->name, c->copy + entry->array * pl_plan_elems(c->plan));
+    }
+    return tensors;
+}
+
 static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
+    PL_AUTO_FREE struct pl_tensor *tensors = describe_entries(c, reterr);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text json = PL_TEXT_NONE;
     struct pl_metadata metadata[] = {{"format", "paceline-checkpoint"}};
@@ -317,9 +243,6 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
         return PL_MEMORY;
     }
     for (size_t i = 0; i < c->entry_count; i++) {
-        const struct entry *entry = &c->entries[i];
-
-        tensors[i] = pl_plan_file_tensor(entry->tensor, entry->name, c->copy + entry->array * pl_plan_elems(c->plan));
         crc = pl_checksum_crc32c(crc, tensors[i].data, tensors[i].bytes);
     }
     c->record.data_crc32c = crc;
@@ -431,26 +354,24 @@ static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer 
 static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path,
                                    uint32_t crc_wanted, struct pl_error *reterr)
 {
+    PL_AUTO_FREE struct pl_tensor *wanted = describe_entries(c, reterr);
     struct answer reading;
     uint32_t crc = 0;
 
+    if (!wanted) {
+        return PL_MEMORY;
+    }
     memset(&reading, 0, sizeof(reading));
     reading.reading = true;
-    if (pl_safetensors_count(file) != c->entry_count) {
-        return pl_error_set(reterr, PL_MISMATCH,
-                            "'%s' holds %zu tensors, the program has %zu, its optimizer's among them", path,
-                            pl_safetensors_count(file), c->entry_count);
-    }
+    PL_TRY(pl_plan_file_compare(path, file, wanted, c->entry_count, reterr));
     for (size_t i = 0; i < c->entry_count; i++) {
         const struct entry *entry = &c->entries[i];
-        float *array = c->copy + entry->array * pl_plan_elems(c->plan), *to = array + entry->tensor->offset_elems;
-        struct pl_tensor wanted = pl_plan_file_tensor(entry->tensor, entry->name, array);
+        float *to = c->copy + entry->array * pl_plan_elems(c->plan) + entry->tensor->offset_elems;
 
-        PL_TRY(pl_plan_file_compare(path, pl_safetensors_tensor(file, i), &wanted, reterr));
         /* Before each one, so that the others' deadline is that of one tensor, however large the whole is. */
         PL_TRY(give_answer(c, &reading, reterr));
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
-        crc = pl_checksum_crc32c(crc, to, wanted.bytes);
+        crc = pl_checksum_crc32c(crc, to, wanted[i].bytes);
     }
     return crc == crc_wanted ? PL_OK
                              : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
@@ -513,9 +434,10 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
     PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct pl_error other = PL_ERROR_NONE; /* of the newest that is another model's */
 
     PL_TRY(pl_checkpoints_flush(c, reterr));
-    PL_TRY(list_steps(c, false, &steps, &count, reterr));
+    PL_TRY(pl_checkpoint_steps(c->directory, false, &steps, &count, reterr));
     for (size_t i = 0; i < count && !*ret_found; i++) {
         struct pl_error error = PL_ERROR_NONE;
         enum pl_status status = load_step(c, steps[i], ret_record, &error);
@@ -532,12 +454,22 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
         } else if (is_useless(status)) {
             note(c, "the checkpoint of step %llu is passed over: %s", (unsigned long long)steps[i],
                  pl_error_text(&error, text, sizeof(text)));
+            other = status == PL_MISMATCH && other.status == PL_OK ? error : other;
         } else if (!*ret_found) {
             *reterr = error;
             pl_error_context(reterr, "loading the checkpoint of step %llu; it may be good, so no older one is taken",
                              (unsigned long long)steps[i]);
             return status;
         }
+    }
+    if (!*ret_found && other.status != PL_OK &&
+        !pl_knob_bool(pl_world_knobs(pl_plan_world(c->plan)), PL_KNOB_CHECKPOINT_IGNORE)) {
+        *reterr = other;
+        pl_error_context(reterr,
+                         "no checkpoint in '%.200s' fits the program; to begin at step 0 beside them, set "
+                         "PACELINE_CHECKPOINT_IGNORE=1 or the hyperparameter paceline_checkpoint_ignore",
+                         c->directory);
+        return other.status;
     }
     return PL_OK;
 }

@@ -30,20 +30,38 @@ static void print_tensor(struct pl_text *text, const struct pl_tensor *tensor)
     pl_text_append(text, "]");
 }
 
-enum pl_status pl_plan_file_compare(const char *path, const struct pl_tensor *stored, const struct pl_tensor *wanted,
-                                    struct pl_error *reterr)
+static bool is_same(const struct pl_tensor *stored, const struct pl_tensor *wanted)
+{
+    return strcmp(stored->name, wanted->name) == 0 && stored->dtype == wanted->dtype && stored->dims == wanted->dims &&
+           memcmp(stored->shape, wanted->shape, sizeof(stored->shape)) == 0;
+}
+
+enum pl_status pl_plan_file_compare(const char *path, const struct pl_safetensors *file, const struct pl_tensor *wanted,
+                                    size_t count, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    size_t stored_count = pl_safetensors_count(file), i = 0;
 
-    if (strcmp(stored->name, wanted->name) == 0 && stored->dtype == wanted->dtype && stored->dims == wanted->dims &&
-        memcmp(stored->shape, wanted->shape, sizeof(stored->shape)) == 0) {
+    while (i < count && i < stored_count && is_same(pl_safetensors_tensor(file, i), &wanted[i])) {
+        i++;
+    }
+    if (i == count && i == stored_count) {
         return PL_OK;
     }
-    print_tensor(&text, stored);
+    if (i < stored_count) {
+        print_tensor(&text, pl_safetensors_tensor(file, i));
+    } else {
+        pl_text_append(&text, "no further tensor");
+    }
     pl_text_append(&text, ", and the program wants ");
-    print_tensor(&text, wanted);
+    if (i < count) {
+        print_tensor(&text, &wanted[i]);
+    } else {
+        pl_text_append(&text, "none");
+    }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_error_set(reterr, PL_MISMATCH, "'%s' is of another model: it has %s", path, pl_text_string(&text));
+    return pl_error_set(reterr, PL_MISMATCH, "'%s' is of another model or optimizer: it has %s", path,
+                        pl_text_string(&text));
 }
 
 enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata,

@@ -146,6 +146,22 @@ def a_terminal():
         os.close(fd)
 
 
+def a_shell_of_the_sdk_begins_one_job():
+    """The first shell of a container is replaced by the job; bash as process 1 of a namespace in the job is not. A file of the job's own that reads ours acts in both."""
+    space = ['unshare', '--pid', '--fork', '--kill-child', '--mount-proc']
+    probe = subprocess.run([*space, 'true'], capture_output=True, text=True, timeout=60, check=False)
+    if probe.returncode != 0:
+        skipped.append(f'a_shell_of_the_sdk_begins_one_job: no PID namespace can be made here: {probe.stderr.strip()}')
+        return
+    with Tree({}, {}) as tree:
+        ours = (SOURCE / 'entrypoint/bash-env.sh').read_text().replace('@paceline@', PACELINE)
+        tree.write('own.sh', f'OWN=yes\n{ours}')
+        tree.write('input/data/sm_drivers/sourcecode.json', json.dumps({'command': f"echo job $$ $OWN; {' '.join(space)} bash -c 'echo inner $$ $OWN'; true"}))
+        tree.env['BASH_ENV'] = str(tree.base / 'own.sh')
+        done = subprocess.run([*space, 'bash', '-c', 'echo the script'], env=tree.env, capture_output=True, text=True, timeout=120, check=False)
+        expect(done.returncode == 0 and re.fullmatch(r'job \d+ yes\ninner 1 yes\n', done.stdout), f'{done.returncode}: {done.stdout!r} {done.stderr}')
+
+
 def malformed_json():
     with Tree('{not json', {'run.sh': SHOW}) as tree:
         refused(tree, 'hyperparameters.json:1:2: expected a name in double quotes', "found 'n'")
@@ -727,7 +743,7 @@ def intermediate_output_to_s3():
         expect(b"'x' could not be uploaded" in tree.done.stderr and b'the upload of intermediate output' in tree.done.stderr, tree.done.stderr)
 
 
-CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
+CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
          code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, requirements_that_cannot_be_installed,

@@ -100,6 +100,18 @@ def other_ranks(folder):
     print("another number of ranks: to the end")
 
 
+def other_optimizer(folder):
+    """A slip with a hyperparameter must not cost what was trained: it is an error, unless the job says that it is none."""
+    process = start(folder, "other", 2, "--momentum", "0")
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode != 0 and "PACELINE_CHECKPOINT_IGNORE=1" in out and "epoch=" not in out, f"exit status {process.returncode}\n{out}"
+    assert re.search("it has 'optimizer.momentum.[^']*', float32 .[^]]*., and the program wants none", out), out
+    ENVIRONMENT["PACELINE_CHECKPOINT_IGNORE"] = "1"
+    out = finish(start(folder, "other", 2, "--momentum", "0", "--epochs", "1"))
+    assert "resuming" not in out and "epoch=1 " in out, out
+    print("another optimizer: an error, and from step 0 where that is wanted")
+
+
 def main():
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     stops = int(sys.argv[2]) if len(sys.argv) > 2 else 2
@@ -131,6 +143,7 @@ def main():
         assert interrupted > 0
         sharded(folder)
         other_ranks(folder)
+        other_optimizer(folder)
 
 
 main()

@@ -78,6 +78,16 @@ START_TEST(a_long_line_is_cut_and_still_ends)
 }
 END_TEST
 
+START_TEST(names_in_a_line_cannot_command_a_terminal)
+{
+    int fd = capture();
+
+    pl_log(PL_LOG_INFO, "host '\x1b[2J\xc2\x9b"
+                        "2J\xff\xc3\xa4'\tof 2\nmore");
+    ck_assert_str_eq(next_write(fd), "paceline: host '?[2J??2J?\xc3\xa4'\tof 2\nmore\n");
+}
+END_TEST
+
 START_TEST(the_prefix_is_cut_at_63_bytes)
 {
     char prefix[200];
@@ -176,6 +186,7 @@ START_TEST(a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
 END_TEST
 
 UNIT_MAIN("base/log", each_line_is_one_write, levels_below_are_dropped, a_long_line_is_cut_and_still_ends,
-          the_prefix_is_cut_at_63_bytes, an_error_is_logged_with_cause_and_context,
-          errno_survives_a_line_and_a_closed_stderr_is_no_trouble, a_reader_that_has_stopped_reading_stops_nobody,
-          lines_that_nobody_read_are_counted, a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)
+          the_prefix_is_cut_at_63_bytes, names_in_a_line_cannot_command_a_terminal,
+          an_error_is_logged_with_cause_and_context, errno_survives_a_line_and_a_closed_stderr_is_no_trouble,
+          a_reader_that_has_stopped_reading_stops_nobody, lines_that_nobody_read_are_counted,
+          a_reader_that_has_stopped_reading_stops_nobody_who_gets_signals)

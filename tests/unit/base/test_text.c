@@ -137,6 +137,27 @@ START_TEST(a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
 }
 END_TEST
 
+START_TEST(a_text_to_show_holds_no_control_characters)
+{
+    /* Tab, line feed, ESC, DEL, U+009B, U+009D, U+0080, U+009F, U+00A0, U+20AC, and bytes alone. */
+    char text[] = "\t\n\x1b\x7f"
+                  "a\xc2\x9b"
+                  "b\xc2\x9d"
+                  "c\xc2\x80"
+                  "d\xc2\x9f"
+                  "e\xc2\xa0\xe2\x82\xac\x9b"
+                  "f\xc2";
+    const char *end = text + sizeof(text) - 1;
+
+    ck_assert_uint_eq(pl_text_control_bytes(text + 2, end), 1);
+    ck_assert_uint_eq(pl_text_control_bytes(text + 5, end), 2);
+    ck_assert_uint_eq(pl_text_control_bytes(text + 5, text + 6), 0);
+    ck_assert_uint_eq(pl_text_control_bytes(end - 1, end), 0);
+    pl_text_mask(text, sizeof(text) - 1);
+    ck_assert_str_eq(text, "\t\n??a??b??c??d??e\xc2\xa0\xe2\x82\xac?f?");
+}
+END_TEST
+
 START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
 {
     static const char status[] = "Name:\tx\nShdPnd:\t01\nSigCgt:\t0000000000000200\nTracerPid:\t42\n";
@@ -152,4 +173,4 @@ END_TEST
 UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
           printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
           hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
-          a_text_that_was_cut_is_whole_without_the_character_it_ends_in)
+          a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters)

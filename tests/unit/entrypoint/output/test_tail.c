@@ -61,6 +61,18 @@ START_TEST(colours_controls_and_broken_utf8_do_not_reach_the_text)
 }
 END_TEST
 
+START_TEST(eight_bit_controls_and_what_a_colour_between_two_bytes_makes_do_not_reach_the_text)
+{
+    char text[128];
+
+    add("\xc2\x9b"
+        "31mred\xc2\x9dx \xc2\033[m\x9b"
+        "31m \xc2\xa0\n");
+    pl_tail_lines(&tail, text, sizeof(text));
+    ck_assert_str_eq(text, "redx ??31m \xc2\xa0\n");
+}
+END_TEST
+
 START_TEST(a_long_line_is_cut_visibly)
 {
     static char text[4096], line[3000];
@@ -189,6 +201,7 @@ END_TEST
 
 UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an_end_counts,
           a_progress_bar_keeps_its_last_state, colours_controls_and_broken_utf8_do_not_reach_the_text,
+          eight_bit_controls_and_what_a_colour_between_two_bytes_makes_do_not_reach_the_text,
           a_long_line_is_cut_visibly, nothing_fits_into_nothing, the_last_exceptions_own_line_is_kept,
           an_exception_is_kept_through_a_long_dump_but_not_for_ever,
           the_connection_that_pip_does_not_get_comes_before_what_follows_from_it)

@@ -20,7 +20,7 @@ START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
         const char *line, *name;
     } cases[] = {
         {"7 (sleep) S 3" TAIL, "sleep"}, {"7 (a) Z 9 (b) S 3" TAIL, "a) Z 9 (b"},
-        {"7 () S 3" TAIL, ""},           {"7 (a\tb) S 3" TAIL, "a?b"},
+        {"7 () S 3" TAIL, ""},           {"7 (a\x01\xc2\x9b) S 3" TAIL, "a???"},
         {"7 (a\xff) S 3" TAIL, "a?"},
     };
     struct pl_error error = PL_ERROR_NONE;

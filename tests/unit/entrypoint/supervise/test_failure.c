@@ -36,16 +36,18 @@ START_TEST(the_report_is_written_and_leaves_no_other_file)
 }
 END_TEST
 
-START_TEST(what_is_no_utf_8_does_not_get_into_the_report)
+START_TEST(what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report)
 {
     struct scratch scratch = scratch_new();
     struct pl_failure failure = PL_FAILURE_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_failure_open(&failure, scratch.path, &error), &error);
-    ck_assert_ok(pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\n", &error), &error);
+    ck_assert_ok(
+        pl_failure_write(&failure, "start '/\xC3\xA9\xC3': no \xF0\x9F\x98\x80 \xE2\x82\x1B\xC2\x9B\n", &error),
+        &error);
     pl_failure_close(&failure);
-    expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ??\n");
+    expect_file(&scratch, "failure", "start '/\xC3\xA9?': no \xF0\x9F\x98\x80 ?????\n");
     scratch_done(&scratch);
 }
 END_TEST
@@ -393,7 +395,7 @@ START_TEST(an_exit_report_travels_unchanged)
 END_TEST
 
 UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
-          what_is_no_utf_8_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
+          what_is_no_utf_8_or_commands_a_terminal_does_not_get_into_the_report, a_programs_own_words_stay_in_front,
           of_a_programs_long_words_the_beginning_stays, what_an_earlier_run_left_is_gone,
           directories_in_the_files_places_are_renamed, a_link_is_replaced_not_followed,
           a_program_that_clears_the_directory_does_not_take_the_report_with_it,

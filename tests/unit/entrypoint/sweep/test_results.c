@@ -68,7 +68,7 @@ START_TEST(each_trial_is_a_line_of_json_and_a_row_the_best_first_and_the_failed_
         "    2           0.1         2  stopped        12.3  a=\"x\\ty\"\n"
         "    3             -         2  completed       0.0  a=true\n"
         "    4             -         -  waiting         0.0  a=4\n"
-        "    1           0.9         2  failed          2.0  a=2.50  exit code 3: a long tale? that goes on "
+        "    1           0.9         2  failed          2.0  a=2.50  exit code 3: a\tlong tale? that goes on "
         "and on, well beyond w...\n");
     pl_sweep_results_table(space, scheduler, records, 1, &cut);
     ck_assert_str_eq(pl_text_string(&cut), "trial           acc      step  state       seconds  hyperparameters\n"
@@ -97,11 +97,12 @@ START_TEST(with_seeds_a_row_is_a_point_with_mean_and_spread_and_the_best_mean_ha
     ck_assert(pl_sweep_results_best(space, scheduler, &best)); /* trial 1 has the best value */
     ck_assert_uint_eq(best, 0);
     pl_sweep_results_table(space, scheduler, records, 10, &table);
-    ck_assert_str_eq(pl_text_string(&table), "point          loss        spread  count  hyperparameters\n"
-                                             "    0           0.2      0.141421      2  a=1\n"
-                                             "    1         0.325      0.388909      2  a=2\n"
-                                             "    2             -             -      0  a=3  exit code 3: a long tale? "
-                                             "that goes on and on, well beyond w...\n");
+    ck_assert_str_eq(pl_text_string(&table),
+                     "point          loss        spread  count  hyperparameters\n"
+                     "    0           0.2      0.141421      2  a=1\n"
+                     "    1         0.325      0.388909      2  a=2\n"
+                     "    2             -             -      0  a=3  exit code 3: a\tlong tale? "
+                     "that goes on and on, well beyond w...\n");
     pl_scheduler_free(scheduler);
 }
 END_TEST

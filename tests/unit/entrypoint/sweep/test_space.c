@@ -199,6 +199,8 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
          "S:1:12: metric: expected a name of 1 to 100 bytes, found \"\""},
         {"{\"metric\": \"a\\nb\", \"goal\": \"maximize\", " SPACE "}",
          "S:1:12: metric: expected a name without control characters, found \"a\\nb\""},
+        {"{\"metric\": \"a\\u009bb\", \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric: expected a name without control characters, found \"a\\u009bb\""},
         {"{\"metric\": {\"name\": \"m\"}, \"goal\": \"maximize\", " SPACE "}",
          "S:1:12: metric.regex: expected a string, found nothing"},
         {REGEX("m=\\\\d+"), "S:1:79: metric.regex: expected [0-9] in place of \\d, found \"m=\\\\d+\""},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/checkpoint/checkpoints.c, runtime/checkpoint/checkpoint_format.c. */
+/* Covers runtime/checkpoint/checkpoints.c, runtime/checkpoint/checkpoint_format.c,
+ * runtime/checkpoint/checkpoint_names.c. */
 #include "runtime/checkpoint.h"
 
 #include "base/clock.h"
@@ -269,8 +270,7 @@ static void keeps_its_own(struct pl_world *world, void *context)
     job_end(&job);
     scratch_write(&f->scratch, "checkpoint-000000000120.json", "{}", 2);
     job = job_start(world, f, 500);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
-    ck_assert(!found);
+    ck_assert_int_eq(pl_checkpoints_load(job.checkpoints, &found, &state, &error), PL_MISMATCH);
     for (uint64_t step = 10; step <= 13; step++) {
         save(&job, step);
         ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
@@ -515,6 +515,25 @@ START_TEST(a_record_comes_after_its_data_and_counts_only_as_it_was_written)
 }
 END_TEST
 
+/* Load what does not fit: on every rank an error with these words, or with checkpoint_ignore nothing is found. */
+static void does_not_fit(struct pl_world *world, struct job *job, const char *words)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_checkpoint_state state = {.step = 0};
+    bool found = false;
+    float before = pl_plan_values(job->plan)[0];
+
+    if (pl_knob_bool(pl_world_knobs(world), PL_KNOB_CHECKPOINT_IGNORE)) {
+        ck_assert_ok(pl_checkpoints_load(job->checkpoints, &found, &state, &error), &error);
+    } else {
+        ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_MISMATCH);
+        ck_assert_msg(strstr(error.cause, words) != NULL, "%s", error.cause);
+        ck_assert_msg(strstr(error.context, "set PACELINE_CHECKPOINT_IGNORE=1 or the hyperparameter") != NULL, "%s",
+                      error.context);
+    }
+    ck_assert(!found && state.step == 0 && pl_plan_values(job->plan)[0] == before);
+}
+
 static void other_model(struct pl_world *world, void *context)
 {
     struct fixture *f = context;
@@ -524,20 +543,35 @@ static void other_model(struct pl_world *world, void *context)
     bool found = true;
     struct job job = job_start(world, f, 500);
 
+    if (pl_world_rank(world) == 0) { /* beside one that is damaged, which says nothing of the model */
+        scratch_write(&f->scratch, "checkpoint-000000000009.json", "{}", 2);
+    }
+    ck_assert_ok(pl_barrier(world, &error), &error);
+    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
+    ck_assert(!found);
     save(&job, 1);
     job_end(&job);
     job = job_start(world, f, 501);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
-    ck_assert(!found);
-    ck_assert_ptr_nonnull(
-        strstr(f->notes, "is of another model: it has 'a', float32 [500], and the program wants 'a', float32 [501]"));
+    does_not_fit(world, &job, "it has 'a', float32 [500], and the program wants 'a', float32 [501]");
     job_end(&job);
     job = job_start(world, f, 500);
     pl_checkpoints_close(job.checkpoints);
     ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
+    does_not_fit(world, &job, "it has 'optimizer.mean.a', float32 [500], and the program wants none");
+    save(&job, 10);
+    pl_checkpoints_close(job.checkpoints);
+    job.checkpoints = NULL;
+    if (pl_world_rank(world) == 0) { /* only that of step 10, without an optimizer, is left */
+        char path[PATH_MAX];
+
+        ck_assert_int_eq(unlink(scratch_path(&f->scratch, "checkpoint-000000000001.json", path)), 0);
+    }
+    ck_assert_ok(pl_barrier(world, &error), &error);
+    ck_assert_ok(pl_checkpoints_open(job.plan, job.optimizer, &options, &job.checkpoints, &error), &error);
+    does_not_fit(world, &job, "it has no further tensor, and the program wants 'optimizer.mean.a', float32 [500]");
+    save(&job, 2); /* an older one that fits is taken without a word of the setting */
     ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
-    ck_assert(!found);
-    ck_assert_ptr_nonnull(strstr(f->notes, "holds 6 tensors, the program has 2, its optimizer's among them"));
+    ck_assert(found && state.step == 2);
     job_end(&job);
 }
 
@@ -553,8 +587,7 @@ static void without_a_note(struct pl_world *world, void *context)
     save(&job, 1);
     pl_checkpoints_close(job.checkpoints);
     ck_assert_ok(pl_checkpoints_open(job.plan, NULL, &options, &job.checkpoints, &error), &error);
-    ck_assert_ok(pl_checkpoints_load(job.checkpoints, &found, &state, &error), &error);
-    ck_assert(!found);
+    ck_assert_int_eq(pl_checkpoints_load(job.checkpoints, &found, &state, &error), PL_MISMATCH);
     job_end(&job);
 }
 
@@ -570,12 +603,22 @@ START_TEST(one_passed_over_without_a_note_is_warned_of)
 }
 END_TEST
 
-START_TEST(a_checkpoint_of_another_model_is_passed_over)
+START_TEST(checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_unless_training_may_begin_at_0)
 {
-    struct fixture f = {.scratch = scratch_new()};
+    for (int size = 1; size <= 3; size++) {
+        for (int ignore = 0; ignore < 2; ignore++) {
+            struct fixture f = {.scratch = scratch_new()};
+            struct pl_knobs knobs;
 
-    ranks_run(1, other_model, &f);
-    scratch_done(&f.scratch);
+            pl_knobs_default(&knobs);
+            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "50", "the test", NULL), PL_OK);
+            ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_CHECKPOINT_IGNORE, ignore ? "1" : "0", "the test", NULL),
+                             PL_OK);
+            ranks_run_with(size, &(struct pl_world_options){.knobs = &knobs}, other_model, &f);
+            ck_assert_ptr_nonnull(strstr(f.notes, "the checkpoint of step 1 is passed over"));
+            scratch_done(&f.scratch);
+        }
+    }
 }
 END_TEST
 
@@ -667,6 +710,7 @@ UNIT_MAIN("runtime/checkpoint", a_resumed_run_ends_with_the_same_bits,
           the_newest_of_thousands_is_found, a_cut_or_changed_one_is_passed_over_with_a_note,
           one_that_cannot_be_read_is_an_error_on_every_rank_and_no_older_one_is_taken,
           short_of_memory_no_older_one_is_taken, a_record_comes_after_its_data_and_counts_only_as_it_was_written,
-          a_checkpoint_of_another_model_is_passed_over, one_passed_over_without_a_note_is_warned_of,
-          a_failed_write_is_said_at_the_next_save, where_the_program_names_no_directory_the_jobs_is_used,
+          checkpoints_of_another_model_or_optimizer_alone_are_an_error_on_every_rank_unless_training_may_begin_at_0,
+          one_passed_over_without_a_note_is_warned_of, a_failed_write_is_said_at_the_next_save,
+          where_the_program_names_no_directory_the_jobs_is_used,
           a_plan_without_a_layout_and_too_many_extra_bytes_are_refused)
