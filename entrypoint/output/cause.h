@@ -16,8 +16,8 @@
 #include <stddef.h>
 
 enum {
-    PL_CAUSE_LINE_BYTES = 1024,     /* of a longer line the beginning is kept */
-    PL_CAUSE_OLD_BYTES = 64 * 1024, /* an exception after which so much was printed did not end the program */
+    PL_CAUSE_LINE_BYTES = 1024,      /* of a longer line the beginning is kept */
+    PL_CAUSE_OLD_BYTES = 256 * 1024, /* an exception after which so much was printed did not end the program */
 };
 
 /** Zero-initialise; holds no resources. */
