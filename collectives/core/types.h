@@ -52,6 +52,17 @@ struct pl_revoke {
     struct pl_error received;
 };
 
+/** The search for the rank that is late: see late.h. */
+struct pl_late {
+    uint64_t sequence; /* of the collective that it is about; 0: there was none */
+    int first;         /* whom this rank waits for */
+    int rank;          /* the last one asked */
+    int steps;         /* from the first to it */
+    uint32_t number;   /* of the query */
+    int64_t asked_ns;
+    struct pl_transfer out[2]; /* a query, an answer */
+};
+
 /** A block of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_arena_gpu_block {
     struct pl_arena_gpu_block *next;
@@ -118,6 +129,7 @@ struct pl_world {
     unsigned revoke_polls;
     struct pl_revoke revoke;
     struct pl_transfer revoke_in;
+    struct pl_late late;
 };
 
 /**
