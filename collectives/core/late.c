@@ -10,8 +10,8 @@
 #include <string.h>
 
 static const int64_t BEFORE_LONGEST_NS = 10 * PL_NS_PER_S;
-/* A query may come when a rank has just begun to wait, and knows not yet for whom. */
-static const int64_t ASK_AGAIN_NS = 500 * PL_NS_PER_MS;
+/* What the rank that is asked knows of itself is at first for whom it waits, and later what it was answered. */
+static const int64_t ASK_AGAIN_NS = 50 * PL_NS_PER_MS;
 
 _Static_assert(sizeof(struct pl_late_message) <= PL_TRANSPORT_LATE_BYTES, "a query fits");
 _Static_assert(sizeof(struct pl_late_message) != sizeof(struct pl_revoke), "their lengths tell them apart");
@@ -63,36 +63,24 @@ static void send(struct pl_world *world, int to, const struct pl_late_message *m
     }
 }
 
-static void ask(struct pl_world *world, int64_t now_ns)
-{
-    struct pl_late *late = &world->late;
-
-    late->asked_ns = now_ns;
-    send(world, late->rank, &(struct pl_late_message){.number = late->number, .from = world->rank});
-}
-
-static void ask_next(struct pl_world *world, int rank, int64_t now_ns)
-{
-    world->late.rank = rank;
-    world->late.number++;
-    ask(world, now_ns);
-}
-
 void pl_late_search(struct pl_world *world, int64_t now_ns)
 {
     struct pl_late *late = &world->late;
     int first = pl_late_waits_for(world);
+    bool is_new;
 
     if (first < 0 || !world->can_revoke) {
         return;
     }
-    if (late->sequence != world->first->signature.sequence || late->first != first) {
+    is_new = late->sequence != world->first->signature.sequence || late->first != first;
+    if (is_new) {
         late->sequence = world->first->signature.sequence;
         late->first = first;
-        late->steps = 0;
-        ask_next(world, first, now_ns);
-    } else if (now_ns - late->asked_ns > ASK_AGAIN_NS) {
-        ask(world, now_ns);
+        late->rank = first;
+    }
+    if (is_new || now_ns - late->asked_ns > ASK_AGAIN_NS) {
+        late->asked_ns = now_ns;
+        send(world, first, &(struct pl_late_message){.from = world->rank});
     }
     world->revoke_polls = PL_REVOKE_POLLS - 1; /* the next poll looks for the answer */
 }
@@ -100,24 +88,19 @@ void pl_late_search(struct pl_world *world, int64_t now_ns)
 void pl_late_take(struct pl_world *world, const struct pl_late_message *message)
 {
     struct pl_late *late = &world->late;
-    int waits_for = message->waits_for;
 
-    if (message->from < 0 || message->from >= world->size || waits_for >= world->size) {
+    if (message->from < 0 || message->from >= world->size || message->late >= world->size) {
         return; /* of a world that had this communicator before */
     }
     if (!message->answers) {
+        pl_late_search(world, pl_clock_now_ns());
         send(world, message->from,
-             &(struct pl_late_message){.number = message->number,
-                                       .answers = true,
-                                       .from = world->rank,
-                                       .waits_for = pl_late_waits_for(world)});
+             &(struct pl_late_message){.answers = true, .from = world->rank, .late = pl_late_rank(world)});
         return;
     }
     /* Ranks that wait for each other have lost a message: where that is so, the search goes no further. */
-    if (message->number == late->number && message->from == late->rank && waits_for >= 0 && waits_for != world->rank &&
-        late->steps < world->size) {
-        late->steps++;
-        ask_next(world, waits_for, pl_clock_now_ns());
+    if (message->from == late->first && message->late >= 0 && message->late != world->rank) {
+        late->rank = message->late;
     }
 }
 

@@ -56,9 +56,7 @@ struct pl_revoke {
 struct pl_late {
     uint64_t sequence; /* of the collective that it is about; 0: there was none */
     int first;         /* whom this rank waits for */
-    int rank;          /* the last one asked */
-    int steps;         /* from the first to it */
-    uint32_t number;   /* of the query */
+    int rank;          /* the late one, as far as that is known */
     int64_t asked_ns;
     struct pl_transfer out[2]; /* a query, an answer */
 };
