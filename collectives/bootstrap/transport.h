@@ -16,6 +16,7 @@
 enum {
     PL_TRANSPORT_RESERVE_BYTES = 256,
     PL_TRANSPORT_REVOKE_BYTES = 1056,
+    PL_TRANSPORT_LATE_BYTES = 16,
     PL_TRANSFER_SCRATCH_WORDS = 4,
     PL_TRANSPORT_MOST_BYTES = 1 << 30, /* of a message: MPI counts in an int */
     PL_TAG_BITS = 22, /* MPI promises 15; Open MPI and MPICH give 23 or more, which bootstrap_mpi.c checks */
@@ -43,6 +44,7 @@ struct pl_transport {
     bool revoked;
     _Alignas(8) char revoke_in[PL_TRANSPORT_REVOKE_BYTES]; /* see revoke.h */
     _Alignas(8) char revoke_out[PL_TRANSPORT_REVOKE_BYTES];
+    _Alignas(8) char late_out[2][PL_TRANSPORT_LATE_BYTES]; /* see late.h */
     enum pl_status (*send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                            struct pl_transfer *transfer, struct pl_error *reterr);
     enum pl_status (*recv)(void *context, void *data, size_t bytes, int peer, uint32_t tag,

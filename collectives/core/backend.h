@@ -84,6 +84,7 @@ struct pl_request {
     struct pl_request *next;       /* in the queue, or in the list of unused ones */
     uint64_t *counts;              /* after collective.counts */
     int64_t deadline_ns;           /* 0 until a wait looks at the clock */
+    int64_t search_ns;             /* from when on to search for the rank that is late */
     int64_t posted_ns, started_ns; /* these four only while the world is observed */
     int64_t wait_began_ns;         /* 0 while nobody waits */
     int waited_for;                /* -1: nobody */
@@ -226,7 +227,7 @@ enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, 
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
-int pl_request_waits_for(const struct pl_world *world);
+int pl_late_waits_for(const struct pl_world *world);
 
 /**
  * Block as a rank does that waits for the running request of `world`, but not past `until_ns`; returns at once when

@@ -107,16 +107,6 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
     world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
 }
 
-int pl_request_waits_for(const struct pl_world *world)
-{
-    const struct pl_request *head = world->first;
-
-    if (!head || head->phase != PL_REQUEST_RUNNING || !head->backend->backend->waits_for) {
-        return -1;
-    }
-    return head->backend->backend->waits_for(head->backend->state, head);
-}
-
 /* Nobody but the queue has it. */
 static bool is_internal(const struct pl_request *request)
 {
@@ -129,14 +119,7 @@ static enum pl_status end(struct pl_world *world, const struct pl_error *error, 
     struct pl_request *request, *next;
 
     if (world->failure.status == PL_OK) {
-        int peer = pl_request_waits_for(world);
-
         world->failure = *error;
-        if (error->status == PL_TIMEOUT && error->domain == PL_DOMAIN_RANK && !error->context[0] && peer >= 0) {
-            /* The peer may itself wait for another rank: only the reports of all ranks show which one all wait for. */
-            pl_error_context(&world->failure, "rank %d was waiting for rank %d",
-                             pl_world_global_rank(world, world->rank), pl_world_global_rank(world, peer));
-        }
         if (on_device) {
             const struct pl_locality *locality = &world->topology.localities[world->rank];
 

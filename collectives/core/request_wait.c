@@ -3,6 +3,7 @@
  * passed. */
 #include "base/clock.h"
 #include "base/text.h"
+#include "collectives/core/late.h"
 #include "collectives/core/types.h"
 
 #include <inttypes.h>
@@ -15,7 +16,7 @@ enum { POLLS_PER_YIELD = 64 };
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 
-static int64_t deadline_of(struct pl_request *request, int64_t now_ns)
+static void set_deadline(struct pl_request *request, int64_t now_ns)
 {
     if (!request->deadline_ns) {
         if (request->collective.deadline_ns) {
@@ -25,29 +26,43 @@ static int64_t deadline_of(struct pl_request *request, int64_t now_ns)
         } else {
             request->deadline_ns = now_ns + request->world->timeout_ns;
         }
+        request->search_ns = pl_late_begin_ns(now_ns, request->deadline_ns);
     }
-    return request->deadline_ns;
 }
 
-/* The deadline passed: say which collective has stalled, and which rank it waits for where that is known. */
+/* The deadline passed: say which collective has stalled, and which rank is late where that is known. */
 static enum pl_status time_out(struct pl_request *request)
 {
     struct pl_world *world = request->world;
     struct pl_request *head = world->first;
     struct pl_error error;
-    int peer;
+    int late;
 
     PL_BUG_IF(!head);
-    peer = pl_request_waits_for(world);
+    late = pl_late_rank(world);
     (void)pl_error_set(&error, PL_TIMEOUT,
                        "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
                        head->signature.sequence, pl_kind_text(head->collective.kind),
                        head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
                        head->signature.name[0] ? "'" : "", pl_world_global_rank(world, world->rank));
-    if (peer >= 0) {
-        pl_error_context(&error, "still waiting for rank %d", pl_world_global_rank(world, peer));
+    if (late >= 0) {
+        pl_error_context(&error, "still waiting for rank %d", pl_world_global_rank(world, late));
     }
     return pl_request_fail_all(world, &error);
+}
+
+/* Whether the deadline has passed, by which everything queued has ended. Before, search for the rank that is late. */
+static bool has_timed_out(struct pl_request *request, int64_t now_ns)
+{
+    set_deadline(request, now_ns);
+    if (now_ns > request->deadline_ns) {
+        (void)time_out(request);
+        return true;
+    }
+    if (now_ns > request->search_ns) {
+        pl_late_search(request->world, now_ns);
+    }
+    return false;
 }
 
 bool pl_request_launched(const struct pl_request *request)
@@ -66,11 +81,7 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
         pl_request_advance(world);
     }
     if (request->phase != PL_REQUEST_DONE) {
-        int64_t now_ns = pl_clock_now_ns();
-
-        if (now_ns > deadline_of(request, now_ns)) {
-            (void)time_out(request);
-        }
+        (void)has_timed_out(request, pl_clock_now_ns());
     }
     *ret_done = request->phase == PL_REQUEST_DONE;
     return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
@@ -139,7 +150,7 @@ void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *re
     }
     *reported_ns = waited_ns;
     if (world->first) {
-        world->first->waited_for = pl_request_waits_for(world);
+        world->first->waited_for = pl_late_waits_for(world);
         pl_request_describe(world->first, name, &event);
         about = about ? about : &world->first->collective.about;
     }
@@ -155,12 +166,12 @@ static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stal
     struct pl_event event;
 
     if (world->first->waited_for < 0) {
-        world->first->waited_for = pl_request_waits_for(world);
+        world->first->waited_for = pl_late_waits_for(world);
     }
     if (!world->observer.stalled || idle_ns < stall_ns) {
         return stall_ns;
     }
-    world->first->waited_for = pl_request_waits_for(world);
+    world->first->waited_for = pl_late_waits_for(world);
     pl_request_describe(world->first, name, &event);
     notify_stalled(world, &event, &world->first->collective.about);
     return 2 * stall_ns;
@@ -203,8 +214,7 @@ static void wait_until_ended(struct pl_request *request, bool launched_is_enough
                 watched->wait_began_ns = now_ns;
             }
         }
-        if (now_ns > deadline_of(request, now_ns)) {
-            (void)time_out(request);
+        if (has_timed_out(request, now_ns)) {
             return;
         }
         if (now_ns - idle_since_ns >= spin_ns) {
@@ -246,7 +256,7 @@ enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, 
     if (request->phase == PL_REQUEST_DONE) {
         return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
     }
-    (void)deadline_of(request, pl_clock_now_ns());
+    set_deadline(request, pl_clock_now_ns());
     if (request->backend->backend->stream_wait(request->backend->state, request, stream, &error) != PL_OK) {
         (void)pl_request_fail_all(world, &error);
         return pl_request_world_failure(world, reterr);

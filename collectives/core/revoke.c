@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
+#include "collectives/core/late.h"
 #include "collectives/core/types.h"
 
 enum { DISTANCES_MOST = 31 };
@@ -87,8 +88,12 @@ static void take(struct pl_world *world)
             return;
         }
         done = false;
-        if (transport->test(transport->context, in, &done, &bytes, NULL) == PL_OK && done && bytes == sizeof(*revoke) &&
-            (!world->revoke.sequence || revoke->sequence < world->revoke.sequence)) {
+        if (transport->test(transport->context, in, &done, &bytes, NULL) != PL_OK || !done) {
+            continue;
+        }
+        if (bytes == sizeof(struct pl_late_message)) {
+            pl_late_take(world, (const void *)transport->revoke_in);
+        } else if (bytes == sizeof(*revoke) && (!world->revoke.sequence || revoke->sequence < world->revoke.sequence)) {
             world->revoke = *revoke;
         }
     }

@@ -52,6 +52,15 @@ struct pl_revoke {
     struct pl_error received;
 };
 
+/** The search for the rank that is late: see late.h. */
+struct pl_late {
+    uint64_t sequence; /* of the collective that it is about; 0: there was none */
+    int first;         /* whom this rank waits for */
+    int rank;          /* the late one, as far as that is known */
+    int64_t asked_ns;
+    struct pl_transfer out[2]; /* a query, an answer */
+};
+
 /** A block of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_arena_gpu_block {
     struct pl_arena_gpu_block *next;
@@ -118,6 +127,7 @@ struct pl_world {
     unsigned revoke_polls;
     struct pl_revoke revoke;
     struct pl_transfer revoke_in;
+    struct pl_late late;
 };
 
 /**

@@ -6,6 +6,7 @@
 #include "base/environment.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/late.h"
 #include "collectives/core/progress.h"
 #include "collectives/core/ranks.h"
 #include "collectives/core/revoke.h"
@@ -334,6 +335,7 @@ void pl_world_free(struct pl_world *world)
     pl_progress_stop(world);
     pl_request_drop_all(world);
     pl_revoke_done(world);
+    pl_late_done(world);
     pl_arena_drop_all(world);
     for (int i = world->backend_count - 1; i >= 0; i--) {
         if (world->backends[i].on) {

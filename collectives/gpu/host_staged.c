@@ -235,7 +235,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct pl_host_staged *d = state;
 
     (void)request;
-    return pl_request_waits_for(d->host);
+    return pl_late_waits_for(d->host);
 }
 
 static bool serves(void *state, const struct pl_collective *c)

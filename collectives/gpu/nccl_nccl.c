@@ -478,7 +478,7 @@ static int waits_for(void *state, const struct pl_request *request)
     const struct nccl *n = state;
 
     (void)request;
-    return pl_request_waits_for(pl_world_host_world(n->world));
+    return pl_late_waits_for(pl_world_host_world(n->world));
 }
 
 /* ---- setting up ---- */

@@ -61,7 +61,7 @@ static void cancel(void *state, struct pl_request *request)
 /* Which rank the head of a sub-world's queue waits for, as a rank of the whole; -1 when unknown. */
 static int sub_world_waits_for(const struct pl_world *part, const int *ranks)
 {
-    int peer = part ? pl_request_waits_for(part) : -1;
+    int peer = part ? pl_late_waits_for(part) : -1;
 
     return peer < 0 ? -1 : ranks[peer];
 }

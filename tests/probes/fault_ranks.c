@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Ranks that run one operation again and again, small and large, until one of them is hit by a signal at a random
- * moment:
+ * moment, or stays in its own code:
  *
- *   fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER      KIND by number, as enum pl_kind; the signal too
+ *   fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER
+ *
+ * KIND is a number of enum pl_kind, `names` for named tensors or `plan` for a gradient plan; SIGNAL a number, 0: the
+ * victim is late.
  *
  * Each of the others writes FOLDER/noticed-RANK, one line: seconds from the signal to the error, its status, its
  * message. Then it waits for the others' files, so that no launcher ends anybody early, and exits with status 3 without
  * another MPI call.
  */
 #include "base/clock.h"
-#include "collectives/collective.h"
-#include "collectives/world.h"
+#include "collectives/core/types.h"
+#include "runtime/named.h"
+#include "runtime/plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +49,14 @@ static void arm(const char *folder)
 
     snprintf(path, sizeof(path), "%s/hit", folder);
     hit_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (hit_by == 0) {
+        int64_t now_ns = pl_clock_now_ns();
+
+        (void)!write(hit_fd, &now_ns, sizeof(now_ns));
+        for (;;) {
+            (void)pause();
+        }
+    }
     (void)signal(SIGALRM, hit);
     (void)setitimer(ITIMER_REAL, &timer, NULL);
 }
@@ -95,14 +107,72 @@ static void await_others(const char *folder, int size, int victim, int64_t deadl
     }
 }
 
+/* What the ranks run. */
+struct operation {
+    struct pl_world *world;
+    struct pl_named *named;          /* NULL: no named tensors */
+    struct pl_plan *plan;            /* NULL: no plan */
+    struct pl_collective collective; /* else */
+};
+
+static float send[16 * ELEMS];
+static float recv[16 * ELEMS];
+
+static enum pl_status make(struct operation *operation, const char *kind, struct pl_error *reterr)
+{
+    size_t index;
+
+    if (strcmp(kind, "names") == 0) {
+        return pl_named_new(operation->world, NULL, &operation->named, reterr);
+    }
+    if (strcmp(kind, "plan") == 0) {
+        PL_TRY(pl_plan_new(operation->world, NULL, &operation->plan, reterr));
+        PL_TRY(pl_plan_add(operation->plan, "small", 1, &(uint64_t){16}, &index, reterr));
+        PL_TRY(pl_plan_add(operation->plan, "large", 1, &(uint64_t){ELEMS}, &index, reterr));
+        return pl_plan_seal(operation->plan, reterr);
+    }
+    operation->collective = (struct pl_collective){.kind = (enum pl_kind)atoi(kind), .dtype = PL_FLOAT32, .recv = recv};
+    return PL_OK;
+}
+
+static enum pl_status run(struct operation *operation, int step, struct pl_error *reterr)
+{
+    struct pl_collective *collective = &operation->collective;
+    uint64_t count = step % 2 ? ELEMS : 16;
+
+    if (operation->named) {
+        char name[20];
+
+        snprintf(name, sizeof(name), "g%d", step % 6);
+        return pl_named_run(operation->named,
+                            &(struct pl_named_op){.name = name,
+                                                  .kind = PL_ALLREDUCE,
+                                                  .dtype = PL_FLOAT32,
+                                                  .op = PL_SUM,
+                                                  .dims = 1,
+                                                  .shape = {count},
+                                                  .send = send,
+                                                  .recv = recv},
+                            NULL, reterr);
+    }
+    if (operation->plan) {
+        PL_TRY(pl_plan_ready(operation->plan, 1, reterr));
+        PL_TRY(pl_plan_ready(operation->plan, 0, reterr));
+        return pl_plan_wait(operation->plan, reterr);
+    }
+    collective->count = count;
+    collective->root = collective->kind == PL_BROADCAST || collective->kind == PL_REDUCE
+                           ? step / 2 % pl_world_size(operation->world)
+                           : 0;
+    collective->send = collective->kind == PL_BROADCAST ? NULL : send;
+    return pl_collective_run(operation->world, collective, reterr);
+}
+
 int main(int argc, char **argv)
 {
-    static float send[16 * ELEMS];
-    static float recv[16 * ELEMS];
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
-    struct pl_world *world = NULL;
-    struct pl_collective collective = {.dtype = PL_FLOAT32, .send = send, .recv = recv};
+    struct operation operation = {.world = NULL};
     enum pl_status status = PL_OK;
     double deadline_s;
     int victim;
@@ -111,12 +181,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: fault_ranks KIND SIGNAL VICTIM DEADLINE_S FOLDER\n");
         return 2;
     }
-    collective.kind = (enum pl_kind)atoi(argv[1]);
     hit_by = atoi(argv[2]);
     victim = atoi(argv[3]);
     deadline_s = atof(argv[4]);
     if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
-        pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
+        pl_world_new(bootstrap, NULL, &operation.world, &error) != PL_OK ||
+        make(&operation, argv[1], &error) != PL_OK) {
         fprintf(stderr, "no world: %s\n", error.cause);
         return 1;
     }
@@ -124,14 +194,9 @@ int main(int argc, char **argv)
         if (step == STEPS_BEFORE && bootstrap->rank == victim) {
             arm(argv[5]);
         }
-        collective.count = step % 2 ? ELEMS : 16;
-        collective.root =
-            collective.kind == PL_BROADCAST || collective.kind == PL_REDUCE ? step / 2 % bootstrap->size : 0;
-        collective.send = collective.kind == PL_BROADCAST ? NULL : send;
         /* The first steps make connections, for which a busy machine may need longer. */
-        collective.deadline_ns =
-            pl_deadline_after_ns((int64_t)((step < STEPS_BEFORE ? 30 : deadline_s) * (double)PL_NS_PER_S));
-        status = pl_collective_run(world, &collective, &error);
+        operation.world->timeout_ns = (int64_t)((step < STEPS_BEFORE ? 30 : deadline_s) * (double)PL_NS_PER_S);
+        status = run(&operation, step, &error);
     }
     tell(argv[5], bootstrap->rank, &error);
     await_others(argv[5], bootstrap->size, victim,

@@ -174,38 +174,6 @@ START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_r
 }
 END_TEST
 
-/* Rank 3 is not there. Between hosts rank 0, whose deadline is the first, waits for rank 2, and only that one for rank
- * 3. */
-static void wait_in_a_row(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
-{
-    int rank = pl_world_rank(world);
-    int next = pl_world_cross_size(world) > 1 ? 2 : 3;
-    struct pl_error told = PL_ERROR_NONE;
-    char scratch[2][60];
-
-    RANKS_OK(pl_barrier(world, &error));
-    if (rank < 3) {
-        (void)!add_up(world, 5, rank == 0 ? PL_NS_PER_S : 60 * PL_NS_PER_S, &told);
-    }
-    pthread_barrier_wait(argument);
-    snprintf(scratch[0], sizeof(scratch[0]), "still waiting for rank %d", next);
-    snprintf(scratch[1], sizeof(scratch[1]), "rank %d was waiting for rank 3", rank);
-    RANKS_NEED(rank == 3 || (told.status == PL_TIMEOUT && strcmp(told.context, scratch[rank != 0]) == 0 &&
-                             (rank == 0 || strstr(told.cause, scratch[0]))),
-               "rank %d, %s: %s (%s)", rank, pl_status_name(told.status), told.cause, told.context);
-}
-
-START_TEST(a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for)
-{
-    pthread_barrier_t all_informed;
-
-    pthread_barrier_init(&all_informed, NULL, 4);
-    ck_assert_ranks(4, NULL, wait_in_a_row, &all_informed);
-    ck_assert_ranks(4, &((struct pl_world_options){.pretend_ranks_per_host = 1}), wait_in_a_row, &all_informed);
-    pthread_barrier_destroy(&all_informed);
-}
-END_TEST
-
 /* Rank 1 cancels what rank 2 waits for and rank 0 comes to afterwards: before all ranks of its host are there it cannot
  * have done its part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
@@ -392,7 +360,6 @@ END_TEST
 UNIT_MAIN("collectives/revoke", all_ranks_report_the_words_of_the_one_that_revoked,
           words_too_long_are_cut_where_they_end, what_is_passed_on_stays_what_the_first_has_said,
           ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_rank,
-          a_rank_that_receives_a_deadline_adds_which_rank_it_waited_for,
           ranks_that_wait_for_one_that_cancels_report_that,
           a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error,
           ranks_that_disagree_where_one_has_failed_report_one_of_both, what_a_rank_has_taken_part_in_ends_well,
