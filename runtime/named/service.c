@@ -173,11 +173,23 @@ static bool take_lead(struct pl_service *service, int64_t deadline_ns)
     return leads;
 }
 
+/* The service's own thread, which was told to end. */
+static void join_thread(struct pl_service *service, int64_t deadline_ns)
+{
+    while (service->has_thread && !pl_deadline_passed(deadline_ns)) {
+        service->has_thread = pthread_tryjoin_np(service->thread, NULL) != 0;
+        if (service->has_thread) {
+            pl_clock_nap(WAIT_NAP_SHORTEST_NS, deadline_ns);
+        }
+    }
+}
+
 void pl_service_abort(struct pl_service *service, const struct pl_error *why)
 {
+    const int64_t deadline_ns = pl_deadline_after_ns(PL_NS_PER_S);
     struct pl_named *named = service->all;
 
-    if (!take_lead(service, pl_deadline_after_ns(PL_NS_PER_S))) {
+    if (!take_lead(service, deadline_ns)) {
         return;
     }
     do {
@@ -189,6 +201,7 @@ void pl_service_abort(struct pl_service *service, const struct pl_error *why)
     service->synced.aborts_until_ns = 0;
     pthread_cond_broadcast(&service->changed);
     pthread_mutex_unlock(&service->lock);
+    join_thread(service, deadline_ns);
 }
 
 void pl_service_free(struct pl_service *service)
