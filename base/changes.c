@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { MOST_ENTRIES = 10000 };
 
@@ -19,22 +18,18 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
 /* The time of the last change is the kernel's: programs that set times, as cp -p and tar do, leave it alone. */
 static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {
-    const int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
-    PL_AUTO_DIRECTORY DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, flags);
     const struct dirent *entry;
     struct stat info;
 
-    if (directory == NULL && fd >= 0) {
-        (void)close(fd);
-    }
     while (directory != NULL && changes->entries < MOST_ENTRIES && (entry = readdir(directory)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            fstatat(dirfd(directory), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
             continue;
         }
         changes->entries++;
         if (S_ISDIR(info.st_mode)) {
-            look_below(fd, entry->d_name, O_NOFOLLOW, changes);
+            look_below(dirfd(directory), entry->d_name, O_NOFOLLOW, changes);
         } else if (S_ISREG(info.st_mode) || S_ISLNK(info.st_mode)) {
             changes->files++;
             changes->newest = is_later(&info.st_ctim, &changes->newest) ? info.st_ctim : changes->newest;

@@ -32,6 +32,17 @@ void pl_file_close_at(int *fd)
     errno = saved_errno;
 }
 
+DIR *pl_file_open_directory(int parent_fd, const char *name, int flags)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
+    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (directory == NULL) {
+        pl_file_close_at(&fd);
+    }
+    return directory;
+}
+
 void pl_file_close_directory_at(DIR **directory)
 {
     if (*directory != NULL) {

@@ -17,6 +17,9 @@ void pl_file_close_at(int *fd);
 /** `PL_AUTO_CLOSE int fd = -1;` closes at the end of the scope when the descriptor is not negative. */
 #define PL_AUTO_CLOSE __attribute__((cleanup(pl_file_close_at)))
 
+/** The directory `name` in `parent_fd`, to be read; `flags` go to openat(2). NULL with errno. */
+DIR *pl_file_open_directory(int parent_fd, const char *name, int flags);
+
 /** Close `*directory` unless it is NULL. */
 void pl_file_close_directory_at(DIR **directory);
 

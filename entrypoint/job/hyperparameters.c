@@ -22,16 +22,10 @@ static const char *const consumed[] = {
 /* The others that SageMaker, its SDK and the toolkit know. The first are read here; the rest have no effect, and are no
  * mistake. */
 static const char *const framework[] = {
-    "sagemaker_mpi_enabled",
+    PL_HYPERPARAMETERS_LAUNCHES,
     "sagemaker_mpi_num_of_processes_per_host",
     "sagemaker_mpi_num_processes",
     "sagemaker_mpi_custom_mpi_options",
-    "sagemaker_parameter_server_enabled",
-    "sagemaker_multi_worker_mirrored_strategy_enabled",
-    "sagemaker_torch_distributed_enabled",
-    "sagemaker_distributed_dataparallel_enabled",
-    "sagemaker_pytorch_ddp_enabled",
-    "sagemaker_pytorch_xla_multi_worker_enabled",
     "sagemaker_distribution_instance_groups",
     "sagemaker_distributed_dataparallel_custom_mpi_options",
     "sagemaker_toolkit_native_launcher_enabled",

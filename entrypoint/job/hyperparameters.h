@@ -6,6 +6,12 @@
 #include "base/json/python_json.h"
 #include "entrypoint/job/strv.h"
 
+/** The names of those that switch on a launch each, separated by commas. */
+#define PL_HYPERPARAMETERS_LAUNCHES                                                                                    \
+    "sagemaker_mpi_enabled", "sagemaker_parameter_server_enabled", "sagemaker_multi_worker_mirrored_strategy_enabled", \
+        "sagemaker_torch_distributed_enabled", "sagemaker_distributed_dataparallel_enabled",                           \
+        "sagemaker_pytorch_ddp_enabled", "sagemaker_pytorch_xla_multi_worker_enabled"
+
 struct pl_hyperparameters {
     struct pl_python_json *user;      /* what the program sees */
     struct pl_python_json *framework; /* sagemaker_* but those that are consumed */

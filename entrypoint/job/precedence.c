@@ -172,15 +172,7 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
 /* The hyperparameters that would switch on another launch. */
 static enum pl_status note_switches(struct pl_job *job, const char *chosen, const char *same, struct pl_error *reterr)
 {
-    static const char *const names[] = {
-        "sagemaker_mpi_enabled",
-        "sagemaker_parameter_server_enabled",
-        "sagemaker_multi_worker_mirrored_strategy_enabled",
-        "sagemaker_torch_distributed_enabled",
-        "sagemaker_distributed_dataparallel_enabled",
-        "sagemaker_pytorch_ddp_enabled",
-        "sagemaker_pytorch_xla_multi_worker_enabled",
-    };
+    static const char *const names[] = {PL_HYPERPARAMETERS_LAUNCHES};
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
         if (strcmp(names[i], same) != 0 &&

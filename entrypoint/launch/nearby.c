@@ -2,12 +2,12 @@
 /* Looks for a file in the folders below the one where it should be. */
 #include "entrypoint/launch/nearby.h"
 
-#include <dirent.h>
+#include "base/file.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { DEPTH_MAX = 4, ENTRIES_MAX = 5000 };
 
@@ -21,35 +21,27 @@ struct search {
 /* The folder `name` in `parent_fd`, whose own path from the beginning is `folder`: "src/". */
 static void search_folder(struct search *search, int parent_fd, const char *name, const char *folder, int depth)
 {
-    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+    PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, O_NOFOLLOW);
+    const struct dirent *entry;
     char path[PATH_MAX];
     struct stat info;
 
-    if (directory == NULL) {
-        if (fd >= 0) {
-            (void)close(fd);
-        }
-        return;
-    }
-    for (const struct dirent *entry = readdir(directory); entry != NULL && search->entries < ENTRIES_MAX;
-         entry = readdir(directory)) {
+    while (directory != NULL && search->entries < ENTRIES_MAX && (entry = readdir(directory)) != NULL) {
         int length = snprintf(path, sizeof(path), "%s%s/", folder, entry->d_name);
 
         search->entries++;
         if (entry->d_name[0] == '.' || length < 0 || length >= (int)sizeof(path) ||
-            fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
+            fstatat(dirfd(directory), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
             continue;
         }
         if (S_ISDIR(info.st_mode) && depth < DEPTH_MAX) {
-            search_folder(search, fd, entry->d_name, path, depth + 1);
+            search_folder(search, dirfd(directory), entry->d_name, path, depth + 1);
         } else if (S_ISREG(info.st_mode) && strcmp(entry->d_name, search->name) == 0) {
             search->found++;
             memcpy(search->path, path, (size_t)length);
             search->path[length - 1] = '\0';
         }
     }
-    (void)closedir(directory);
 }
 
 bool pl_nearby_find(const char *directory, const char *wanted, char ret_path[PATH_MAX])

@@ -418,19 +418,14 @@ static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const c
 
 static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth)
 {
-    int list_fd = openat(from_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = list_fd >= 0 ? fdopendir(list_fd) : NULL;
+    PL_AUTO_DIRECTORY DIR *dir = pl_file_open_directory(from_fd, ".", 0);
     const struct dirent *entry;
     enum pl_status status = PL_OK;
 
     if (dir == NULL) {
-        if (list_fd >= 0) {
-            (void)close(list_fd);
-        }
         return pl_error_errno(unpacker->reterr, "listing a directory");
     }
     if (depth > MAX_DEPTH) {
-        (void)closedir(dir);
         return pl_error_set(unpacker->reterr, PL_LIMIT,
                             "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
     }
@@ -442,7 +437,6 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     if (status == PL_OK && errno != 0) {
         status = pl_error_errno(unpacker->reterr, "listing a directory");
     }
-    (void)closedir(dir);
     return status;
 }
 
