@@ -58,13 +58,8 @@ static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
 } subcommands[] = {
-    {"train", pl_train_main},
-    {"check", pl_check_main},
-    {"rank", pl_rank_main},
-    {"relay", run_relay},
-    {"plan", pl_subcommand_plan_main},
-    {"env", pl_subcommand_plan_env_main},
-    {"sweep", pl_subcommand_sweep_main},
+    {"train", pl_train_main}, {"check", pl_check_main},          {"rank", pl_rank_main},
+    {"relay", run_relay},     {"plan", pl_subcommand_plan_main}, {"env", pl_subcommand_plan_env_main},
 };
 
 /* Find this binary's own path; argv[0] where /proc is not mounted. */

@@ -25,6 +25,5 @@ int pl_rank_python_main(const struct pl_invocation *call);
 
 int pl_subcommand_plan_main(const struct pl_invocation *call);
 int pl_subcommand_plan_env_main(const struct pl_invocation *call);
-int pl_subcommand_sweep_main(const struct pl_invocation *call);
 
 #endif

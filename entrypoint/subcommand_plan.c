@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `paceline plan` and `paceline env`: what train would do. Only what train asks before it changes anything is asked. */
+#include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -12,12 +13,16 @@
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/subcommand.h"
+#include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
-#include "entrypoint/sweep/sweep.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+enum { DESCRIPTION_BYTES = 64 * 1024 };
 
 /* The steps that only look, up to the first that changes something. Returns false where one of them is reached. */
 static bool run_looks(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
@@ -66,6 +71,33 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
     return status;
 }
 
+/* What the plan's own program has to show. */
+static enum pl_status describe(struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-plan", 0);
+    const struct pl_process_setup setup = {.argv = (const char *const *)plan->describe.items,
+                                           .environment = pl_environment_strings(plan->environment),
+                                           .stdin_fd = -1,
+                                           .stdout_fd = fd,
+                                           .stderr_fd = -1};
+    char text[DESCRIPTION_BYTES];
+    ssize_t bytes;
+    int status;
+    pid_t pid;
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "make a memory file");
+    }
+    PL_TRY(pl_process_spawn(&setup, &pid, reterr));
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    bytes = pread(fd, text, sizeof(text), 0);
+    if (status != 0 || bytes <= 0) {
+        return pl_error_set(reterr, PL_FAILED, "%s cannot be described, as it says above", plan->launcher);
+    }
+    return pl_python_json_parse(text, (size_t)bytes, plan->launcher, &plan->shown, reterr);
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_steps *source,
                                 struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
@@ -73,8 +105,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
 
     PL_TRY(pl_source_plan(job, source, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
-    if (pl_launchers_choose(job) == &pl_launcher_sweep) {
-        PL_TRY(pl_sweep_describe(job, &plan->sweep, reterr));
+    if (plan->describe.count > 0) {
+        PL_TRY(describe(plan, reterr));
     }
     *ret_plan = PL_TAKE(plan);
     return PL_OK;

@@ -11,7 +11,6 @@
 #include "entrypoint/launch/launchers.h"
 #include "entrypoint/supervise/failure.h"
 #include "entrypoint/supervise/supervise.h"
-#include "entrypoint/sweep/sweep.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +82,7 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     } else if (plan->side != NULL && plan->processes == 1) {
         pl_log(PL_LOG_INFO, "%s: the program on the first of %zu hosts, servers on all; this is %s, the %s",
                plan->launcher, hosts, job->current_host, role);
-    } else if (strcmp(plan->launcher, pl_launcher_sweep.name) == 0) {
+    } else if (plan->runs_jobs) {
         pl_log(PL_LOG_INFO, "%s: trials on %zu host%s; this is %s, the %s", plan->launcher, hosts,
                hosts == 1 ? "" : "s", job->current_host, role);
     } else if (hosts > 1) {
@@ -99,11 +98,9 @@ static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_pla
                                                                                          : pl_master_run(supervisor);
 }
 
-/* `*ret_plan` and `*ret_sweep`, where they are made, are the caller's whatever happens: the supervisor uses them to the
- * end. */
+/* `*ret_plan`, where it is made, is the caller's whatever happens: the supervisor uses it to the end. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
-                                   struct pl_launch_plan **ret_plan, struct pl_sweep **ret_sweep, int *ret_exit_code,
-                                   struct pl_error *reterr)
+                                   struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
 {
     enum pl_status status = fetch_source(supervisor, job, reterr);
     struct pl_launch_plan *plan;
@@ -111,9 +108,6 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     if (status == PL_OK) {
         status = pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr);
         status = status == PL_OK && job->is_check ? pl_check_adapt_plan(job, *ret_plan, reterr) : status;
-        if (status == PL_OK && pl_launchers_choose(job) == &pl_launcher_sweep) {
-            status = pl_sweep_open(supervisor, *ret_plan, ret_sweep, reterr);
-        }
     } else if (pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "without its code the job has no program; the hosts can be linked all the same");
     }
@@ -140,19 +134,17 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
-    struct pl_sweep *sweep = NULL;
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
     int exit_code = 1;
     enum pl_status status;
 
     pl_supervise_open(&supervisor, job, signals, failure);
-    status = execute_plan(&supervisor, job, &plan, &sweep, &exit_code, &error);
+    status = execute_plan(&supervisor, job, &plan, &exit_code, &error);
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
         exit_code = pl_supervise_finish(&supervisor);
     }
-    pl_sweep_close(sweep);
     pl_supervise_close(&supervisor);
     return exit_code;
 }

@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sweep: trials of the job's program on all hosts, which entrypoint/sweep starts, each as a job of its own. The plan
- * has no program; it brings the code and its requirements into place, once for all trials.
+ * A sweep: the program is paceline-sweep on the master, which starts trials of the job's program on all hosts, each as
+ * a job of its own. The plan brings the code and its requirements into place, once for all trials; these have their own
+ * variables.
  */
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/launcher.h"
+
+#include "base/memory.h"
 
 static bool matches(const struct pl_job *job)
 {
     return !job->is_check && pl_job_option(job, "PACELINE_SWEEP", NULL) != NULL;
 }
 
+/* paceline-sweep OPTION PACELINE -- COMMAND... */
+static enum pl_status add_words(const struct pl_job *job, const char *option, struct pl_strv *words,
+                                struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *companion = NULL;
+
+    PL_TRY(pl_companion_find(job->self_path, "paceline-sweep", &companion, reterr));
+    PL_TRY(pl_strv_add_list(words, (const char *const[]){companion, option, job->self_path, "--", NULL}, reterr));
+    return pl_strv_add_all(words, &job->command, reterr);
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
+    struct pl_strv *look = NULL;
 
     if (job->hosts.count > 1) {
         PL_TRY(pl_launcher_use_hosts(job, &job->hosts, job->host_index, PL_LAUNCH_PLAN_LINK_NEEDED, plan, reterr));
@@ -20,7 +36,19 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
         PL_TRY(pl_strv_add(&plan->hosts, job->current_host, reterr));
     }
     plan->processes = 1;
-    return pl_program_find(job, &program, plan, reterr);
+    plan->runs_jobs = true;
+    pl_environment_free(plan->additions);
+    plan->additions = NULL;
+    PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
+    PL_TRY(pl_steps_add_look(&plan->steps, "looking at the sweep", &look, reterr));
+    PL_TRY(add_words(job, "--look", look, reterr));
+    PL_TRY(add_words(job, "--describe", &plan->describe, reterr));
+    PL_TRY(pl_program_find(job, &program, plan, reterr));
+    if (plan->role != PL_LAUNCH_PLAN_WORKER) {
+        PL_TRY(add_words(job, "--run", &plan->argv, reterr));
+        plan->program_words = 1;
+    }
+    return PL_OK;
 }
 
 const struct pl_launcher pl_launcher_sweep = {.name = "sweep", .matches = matches, .plan = make_plan};

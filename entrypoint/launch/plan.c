@@ -202,6 +202,7 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
         plan = NULL;
     } else if (status != PL_OK) {
         pl_strv_done(&plan->argv);
+        pl_strv_done(&plan->describe);
         pl_strv_done(&plan->sync);
     }
     *ret_plan = plan;
@@ -265,7 +266,8 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     free_sidecars(plan->side);
-    pl_python_json_free(plan->sweep);
+    pl_strv_done(&plan->describe);
+    pl_python_json_free(plan->shown);
     free(plan->cwd);
     free(plan->chmod_path);
     free(plan);

@@ -61,6 +61,7 @@ struct pl_launch_plan {
     char *cwd;
     /* empty where only daemons or servers run. mpirun's holds SELF rank PROGRAM... -- ARGUMENTS... itself */
     struct pl_strv argv;
+    bool runs_jobs;       /* it runs jobs of their own, of which each has a watch for hangs */
     size_t program_words; /* how many of argv's first words name what runs; those after them may hold secrets */
     enum pl_launch_plan_ranks ranks;
 
@@ -81,7 +82,8 @@ struct pl_launch_plan {
     struct pl_strv daemon_prefix; /* words in front of mpirun's daemon where a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
-    struct pl_python_json *sweep; /* what `paceline plan` prints of a sweep; NULL: nothing */
+    struct pl_strv describe;      /* prints an object that `paceline plan` shows under the launcher's name; or empty */
+    struct pl_python_json *shown; /* that object; NULL: none */
     char *chmod_path;             /* file to make executable first; NULL when it is already or there is none */
     struct pl_strv warnings;      /* sentences to log once */
 };

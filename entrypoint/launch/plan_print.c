@@ -117,8 +117,8 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
             status = PL_MEMORY;
         }
     }
-    if (plan->sweep != NULL && status == PL_OK) {
-        status = pl_python_json_set(root, "sweep", pl_python_json_copy(plan->sweep), reterr);
+    if (plan->shown != NULL && status == PL_OK) {
+        status = pl_python_json_set(root, plan->launcher, pl_python_json_copy(plan->shown), reterr);
     }
     PL_TRY(status);
     return print(root, text, reterr);

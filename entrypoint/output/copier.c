@@ -119,8 +119,8 @@ static void read_some(struct pl_copier *copier)
         if (copier->keeps_tail) {
             pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
         }
-        if (copier->line != NULL) {
-            pl_metric_add(copier->line, copier->bytes + kept, (size_t)bytes);
+        if (copier->read_along != NULL) {
+            copier->read_along(copier->reader, copier->bytes + kept, (size_t)bytes);
         }
         if (!copier->broken) {
             add(copier, (size_t)bytes);

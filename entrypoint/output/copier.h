@@ -7,7 +7,7 @@
 #ifndef PL_ENTRYPOINT_OUTPUT_COPIER_H
 #define PL_ENTRYPOINT_OUTPUT_COPIER_H
 
-#include "entrypoint/output/metric.h"
+#include "base/status.h"
 #include "entrypoint/output/tail.h"
 
 #include <poll.h>
@@ -40,12 +40,12 @@ struct pl_copier {
     char bytes[PL_COPIER_BYTES];
     bool broken; /* nobody reads what we write: keep the tail only */
     struct pl_tail tail;
-    /* of a trial: */
-    char prefix[32];
-    bool in_line; /* the last byte that was staged ends no line */
+    char prefix[32]; /* before each line; "": none */
+    bool in_line;    /* the last byte that was staged ends no line */
     size_t staged_begin, staged_end;
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, which are written next */
-    struct pl_metric_line *line;
+    void (*read_along)(void *reader, const char *bytes, size_t count); /* of what comes; NULL: nobody does */
+    void *reader;
 };
 
 /**

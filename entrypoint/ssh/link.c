@@ -3,6 +3,7 @@
 #include "entrypoint/ssh/link.h"
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -142,6 +143,19 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
     return PL_OK;
 }
 
+enum pl_status pl_link_send_fds(struct pl_link *link, enum pl_frame_type type, const char *const *fields, size_t count,
+                                const int *fds, size_t fds_count, struct pl_error *reterr)
+{
+    PL_BUG_IF(fds_count == 0 || fds_count > PL_LINK_MAX_FDS || link->sent_bytes < link->out.length);
+    PL_TRY(pl_link_frame_encode(&link->out, type, fields, count, reterr));
+    if (pl_fd_send_with(link->fd, link->out.data, 1, fds, fds_count) != 0) { /* they come with its first byte */
+        return pl_error_errno(reterr, "control link: hand descriptors over");
+    }
+    link->sent_bytes = 1;
+    pl_link_flush(link);
+    return PL_OK;
+}
+
 void pl_link_flush(struct pl_link *link)
 {
     while (link->fd >= 0 && link->sent_bytes < link->out.length) {
@@ -178,12 +192,43 @@ void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
     }
 }
 
+/* recv(), and the descriptors that come with the bytes. */
+static ssize_t receive(struct pl_link *link, void *data, size_t bytes)
+{
+    union {
+        struct cmsghdr head; /* for its alignment */
+        char bytes[CMSG_SPACE(sizeof(int) * PL_LINK_MAX_FDS)];
+    } control;
+    struct iovec part = {.iov_base = data, .iov_len = bytes};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
+    const ssize_t received = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+    for (struct cmsghdr *head = received >= 0 ? CMSG_FIRSTHDR(&message) : NULL; head != NULL;
+         head = CMSG_NXTHDR(&message, head)) {
+        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) {
+            continue;
+        }
+        for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(head) + at, sizeof(fd));
+            if (link->fds_count < PL_LINK_MAX_FDS) {
+                link->fds[link->fds_count++] = fd;
+            } else {
+                (void)close(fd);
+            }
+        }
+    }
+    return received;
+}
+
 enum pl_status pl_link_read(struct pl_link *link, struct pl_error *reterr)
 {
     char chunk[16384];
 
     while (link->fd >= 0 && !link->ended && link->in.length <= (size_t)PL_FRAME_MAX_BYTES * 2) {
-        ssize_t bytes = recv(link->fd, chunk, sizeof(chunk), MSG_DONTWAIT);
+        ssize_t bytes = receive(link, chunk, sizeof(chunk));
 
         if (bytes > 0) {
             link->received_ns = pl_clock_now_ns();
@@ -249,5 +294,8 @@ void pl_link_close(struct pl_link *link)
     pl_file_close_at(&link->fd);
     pl_text_done(&link->in);
     pl_text_done(&link->out);
+    while (link->fds_count > 0) {
+        (void)close(link->fds[--link->fds_count]);
+    }
     *link = PL_LINK_NONE;
 }

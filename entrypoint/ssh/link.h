@@ -15,18 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* type, its fields in order; those of the extension, see supervise/supervise.h, reach neither master nor worker */
-#define PL_FRAME_EXTENSION_LIST(X)                                                                                     \
-    X(SLOTS, "slots: so many trials of a sweep run on this host at once")                                              \
-    X(TRIAL, "trial, slot, processes, last step, hyperparameters, metric, step: run it; see sweep/trials_host.h")      \
-    X(TRIAL_STOP, "trial, signal: pass this signal to it")                                                             \
-    X(REPORT, "trial, step, value: it has printed this value of the metric")                                           \
-    X(TRIAL_ENDED, "trial, 0 or 1, reason: whether it ended well, and why not")                                        \
-    X(TRIAL_FORGET, "trial: its model is of no use any more")                                                          \
-    X(FETCH, "trial, kind, begins: a piece of its folder, see sweep/files.h")                                          \
-    X(PIECE, "trial, kind, begins, path, mode, data, error: the piece; without a path the end")                        \
-    X(STORED, "trial, error: the piece is stored where it is empty, or why not")
-
+/* type, its fields in order */
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO, "kind, host, of a shim its rank: the first frame on every connection")                                    \
     X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make so many")     \
@@ -47,25 +36,23 @@
     X(LOOKING, "host, hosts, note: this host, the others that will answer, one a line, and why there are no more")     \
     X(STANDS, "host, rank, pid, key, report, place: where one program stands, see stacks/hosts.h")                     \
     X(LOOKED, "host, text: that was all of this host, and what stood in the way; of an asker what it found")           \
-    PL_FRAME_EXTENSION_LIST(X)
+    X(EXEC, "words, and as many descriptors as it brings: run this program, see supervise/exec.h")                     \
+    X(MESSAGE, "word, what belongs to it: between parts of one program, see programs/sweep")
 
 enum pl_frame_type {
 #define PL_FRAME_ENUM(name, fields) PL_FRAME_##name,
     PL_FRAME_LIST(PL_FRAME_ENUM)
 #undef PL_FRAME_ENUM
         PL_FRAME_TYPES,
-    PL_FRAME_EXTENSION = PL_FRAME_SLOTS, /* from here on they are the extension's */
 };
 
-/** For a switch over all types that leaves the extension's to it. */
-#define PL_FRAME_TYPE_CASE(name, fields) case PL_FRAME_##name:
-
 enum {
-    PL_FRAME_VERSION = 3,
+    PL_FRAME_VERSION = 4,
     PL_FRAME_HEAD_BYTES = 8,
-    PL_FRAME_MAX_FIELDS = 12,
+    PL_FRAME_MAX_FIELDS = 256,
     PL_FRAME_MAX_BYTES = 128 * 1024, /* payload; an mpirun command for many hosts is long */
     PL_LINK_MAX_WAITING_BYTES = 4 * 1024 * 1024,
+    PL_LINK_MAX_FDS = 3,
 };
 
 /** A received frame; the fields lie in the link's buffer and stay valid until the next pl_link_next(). */
@@ -100,6 +87,9 @@ struct pl_link {
     size_t sent_bytes;     /* of `out` */
     int64_t received_ns;   /* when bytes came last */
     bool ended;            /* the other side closed */
+    /* descriptors that have come with a frame and were not taken; more than these are closed */
+    int fds[PL_LINK_MAX_FDS];
+    size_t fds_count;
 };
 
 #define PL_LINK_NONE ((struct pl_link){.fd = -1})
@@ -115,6 +105,13 @@ enum pl_status pl_link_send(struct pl_link *link, enum pl_frame_type type, const
 #define PL_LINK_SEND(link, type, reterr, ...)                                                                          \
     pl_link_send((link), (type), (const char *const[]){__VA_ARGS__},                                                   \
                  sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), (reterr))
+
+/**
+ * The same over a unix socket with `fds_count` descriptors, from 1 to PL_LINK_MAX_FDS, which stay the caller's. Nothing
+ * that was queued before may wait.
+ */
+enum pl_status pl_link_send_fds(struct pl_link *link, enum pl_frame_type type, const char *const *fields, size_t count,
+                                const int *fds, size_t fds_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Send what waits. */
 void pl_link_flush(struct pl_link *link);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
- *                                           the worker's process 1, or hands one that asks for a shell over to
- *                                           paceline-shell
+ *                                           the worker's process 1, has this run a program, or hands one that asks
+ *                                           for a shell over to paceline-shell
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
@@ -15,6 +15,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/ssh/exec.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
 
@@ -132,6 +133,9 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
     const char *request = pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, "");
     struct pl_error error = PL_ERROR_NONE;
 
+    if (words->count == 1 && strncmp(request, PL_EXEC_PREFIX, strlen(PL_EXEC_PREFIX)) == 0) {
+        return pl_exec_relay(words->items[0], request);
+    }
     if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
         return become_shell(self_path, words->items[0]);
     }

@@ -3,6 +3,7 @@
 #include "entrypoint/supervise/exit_report.h"
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "entrypoint/supervise/signals.h"
 
 #include <signal.h>
@@ -147,17 +148,6 @@ static void print_program(const struct pl_exit_report *exit_report, const char *
     }
 }
 
-void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
-{
-    size_t start = text->length;
-    /* an exception before a signal's end is most often one that was handled; abort() is how some libraries end */
-    const bool is_cause = !exit_report->signalled || exit_report->code == SIGABRT;
-
-    pl_exit_report_sentence(exit_report, text);
-    pl_text_append_char(text, '\n');
-    print_program(exit_report, is_cause ? exit_report->cause : "", start, max_bytes, text);
-}
-
 /* The last line without its newline, but of pip, which may add a hint, the last one that it calls an error; "" where
  * there is none. */
 static const char *last_line(const char *tail, size_t *ret_bytes)
@@ -195,13 +185,45 @@ static bool is_own_tool(const struct pl_exit_report *exit_report)
     return strncmp(name != NULL ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
 }
 
+/* What one of our own tools says last, after its name; where it has no such line, false. */
+static bool own_words(const char **line_at, size_t *bytes_at)
+{
+    static const char mark[] = ": error: ";
+    const char *error = memmem(*line_at, *bytes_at, mark, strlen(mark));
+
+    if (error == NULL || memchr(*line_at, ' ', (size_t)(error - *line_at)) != NULL) {
+        return false;
+    }
+    *bytes_at -= (size_t)(error - *line_at) + strlen(mark);
+    *line_at = error + strlen(mark);
+    return true;
+}
+
+void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
+{
+    size_t start = text->length;
+    /* an exception before a signal's end is most often one that was handled; abort() is how some libraries end */
+    const bool is_cause = !exit_report->signalled || exit_report->code == SIGABRT;
+    const char *line;
+    size_t bytes;
+
+    line = last_line(exit_report->tail, &bytes);
+    if (exit_report->source == PL_EXIT_SOURCE_PROGRAM && !exit_report->signalled && is_own_tool(exit_report) &&
+        own_words(&line, &bytes)) { /* it knows better than its exit code */
+        pl_text_printf(text, "%.*s\n", (int)pl_number_min(bytes, max_bytes), line);
+        return;
+    }
+    pl_exit_report_sentence(exit_report, text);
+    pl_text_append_char(text, '\n');
+    print_program(exit_report, is_cause ? exit_report->cause : "", start, max_bytes, text);
+}
+
 void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
                                struct pl_text *text)
 {
-    static const char mark[] = ": error: ";
     struct pl_exit_report rest = *exit_report;
     size_t start = text->length, bytes;
-    const char *line = last_line(exit_report->tail, &bytes), *error;
+    const char *line = last_line(exit_report->tail, &bytes);
 
     if (exit_report->cause[0] != '\0' && !is_other_error(line, bytes)) {
         line = exit_report->cause;
@@ -210,11 +232,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
     pl_text_append(text, what);
     if (is_own_tool(exit_report)) {
         rest.program[0] = '\0';
-        error = memmem(line, bytes, mark, strlen(mark)); /* after the tool's name */
-        if (error != NULL && memchr(line, ' ', (size_t)(error - line)) == NULL) {
-            bytes -= (size_t)(error - line) + strlen(mark);
-            line = error + strlen(mark);
-        }
+        (void)own_words(&line, &bytes);
     }
     if (bytes > 0 && !exit_report->signalled && !exit_report->out_of_memory && exit_report->note[0] == '\0') {
         pl_text_printf(text, " on host %s: %.*s (exit code %d)\n", exit_report->host, (int)bytes, line,

@@ -21,7 +21,7 @@
     X(AGENT, "torchrun")                                                                                               \
     X(STACKS, "the report of where programs stand")                                                                    \
     X(WORKER_SERVER, "the worker's server")                                                                            \
-    X(TRIAL, "trial")
+    X(EXEC, "the program")
 
 enum pl_exit_source {
 #define PL_EXIT_SOURCE_ENUM(name, text) PL_EXIT_SOURCE_##name,
@@ -38,7 +38,7 @@ enum {
 
 struct pl_exit_report {
     enum pl_exit_source source;
-    int rank; /* of a trial its number; -1 when it is neither */
+    int rank; /* -1 when it is none */
     char host[PL_EXIT_REPORT_HOST_BYTES];
     bool not_started; /* `note` says why */
     bool signalled;
@@ -71,8 +71,8 @@ void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host,
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
- * The sentence, then the cause unless the lines below show it, then the program, then as many of its last stderr lines
- * as fit in `max_bytes` altogether.
+ * Of one of our own tools in the place of the job's program its last words. Else the sentence, then the cause unless
+ * the lines below show it, then the program, then as many of its last stderr lines as fit in `max_bytes` altogether.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
 

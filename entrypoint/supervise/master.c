@@ -80,7 +80,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_SSHD:
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
-    case PL_EXIT_SOURCE_TRIAL:
+    case PL_EXIT_SOURCE_EXEC:
         break;
     case PL_EXIT_SOURCE_STACKS:
         pl_hang_note_end(supervisor);
@@ -285,7 +285,8 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
     case PL_FRAME_RELEASE:
     case PL_FRAME_LOOK:
     case PL_FRAME_LOOKING:
-        PL_FRAME_EXTENSION_LIST(PL_FRAME_TYPE_CASE)
+    case PL_FRAME_EXEC:
+    case PL_FRAME_MESSAGE:
     case PL_FRAME_TYPES:
         break;
     }

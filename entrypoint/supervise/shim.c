@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/output/copier.h"
-#include "entrypoint/output/metric.h"
 #include "entrypoint/output/tail.h"
 #include "entrypoint/stacks/network.h"
 #include "entrypoint/stacks/proc.h"
@@ -28,8 +27,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { REPORTS_BYTES = PL_COPIER_BYTES }; /* that may wait; more are left out */
-
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
 
@@ -38,8 +35,7 @@ struct shim {
     const struct pl_signals *signals;
     struct pl_link *link;
     struct pl_copier copier, stdout_copier; /* the second where stdout is not the shim's own */
-    struct pl_metric metric;
-    pid_t pid; /* of the program and its group */
+    pid_t pid;                              /* of the program and its group */
     bool exited;
     bool stopped;           /* by SIGSTOP or the like */
     int64_t stopped_end_ns; /* when it is killed, if it still is */
@@ -152,7 +148,7 @@ static void handle_stop(struct shim *shim, int number)
     const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (!is_stop || shim->options->rank < 0 || shim->options->trial != NULL || shim->stop_number != 0 || shim->exited) {
+    if (!is_stop || shim->options->source != PL_EXIT_SOURCE_RANK || shim->stop_number != 0 || shim->exited) {
         forward_signal(shim, number);
         return;
     }
@@ -245,18 +241,34 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-/* Trials share a terminal, of which none may read. */
-static enum pl_status open_trial(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
+static void read_along(struct shim *shim, int fd, const char *bytes, size_t count)
 {
-    const struct pl_shim_trial *trial = shim->options->trial;
+    const struct pl_shim_reader *reader = shim->options->reader;
 
-    PL_TRY(pl_metric_open(&shim->metric, trial->metric_regex, trial->step_regex, trial->last_step, reterr));
+    reader->add(reader->context, fd, bytes, count);
+    reader->send(reader->context, shim->link);
+}
+
+static void read_stdout(void *shim, const char *bytes, size_t count)
+{
+    read_along(shim, STDOUT_FILENO, bytes, count);
+}
+
+static void read_stderr(void *shim, const char *bytes, size_t count)
+{
+    read_along(shim, STDERR_FILENO, bytes, count);
+}
+
+/* Programs with a reader may share a terminal, of which none may read. */
+static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
+{
     PL_TRY(pl_copier_open_pipe(&shim->stdout_copier, ret_stdout_fd, reterr));
-    snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "[trial %d] ", trial->number);
+    snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "%s", shim->options->reader->prefix);
     memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
     shim->stdout_copier.by_line = shim->stdout_copier.keeps_tail = true;
-    shim->copier.line = &shim->metric.lines[0];
-    shim->stdout_copier.line = &shim->metric.lines[1];
+    shim->copier.read_along = read_stderr;
+    shim->stdout_copier.read_along = read_stdout;
+    shim->copier.reader = shim->stdout_copier.reader = shim;
     *ret_null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     return *ret_null_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '/dev/null'");
 }
@@ -281,7 +293,7 @@ static void open_outputs(struct shim *shim)
 
     pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
     pl_log_set_fd(shim->copier.out_fd);
-    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->trial != NULL) {
+    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader != NULL) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
 }
@@ -293,8 +305,8 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 
     PL_TRY(pl_copier_open_pipe(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
-    if (shim->options->trial != NULL) {
-        PL_TRY(open_trial(shim, &stdout_fd, &null_fd, reterr));
+    if (shim->options->reader != NULL) {
+        PL_TRY(open_reader(shim, &stdout_fd, &null_fd, reterr));
         setup.stdin_fd = null_fd;
     } else {
         PL_TRY(open_stdout(shim, &stdout_fd, reterr));
@@ -357,36 +369,12 @@ static void kill_orphans(struct shim *shim)
     }
 }
 
-/* Whatever waits at the other end has 4 MiB, which a program that prints the metric for ever would fill. */
-static void send_reports(struct shim *shim)
-{
-    PL_AUTO_TEXT struct pl_text value_text = PL_TEXT_NONE;
-    char step_text[32], trial_text[16];
-    int64_t step;
-    double value;
-
-    while (shim->options->trial != NULL && pl_metric_next(&shim->metric, &step, &value)) {
-        if (shim->link->out.length - shim->link->sent_bytes > REPORTS_BYTES) {
-            continue;
-        }
-        snprintf(trial_text, sizeof(trial_text), "%d", shim->options->trial->number);
-        snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
-        pl_text_clear(&value_text);
-        pl_text_printf(&value_text, "%.17g", value);
-        if (PL_LINK_SEND(shim->link, PL_FRAME_REPORT, NULL, trial_text, step_text, pl_text_string(&value_text)) !=
-            PL_OK) {
-            pl_link_close(shim->link);
-        }
-    }
-}
-
 static void run_to_end(struct shim *shim)
 {
     int64_t deadline_ns;
 
     while (!shim->exited) {
         poll_once(shim, shim->stopped ? shim->stopped_end_ns : PL_DEADLINE_NEVER);
-        send_reports(shim);
         if (shim->stopped && pl_deadline_passed(shim->stopped_end_ns)) {
             shim->stopped_end_ns = PL_DEADLINE_NEVER;
             shim->stopped_too_long = true;
@@ -398,11 +386,10 @@ static void run_to_end(struct shim *shim)
     while ((pl_copier_is_pending(&shim->copier) || pl_copier_is_pending(&shim->stdout_copier)) &&
            !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
-        send_reports(shim);
     }
-    if (shim->options->trial != NULL) {
-        pl_metric_end(&shim->metric);
-        send_reports(shim);
+    if (shim->options->reader != NULL) {
+        read_along(shim, STDOUT_FILENO, NULL, 0);
+        read_along(shim, STDERR_FILENO, NULL, 0);
     }
 }
 
@@ -447,8 +434,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
                         .signals = signals,
                         .link = link,
                         .copier = {.fd = -1, .keeps_tail = true},
-                        .stdout_copier = {.fd = -1},
-                        .metric = PL_METRIC_NONE};
+                        .stdout_copier = {.fd = -1}};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
@@ -474,10 +460,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     }
     pl_file_close_at(&shim.copier.fd);
     pl_file_close_at(&shim.stdout_copier.fd);
-    if (options->trial != NULL) {
-        end_line(&shim, &shim.copier); /* what other trials print follows */
+    if (options->reader != NULL) {
+        end_line(&shim, &shim.copier); /* what other programs print follows */
         end_line(&shim, &shim.stdout_copier);
-        pl_metric_close(&shim.metric);
     }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {
         tcsetpgrp(STDIN_FILENO, getpgrp());
@@ -519,40 +504,60 @@ static void close_others(int link_fd, int signals_fd)
     pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
-enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
-                            int *ret_fd, struct pl_error *reterr)
+static enum pl_status fork_with(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
+                                const int *fds, size_t fds_count, pid_t *ret_pid, struct pl_error *reterr)
 {
     struct pl_link link = PL_LINK_NONE;
     struct pl_exit_report exit_report;
-    int pair[2];
+
+    *ret_pid = fork();
+    if (*ret_pid < 0) {
+        return pl_error_errno(reterr, "fork");
+    }
+    if (*ret_pid > 0) {
+        return PL_OK;
+    }
+    if (!options->setup.foreground) {
+        /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill its
+         * ranks */
+        setpgid(0, 0);
+    }
+    for (size_t i = 0; i < fds_count; i++) {
+        if (dup2(fds[i], (int)i) < 0) {
+            _exit(126);
+        }
+    }
+    close_others(link_fd, signals->fd);
+    if (pl_link_open(&link, link_fd, NULL) != PL_OK) {
+        _exit(126);
+    }
+    pl_shim_run(options, signals, &link, &exit_report);
+    _exit(pl_exit_report_ok(&exit_report) ? 0 : 1);
+}
+
+enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
+                                const int *fds, size_t fds_count, struct pl_error *reterr)
+{
     pid_t pid;
+
+    return fork_with(options, signals, link_fd, fds, fds_count, &pid, reterr);
+}
+
+enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
+                            int *ret_fd, struct pl_error *reterr)
+{
+    enum pl_status status;
+    int pair[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         return pl_error_errno(reterr, "make a socket pair");
     }
-    pid = fork();
-    if (pid < 0) {
-        enum pl_status status = pl_error_errno(reterr, "fork");
-
+    status = fork_with(options, signals, pair[1], NULL, 0, ret_pid, reterr);
+    close(pair[1]);
+    if (status != PL_OK) {
         close(pair[0]);
-        close(pair[1]);
         return status;
     }
-    if (pid == 0) {
-        if (!options->setup.foreground) {
-            /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill
-             * its ranks */
-            setpgid(0, 0);
-        }
-        close_others(pair[1], signals->fd);
-        if (pl_link_open(&link, pair[1], NULL) != PL_OK) {
-            _exit(126);
-        }
-        pl_shim_run(options, signals, &link, &exit_report);
-        _exit(pl_exit_report_ok(&exit_report) ? 0 : 1);
-    }
-    close(pair[1]);
-    *ret_pid = pid;
     *ret_fd = pair[0];
     return PL_OK;
 }

@@ -16,16 +16,16 @@
 #include "entrypoint/supervise/signals.h"
 
 /**
- * A trial of a sweep: its stdout passes through the shim too, each line of both begins with "[trial N] ", and a line in
- * which `metric_regex` finds a number is reported (REPORT). Both are extended regular expressions whose first group is
- * the number. The step is the last that `step_regex` has found, in that line or before; without one, reports are
- * counted from `last_step` on.
+ * Who reads along what a program prints to stdout and stderr. Both then pass through the shim, also to a terminal, of
+ * which the program may not read; `prefix` stands before each line.
  */
-struct pl_shim_trial {
-    int number;
-    const char *metric_regex;
-    const char *step_regex; /* NULL: none */
-    int64_t last_step;
+struct pl_shim_reader {
+    const char *prefix;
+    void *context;
+    /* bytes of one stream have come, STDOUT_FILENO or STDERR_FILENO; without any bytes: the stream has ended */
+    void (*add)(void *context, int fd, const char *bytes, size_t count);
+    /* after each call of `add`: send over the shim's link what there is to tell */
+    void (*send)(void *context, struct pl_link *link);
 };
 
 /** What a program gets as its stdout. */
@@ -37,16 +37,16 @@ enum pl_shim_stdout {
 
 struct pl_shim_options {
     enum pl_exit_source source;
-    enum pl_shim_stdout stdout_as;     /* not of a trial, which has PL_SHIM_STDOUT_LINES on a terminal too */
-    int rank;                          /* of a trial its number; -1 when it is neither */
-    const struct pl_shim_trial *trial; /* NULL: it is none. Its texts must live until the fork */
+    enum pl_shim_stdout stdout_as;       /* without a reader */
+    int rank;                            /* -1: it is none */
+    const struct pl_shim_reader *reader; /* NULL: nobody */
     const char *host;
     int local_size;          /* ranks of this launch on this host; 0: unknown */
     int64_t most_stopped_ns; /* a program that SIGSTOP or the like stops for longer is killed; 0: it never is */
     /* how many of its first words name the program in a report; those after them may hold secrets */
     size_t program_words;
     struct pl_process_setup
-        setup; /* stderr_fd, own_group and signals, of a trial stdin_fd and stdout_fd, are set by the shim */
+        setup; /* stderr_fd, own_group and signals, with a reader stdin_fd and stdout_fd, are set by the shim */
     /* places to look for a full disk when the program failed; NULL-terminated, may be NULL */
     const char *const *disks;
 };
@@ -66,5 +66,12 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
 /** Fork a shim; the other end of its link is `*ret_fd`. The child never returns. */
 enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
                             int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Fork a shim for somebody else: its link is `link_fd`, and its first `fds_count` standard descriptors are `fds`, from
+ * 0 on. All of them stay the caller's.
+ */
+enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
+                                const int *fds, size_t fds_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

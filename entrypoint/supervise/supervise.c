@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/supervise/cgroup.h"
+#include "entrypoint/supervise/exec.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -120,13 +121,11 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
     return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
 }
 
-/* A session takes two descriptors, a rank or trial of this host no more; the spare ones are for all else. */
+/* A session takes two descriptors, a rank of this host no more; the spare ones are for all else. */
 static void raise_files(struct pl_supervisor *supervisor)
 {
     const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
-    const bool has_slots = supervisor->extension != NULL; /* at most one a CPU */
-    const size_t programs =
-        (size_t)supervisor->job->processes_per_host + (has_slots ? (size_t)supervisor->job->cpus : 1);
+    const size_t programs = (size_t)supervisor->job->processes_per_host + 1;
     const size_t count = SPARE_FILES + 2 * (hosts + programs);
 
     if (!pl_signals_raise_files(supervisor->signals, count)) {
@@ -144,6 +143,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     enum pl_status status;
 
     supervisor->plan = plan;
+    supervisor->watch.hang_ns = plan->runs_jobs ? 0 : supervisor->watch.hang_ns;
     raise_files(supervisor);
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
@@ -262,8 +262,7 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
 
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link)
 {
-    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP,
-                                            PL_EXIT_SOURCE_TRIAL};
+    const enum pl_exit_source programs[] = {PL_EXIT_SOURCE_PROGRAM, PL_EXIT_SOURCE_RANK, PL_EXIT_SOURCE_STEP};
     const bool first = supervisor->stop_number == 0;
     int64_t early_ns;
     char name[16];
@@ -345,9 +344,7 @@ int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int
 static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    if (connection->source == PL_EXIT_SOURCE_TRIAL && supervisor->extension != NULL) {
-        supervisor->extension->ended(supervisor, connection, exit_report);
-    } else if (supervisor->role != NULL && supervisor->role->ended != NULL) {
+    if (supervisor->role != NULL && supervisor->role->ended != NULL) {
         supervisor->role->ended(supervisor, connection, exit_report);
     }
 }
@@ -355,11 +352,7 @@ static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection 
 static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
-    if (frame->type >= PL_FRAME_EXTENSION) {
-        if (supervisor->extension != NULL) {
-            supervisor->extension->frame(supervisor, connection, frame);
-        }
-    } else if (supervisor->role != NULL && supervisor->role->frame != NULL) {
+    if (supervisor->role != NULL && supervisor->role->frame != NULL) {
         supervisor->role->frame(supervisor, connection, frame);
     }
 }
@@ -446,7 +439,7 @@ static void handle_shim_frame(struct pl_supervisor *supervisor, struct pl_connec
     if (frame->type == PL_FRAME_BEGUN) {
         connection->begun = true;
         notify_frame(supervisor, connection, frame);
-    } else if (frame->type == PL_FRAME_CATCHES || frame->type == PL_FRAME_REPORT) {
+    } else if (frame->type == PL_FRAME_CATCHES) {
         notify_frame(supervisor, connection, frame);
     } else if (frame->type == PL_FRAME_SUSPENDED) {
         pl_supervise_note_suspended(supervisor, frame);
@@ -477,6 +470,8 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         }
     } else if (strcmp(kind, "agent") == 0) {
         connection->kind = PL_CONNECTION_AGENT;
+    } else if (strcmp(kind, "exec") == 0) {
+        connection->kind = PL_CONNECTION_EXEC;
     } else if (strcmp(kind, "stacks") == 0) {
         connection->kind = PL_CONNECTION_STACKS;
     } else if (strcmp(kind, "master") == 0) {
@@ -502,6 +497,8 @@ static void handle_frames(struct pl_supervisor *supervisor, struct pl_connection
             handle_hello(supervisor, connection, &frame);
         } else if (connection->kind == PL_CONNECTION_SHIM) {
             handle_shim_frame(supervisor, connection, &frame);
+        } else if (connection->kind == PL_CONNECTION_EXEC) {
+            pl_exec_run(supervisor, connection, &frame);
         } else if (frame.type != PL_FRAME_HEARTBEAT) {
             notify_frame(supervisor, connection, &frame);
         }

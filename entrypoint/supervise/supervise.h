@@ -32,6 +32,7 @@ enum pl_connection_kind {
     PL_CONNECTION_WORKER,   /* the master's link to a worker */
     PL_CONNECTION_MASTER,   /* a worker's link to the master */
     PL_CONNECTION_STACKS,   /* `paceline stacks`, which asks or answers */
+    PL_CONNECTION_EXEC,     /* who wants a program run, see exec.h */
 };
 
 /** A connection: what is at the other end of a link. */
@@ -39,7 +40,7 @@ struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
     enum pl_exit_source source; /* of a shim */
-    int rank;                   /* of a shim: its rank, or its trial; -1 */
+    int rank;                   /* of a shim: its rank; -1 */
     int index;                  /* the worker that an agent's daemon is to start on, or that a link leads to; -1 */
     pid_t pid;                  /* the process at the other end when it is our child, else 0 */
     bool begun;                 /* a shim: its program runs; a link: the other host sent READY; stacks: it has asked */
@@ -64,23 +65,6 @@ struct pl_role {
     bool (*waits)(const struct pl_supervisor *supervisor);
 };
 
-/**
- * What runs in place of the plan's program, on the hosts of its link: the trials of a sweep. It runs programs of source
- * TRIAL and sends frames from PL_FRAME_EXTENSION on. It ends the job by main_ended and main_report, or by
- * pl_supervise_fail().
- */
-struct pl_extension {
-    /* the program would start now: the hosts are linked */
-    enum pl_status (*start)(struct pl_supervisor *supervisor, struct pl_error *reterr);
-    /* a trial's program on this host has ended */
-    void (*ended)(struct pl_supervisor *supervisor, const struct pl_connection *connection,
-                  const struct pl_exit_report *exit_report);
-    /* from a trial's shim on this host, or from another host */
-    void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
-    /* on the master, as of a role */
-    void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
-};
-
 struct pl_supervisor {
     const struct pl_job *job;
     struct pl_launch_plan *plan; /* NULL while the code is fetched */
@@ -89,9 +73,7 @@ struct pl_supervisor {
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for what is started from the plan; NULL without one */
     const struct pl_role *role;
-    void *state;                          /* the role's */
-    const struct pl_extension *extension; /* NULL: none */
-    void *extension_state;
+    void *state; /* the role's */
 
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
@@ -169,10 +151,6 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
                                   const struct pl_process_setup *setup, struct pl_connection **ret_connection,
                                   struct pl_error *reterr) PL_MUST_CHECK;
-
-/** The same for a trial, whose output has its number in front of each line. */
-enum pl_status pl_supervise_start_trial(struct pl_supervisor *supervisor, const struct pl_shim_trial *trial,
-                                        const struct pl_process_setup *setup, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Start the plan's sidecars, where it has any. */
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;

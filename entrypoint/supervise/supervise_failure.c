@@ -34,8 +34,7 @@ static int failure_code(const struct pl_supervisor *supervisor)
 static int severity(const struct pl_exit_report *exit_report)
 {
     if (exit_report->source != PL_EXIT_SOURCE_RANK && exit_report->source != PL_EXIT_SOURCE_PROGRAM &&
-        exit_report->source != PL_EXIT_SOURCE_TRIAL && exit_report->source != PL_EXIT_SOURCE_SIDECAR &&
-        exit_report->source != PL_EXIT_SOURCE_WORKER_SERVER) {
+        exit_report->source != PL_EXIT_SOURCE_SIDECAR && exit_report->source != PL_EXIT_SOURCE_WORKER_SERVER) {
         return exit_report->signalled ? KILLED_LAUNCHER : 0;
     }
     if (exit_report->signalled && (exit_report->code == SIGTERM || exit_report->program[0] == '\0')) {

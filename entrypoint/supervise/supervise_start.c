@@ -44,7 +44,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     case PL_EXIT_SOURCE_WORKER_SERVER:
     case PL_EXIT_SOURCE_SYNC:
     case PL_EXIT_SOURCE_STACKS:
-    case PL_EXIT_SOURCE_TRIAL:
+    case PL_EXIT_SOURCE_EXEC:
         break;
     }
     return 1;
@@ -59,17 +59,16 @@ static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enu
     return is_training && supervisor->plan->side != NULL ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_OWN;
 }
 
-static enum pl_status start(struct pl_supervisor *supervisor, enum pl_exit_source source,
-                            const struct pl_shim_trial *trial, const struct pl_process_setup *setup,
-                            struct pl_connection **ret_connection, struct pl_error *reterr)
+enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
+                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
+                                  struct pl_error *reterr)
 {
     const struct pl_job_paths *paths = &supervisor->job->paths;
     const char *const disks[] = {paths->output, paths->output_data, paths->model, paths->code,
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
                                       .stdout_as = stdout_of(supervisor, source),
-                                      .rank = trial != NULL ? trial->number : -1,
-                                      .trial = trial,
+                                      .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .program_words = program_words(supervisor, source, setup->argv),
                                       .setup = *setup,
@@ -86,25 +85,11 @@ static enum pl_status start(struct pl_supervisor *supervisor, enum pl_exit_sourc
         return status;
     }
     connection->source = source;
-    connection->rank = options.rank;
     connection->pid = pid;
     if (ret_connection != NULL) {
         *ret_connection = connection;
     }
     return PL_OK;
-}
-
-enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
-                                  const struct pl_process_setup *setup, struct pl_connection **ret_connection,
-                                  struct pl_error *reterr)
-{
-    return start(supervisor, source, NULL, setup, ret_connection, reterr);
-}
-
-enum pl_status pl_supervise_start_trial(struct pl_supervisor *supervisor, const struct pl_shim_trial *trial,
-                                        const struct pl_process_setup *setup, struct pl_error *reterr)
-{
-    return start(supervisor, PL_EXIT_SOURCE_TRIAL, trial, setup, NULL, reterr);
 }
 
 enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -129,10 +114,6 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     const struct pl_launch_plan *plan = supervisor->plan;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
-    if (supervisor->extension != NULL) {
-        supervisor->main_started = true;
-        return supervisor->extension->start(supervisor, reterr);
-    }
     if (plan->argv.count == 0) {
         return PL_OK;
     }
@@ -186,9 +167,6 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
 
         if (supervisor->role->tick != NULL) {
             supervisor->role->tick(supervisor, &next_ns);
-        }
-        if (supervisor->extension != NULL) {
-            supervisor->extension->tick(supervisor, &next_ns);
         }
         if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
             stop_programs(supervisor);

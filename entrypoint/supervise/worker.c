@@ -160,7 +160,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_STEP:
     case PL_EXIT_SOURCE_SYNC:
     case PL_EXIT_SOURCE_STACKS:
-    case PL_EXIT_SOURCE_TRIAL:
+    case PL_EXIT_SOURCE_EXEC:
         break;
     }
 }
@@ -361,7 +361,8 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_LOOKING:
     case PL_FRAME_STANDS:
     case PL_FRAME_LOOKED:
-        PL_FRAME_EXTENSION_LIST(PL_FRAME_TYPE_CASE)
+    case PL_FRAME_EXEC:
+    case PL_FRAME_MESSAGE:
     case PL_FRAME_TYPES:
         break;
     }

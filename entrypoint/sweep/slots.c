@@ -55,6 +55,15 @@ enum pl_status pl_slots_cut(const struct pl_slots_machine *machine, int processe
     return PL_OK;
 }
 
+enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
+                               struct pl_error *reterr)
+{
+    const struct pl_slots_machine machine =
+        pl_slots_look(job->current_host, job->gpus, pl_environment_get(job->process, "CUDA_VISIBLE_DEVICES"));
+
+    return pl_slots_cut(&machine, space->processes, space->slots, ret_slots, reterr);
+}
+
 /* Word number `index` of the list, or the index itself where there is none. */
 static void append_device(const char *list, int index, struct pl_text *text)
 {

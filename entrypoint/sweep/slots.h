@@ -9,6 +9,8 @@
 #define PL_ENTRYPOINT_SWEEP_SLOTS_H
 
 #include "base/text.h"
+#include "entrypoint/job/job.h"
+#include "entrypoint/sweep/space.h"
 
 struct pl_slots_machine {
     const char *host;
@@ -33,6 +35,10 @@ struct pl_slots_machine pl_slots_look(const char *host, int gpus, const char *vi
  */
 enum pl_status pl_slots_cut(const struct pl_slots_machine *machine, int processes, int wanted,
                             struct pl_slots *ret_slots, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** What pl_slots_look() and pl_slots_cut() make of this host for a job's sweep. */
+enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append CUDA_VISIBLE_DEVICES of slot number `slot`; nothing without GPUs. */
 void pl_slots_visible(const struct pl_slots *slots, int slot, struct pl_text *text);

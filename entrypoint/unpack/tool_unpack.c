@@ -2,9 +2,13 @@
 /*
  * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
  * paceline-unpack --look SOURCE
+ * paceline-unpack --pack DIRECTORY
+ * paceline-unpack --receive DIRECTORY | --receive-in-place DIRECTORY
  *
  * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
  * this; it is removed afterwards. With --look nothing is written: it ends with 0 if SOURCE can be what its name says.
+ * --pack and --receive move a directory from one host to another, see stream.h: it leaves by standard output and comes
+ * by standard input.
  *
  * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
  * whatever it is, process 1 survives.
@@ -12,6 +16,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "entrypoint/unpack/stream.h"
 #include "entrypoint/unpack/unpack.h"
 
 #include <errno.h>
@@ -92,6 +97,18 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
 }
 
+/* PL_NOT_FOUND, without a report: the word is none of those that move a directory. */
+static enum pl_status move(const char *word, const char *directory, struct pl_error *reterr)
+{
+    if (strcmp(word, "--pack") == 0) {
+        return pl_stream_pack(directory, STDOUT_FILENO, reterr);
+    }
+    if (strcmp(word, "--receive") == 0 || strcmp(word, "--receive-in-place") == 0) {
+        return pl_stream_receive(directory, STDIN_FILENO, strcmp(word, "--receive") != 0, reterr);
+    }
+    return strcmp(word, "--look") == 0 ? look(directory, reterr) : PL_NOT_FOUND;
+}
+
 int main(int argc, char **argv)
 {
     const char *unfinished = NULL;
@@ -102,8 +119,8 @@ int main(int argc, char **argv)
     int at = 1;
 
     pl_log_set_prefix("paceline-unpack");
-    if (argc == 3 && strcmp(argv[1], "--look") == 0) {
-        status = look(argv[2], &error);
+    status = argc == 3 ? move(argv[1], argv[2], &error) : PL_NOT_FOUND;
+    if (status == PL_OK || error.status != PL_OK) {
         if (status != PL_OK) {
             pl_log_error(&error, "%s", argv[2]);
         }

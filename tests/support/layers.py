@@ -63,14 +63,14 @@ ARROWS = {
     "entrypoint/output": set(),
     "entrypoint/supervise": {"entrypoint/output", "entrypoint/stacks"},
     "entrypoint/shell": {"entrypoint/ssh"},
-    "entrypoint/sweep": {"entrypoint/supervise", "entrypoint/launch", "entrypoint/subcommand.c"},
+    "entrypoint/sweep": {"entrypoint/supervise"},
     "entrypoint/unpack": set(),
     "entrypoint/stacks": {"entrypoint/ssh"},
     "entrypoint/subcommand.c": {"entrypoint/job"},
-    "entrypoint/subcommand_plan.c": {"entrypoint/sweep", "entrypoint/supervise", "entrypoint/check", "entrypoint/launch", "entrypoint/subcommand.c"},
+    "entrypoint/subcommand_plan.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
-    "entrypoint/train.c": {"entrypoint/sweep", "entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
-    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/sweep", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
+    "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
+    "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests

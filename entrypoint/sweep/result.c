@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a sweep leaves: trials.jsonl, a table, the best model with its hyperparameters, and a line for the platform. */
-#include "entrypoint/sweep/sweep_state.h"
+#include "entrypoint/sweep/state.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -45,7 +45,7 @@ enum pl_status pl_sweep_result_write_trials(struct pl_sweep *sweep, struct pl_er
     pl_sweep_results_table(sweep->space, sweep->scheduler, sweep->records, TABLE_ROWS, &table);
     PL_TRY(pl_text_check(&table, reterr));
     log_lines(pl_text_string(&table));
-    return write_file(sweep->supervisor->job->paths.output_data, "trials.jsonl", &lines, reterr);
+    return write_file(sweep->job->paths.output_data, "trials.jsonl", &lines, reterr);
 }
 
 /* The platform reads a metric from the log by a regular expression. That nobody reads the log is no failure of the job.
@@ -80,7 +80,7 @@ static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct p
     PL_TRY(pl_sweep_result_write_trials(sweep, reterr));
     pl_text_printf(&values, "%s\n", sweep->space->trials[best].hyperparameters);
     PL_TRY(pl_text_check(&values, reterr));
-    PL_TRY(write_file(sweep->supervisor->job->paths.model, "hyperparameters.json", &values, reterr));
+    PL_TRY(write_file(sweep->job->paths.model, "hyperparameters.json", &values, reterr));
     return print_best(sweep, best, reterr);
 }
 
@@ -89,10 +89,10 @@ static void forget_models(struct pl_sweep *sweep)
 {
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
         const int host =
-            sweep->records[trial].host != NULL ? pl_sweep_find_host(sweep, sweep->records[trial].host) : -1;
+            sweep->records[trial].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[trial].host) : -1;
 
         if (host == 0 && !sweep->runs[trial].model_gone) {
-            pl_trials_host_forget(&sweep->here, (int)trial);
+            pl_sweep_hosts_forget_trial(sweep, 0, (int)trial);
         }
     }
 }
@@ -103,13 +103,13 @@ void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
     size_t best = 0;
 
     if (error != NULL || !pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
-        pl_supervise_fail(sweep->supervisor, "the best trial has no model here: %s", error != NULL ? error : "");
+        pl_sweep_fail(sweep, "the best trial has no model here: %s", error != NULL ? error : "");
     } else if (write_result(sweep, best, &write_error) != PL_OK) {
-        pl_supervise_fail_status(sweep->supervisor, write_error.status, &write_error);
+        pl_sweep_fail_status(sweep, write_error.status, &write_error);
     } else {
         forget_models(sweep);
     }
-    sweep->supervisor->main_ended = true;
+    sweep->over = true;
 }
 
 void pl_sweep_result_begin(struct pl_sweep *sweep)
@@ -123,17 +123,16 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
             pl_log_error(&error, "write trials.jsonl");
         }
         if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason != NULL) {
-            pl_supervise_fail(
-                sweep->supervisor, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
-                sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
+            pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
+                          sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
             return;
         }
-        pl_supervise_fail(sweep->supervisor,
-                          "no trial that ended well has printed the metric '%s': expected a line in which the regular "
-                          "expression %.300s finds a number",
-                          sweep->space->metric_name, sweep->space->metric_regex);
+        pl_sweep_fail(sweep,
+                      "no trial that ended well has printed the metric '%s': expected a line in which the regular "
+                      "expression %.300s finds a number",
+                      sweep->space->metric_name, sweep->space->metric_regex);
         return;
     }
-    host = sweep->records[best].host != NULL ? pl_sweep_find_host(sweep, sweep->records[best].host) : 0;
-    pl_sweep_move_begin(sweep, (int)best, PL_TRIALS_HOST_MODEL, host > 0 ? host : 0, 0);
+    host = sweep->records[best].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
+    pl_sweep_move_begin(sweep, (int)best, PL_SWEEP_MODEL, host > 0 ? host : 0, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the numbers of a metric and its steps in lines. */
-#include "entrypoint/output/metric.h"
+#include "entrypoint/sweep/metric.h"
 
 #include "base/text.h"
 
@@ -94,11 +94,9 @@ void pl_metric_add(struct pl_metric_line *line, const char *bytes, size_t count)
     }
 }
 
-void pl_metric_end(struct pl_metric *metric)
+void pl_metric_end(struct pl_metric_line *line)
 {
-    for (size_t i = 0; i < PL_METRIC_LINES && metric->is_open; i++) {
-        end_line(&metric->lines[i]);
-    }
+    end_line(line);
 }
 
 bool pl_metric_next(struct pl_metric *metric, int64_t *ret_step, double *ret_value)

@@ -3,10 +3,10 @@
  * The metric of a trial, found in the lines that its program prints. Of a line the first PL_METRIC_LINE_BYTES count; a
  * carriage return ends one too, since progress bars have no other end.
  *
- * Test  tests/unit/entrypoint/output/test_metric.c
+ * Test  tests/unit/entrypoint/sweep/test_metric.c
  */
-#ifndef PL_ENTRYPOINT_OUTPUT_METRIC_H
-#define PL_ENTRYPOINT_OUTPUT_METRIC_H
+#ifndef PL_ENTRYPOINT_SWEEP_METRIC_H
+#define PL_ENTRYPOINT_SWEEP_METRIC_H
 
 #include "base/status.h"
 
@@ -49,8 +49,8 @@ enum pl_status pl_metric_open(struct pl_metric *metric, const char *value_regex,
 /** `bytes` more have come. */
 void pl_metric_add(struct pl_metric_line *line, const char *bytes, size_t count);
 
-/** Nothing follows: lines without their end count too. */
-void pl_metric_end(struct pl_metric *metric);
+/** Nothing follows: a line without its end counts too. */
+void pl_metric_end(struct pl_metric_line *line);
 
 /** Take the next report; false: none waits. */
 bool pl_metric_next(struct pl_metric *metric, int64_t *ret_step, double *ret_value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/output/metric.c. */
-#include "entrypoint/output/metric.h"
+/* Covers entrypoint/sweep/metric.c. */
+#include "entrypoint/sweep/metric.h"
 
 #include "base/text.h"
 #include "tests/support/unit.h"
@@ -43,7 +43,7 @@ START_TEST(a_line_in_pieces_is_one_line)
     add(0, "c=0.5\nepoch=2 acc=0.75\r");
     add(0, "epoch=3 acc=nan\nepoch=4 acc=1e-3");
     check_reports("1:0.5 2:0.75 ");
-    pl_metric_end(&metric);
+    pl_metric_end(&metric.lines[0]);
     check_reports("4:0.001 ");
     pl_metric_close(&metric);
 }
@@ -106,7 +106,7 @@ START_TEST(an_expression_that_does_not_compile_is_refused)
 }
 END_TEST
 
-UNIT_MAIN("entrypoint/output/metric", a_line_in_pieces_is_one_line,
+UNIT_MAIN("entrypoint/sweep/metric", a_line_in_pieces_is_one_line,
           a_step_counts_for_the_lines_after_it_on_either_stream, without_a_step_reports_are_counted,
           a_line_without_end_and_more_reports_than_fit_need_no_more_memory,
           an_expression_that_does_not_compile_is_refused)
