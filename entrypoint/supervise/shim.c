@@ -11,8 +11,8 @@
 #include "entrypoint/output/copier.h"
 #include "entrypoint/output/metric.h"
 #include "entrypoint/output/tail.h"
-#include "entrypoint/stacks/network.h"
-#include "entrypoint/stacks/proc.h"
+#include "entrypoint/proc/network.h"
+#include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
 
