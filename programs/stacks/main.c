@@ -60,7 +60,7 @@ static void samples_done(struct samples *samples)
 /* The front binary, which the job's process 1 and the shims run: from the directory of this program. */
 static enum pl_status find_paceline(struct stat *ret_file, struct pl_error *reterr)
 {
-    static const char *const places[] = {"../../bin/paceline", "../../entrypoint/paceline", "paceline"};
+    static const char *const places[] = {"../../bin/paceline", "../entrypoint/paceline", "paceline"};
     char self[4096];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 

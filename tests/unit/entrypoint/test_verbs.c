@@ -99,9 +99,9 @@ END_TEST
 
 START_TEST(paragraphs_examples_and_options_are_laid_out)
 {
-    static const char wanted[] = "\n  --finish SECONDS       how long the last uploads may take (60)\n";
+    static const char wanted[] = "\n  --finish SECONDS      how long the last uploads may take (60)\n";
     static const char wrapped[] = "\n  --copy-props none|metadata-directive|default\n"
-                                  "                         what a copy of an object keeps: none; metadata-directive: ";
+                                  "                        what a copy of an object keeps: none; metadata-directive: ";
     PL_AUTO_FREE char *sync = printed("sync");
     PL_AUTO_FREE char *shell = printed("shell");
     PL_AUTO_FREE char *s3 = printed("s3");
