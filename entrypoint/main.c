@@ -13,6 +13,7 @@
 #include "entrypoint/ssh/relay.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/subcommand.h"
+#include "entrypoint/verbs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,41 +24,16 @@
 
 enum { SELF_PATH_BYTES = 4096 };
 
-static const char usage[] =
-    "paceline: run a SageMaker training job in this container\n"
-    "\n"
-    "  paceline train         run the job that /opt/ml/input/config describes\n"
-    "  paceline -- CMD...     the same with CMD as the program\n"
-    "  paceline plan          print as JSON what train would run here; plan -- CMD... likewise\n"
-    "  paceline check         whether the job's hosts and the links between them are as they should be\n"
-    "  paceline env           print as JSON the variables that train adds\n"
-    "  paceline sweep         print the trials of a job that trains several models\n"
-    "\n"
-    "  paceline info          what this machine offers, and every setting of the runtime\n"
-    "  paceline horovod       put Paceline under an installed Horovod's Python\n"
-    "  paceline stacks        where the programs of this host stand (built with libdw)\n"
-    "  paceline shell HOST    a shell on another host of the job that runs here; shell HOST CMD... one command\n"
-    "  paceline bench         measure the collectives\n"
-    "  paceline server        a parameter server of this host, with its workers\n"
-    "  paceline trace         traces that ranks left, for chrome://tracing\n"
-    "  paceline feed          Pipe Mode's side of the platform: a directory or S3 into FIFOs\n"
-    "  paceline s3            copy to and from S3\n"
-    "  paceline index         run pip with the index of a CodeArtifact repository\n"
-    "  paceline sync          upload a directory's files as they are closed\n"
-    "\n"
-    "`paceline COMMAND --help` explains it, `paceline --version` prints the version. Without arguments it is `train` "
-    "where\n"
-    "/opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n";
-
 static int run_relay(const struct pl_invocation *call)
 {
     return pl_relay_run(&call->words, call->environment, call->self_path);
 }
 
+/* What each verb that has no program does. */
 static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
-} subcommands[] = {
+} built_in[] = {
     {"train", pl_train_main}, {"check", pl_check_main},          {"rank", pl_rank_main},
     {"relay", run_relay},     {"plan", pl_subcommand_plan_main}, {"env", pl_subcommand_plan_env_main},
 };
@@ -82,45 +58,38 @@ static bool has_config(const struct pl_environment *environment)
     return access(pl_text_string(&path), F_OK) == 0;
 }
 
-/* Replace this process by paceline-SUBCOMMAND. Returns only when there is none. */
-static int exec_companion(const struct pl_invocation *call, const char *subcommand, char **argv)
+/* Find the program of a verb that has one. */
+static bool find_program(const struct pl_invocation *call, const struct pl_verb *verb, char **ret_path)
+{
+    return verb != NULL && verb->program != NULL &&
+           pl_companion_find(call->self_path, verb->program, ret_path, NULL) == PL_OK;
+}
+
+static bool is_known(const struct pl_invocation *call, const char *word)
+{
+    const struct pl_verb *verb = pl_verbs_find(word);
+    PL_AUTO_FREE char *path = NULL;
+
+    return verb != NULL && (verb->program == NULL || find_program(call, verb, &path));
+}
+
+/* Run it here, or replace this process by its program. */
+static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
 {
     PL_AUTO_FREE char *path = NULL;
-    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
-    pl_text_printf(&name, "paceline-%s", subcommand);
-    if (strchr(subcommand, '/') != NULL ||
-        pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) != PL_OK) {
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(built_in); i++) {
+        if (strcmp(subcommand, built_in[i].name) == 0) {
+            return built_in[i].run(call);
+        }
+    }
+    if (!find_program(call, pl_verbs_find(subcommand), &path)) {
         pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", subcommand);
         return PL_EXIT_USAGE;
     }
     (void)execv(path, argv);
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
-}
-
-static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
-{
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
-        if (strcmp(subcommand, subcommands[i].name) == 0) {
-            return subcommands[i].run(call);
-        }
-    }
-    return exec_companion(call, subcommand, argv);
-}
-
-static bool is_known(const struct pl_invocation *call, const char *subcommand)
-{
-    PL_AUTO_FREE char *path = NULL;
-    PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
-        if (strcmp(subcommand, subcommands[i].name) == 0) {
-            return true;
-        }
-    }
-    pl_text_printf(&name, "paceline-%s", subcommand);
-    return pl_companion_find(call->self_path, pl_text_string(&name), &path, NULL) == PL_OK;
 }
 
 /*
@@ -140,23 +109,30 @@ static const char *choose_subcommand(const struct pl_invocation *call, const cha
     return word;
 }
 
-/*
- * True when the help text above is wanted. `train --help` does not count where there is a job, which may give
- * its container any arguments.
- */
-static bool asks_for_help(int argc, char **argv, const struct pl_environment *environment)
+static bool is_help(const char *word)
 {
-    const char *last = argv[argc - 1];
-    bool help = strcmp(last, "--help") == 0 || strcmp(last, "-h") == 0;
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
 
-    if (argc == 3 && strcmp(argv[1], "help") == 0) {
-        return strcmp(last, "train") == 0 || strcmp(last, "plan") == 0 || strcmp(last, "env") == 0;
+/*
+ * Print the help that the command line asks for; false where it asks for none, or for that of a program, which prints
+ * it. `train --help` does not count where there is a job, which may give its container any arguments.
+ */
+static bool print_help(int argc, char **argv, const struct pl_environment *environment)
+{
+    const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
+    const struct pl_verb *verb = argc == 3 ? pl_verbs_find(argv[after_help ? 2 : 1]) : NULL;
+
+    if (argc == 2 && (is_help(argv[1]) || strcmp(argv[1], "help") == 0)) {
+        pl_verbs_print_list(stdout);
+        return true;
     }
-    if (argc == 3 && help && strcmp(argv[1], "train") == 0) {
-        return !has_config(environment);
+    if (verb == NULL || verb->summary == NULL || !(after_help || (verb->program == NULL && is_help(argv[2]))) ||
+        (!after_help && strcmp(verb->name, "train") == 0 && has_config(environment))) {
+        return false;
     }
-    return (argc == 2 && (help || strcmp(last, "help") == 0)) ||
-           (argc == 3 && help && (strcmp(argv[1], "plan") == 0 || strcmp(argv[1], "env") == 0));
+    pl_verbs_print_help(verb->name, stdout);
+    return true;
 }
 
 static bool is_named(const char *path, const char *name)
@@ -221,15 +197,14 @@ int main(int argc, char **argv)
             .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
         return pl_rank_python_main(&call);
     }
-    if (asks_for_help(argc, argv, environment)) {
-        (void)fputs(usage, stdout);
+    if (print_help(argc, argv, environment)) {
         return EXIT_SUCCESS;
     }
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         (void)puts("paceline " PACELINE_VERSION);
         return EXIT_SUCCESS;
     }
-    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help COMMAND` is `COMMAND --help` */
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* of no verb that help lists */
         argv[1] = argv[2];
         argv[2] = help;
     }
@@ -239,7 +214,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     if (word == NULL && !has_config(environment)) {
-        (void)fputs(usage, stderr);
+        pl_verbs_print_list(stderr);
         return PL_EXIT_USAGE;
     }
     call = (struct pl_invocation){
@@ -247,9 +222,6 @@ int main(int argc, char **argv)
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
         call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
-    }
-    if (strcmp(subcommand, "check") == 0 && argc == 3 && strcmp(argv[2], help) == 0) {
-        return exec_companion(&call, subcommand, argv + 1);
     }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);
 }

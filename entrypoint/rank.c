@@ -19,7 +19,6 @@
 #include "entrypoint/job/devices.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
-#include "entrypoint/stacks/python.h"
 #include "entrypoint/supervise/shim.h"
 #include "entrypoint/supervise/watch.h"
 
@@ -242,7 +241,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
     }
-    if (pl_environment_get(environment, PL_PYTHON_VARIABLE) != NULL) {
+    if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE) != NULL) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
     if (run_dir != NULL) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * `paceline check`, and `paceline_check` before a job: a job of its own on the same hosts, whose program is
- * paceline-check (collectives/tools/check.h) and which is launched as an MPI job is.
+ * paceline-check (programs/check/check.h) and which is launched as an MPI job is.
  *
  * Test  tests/unit/entrypoint/check/test_check.c, tests/integration/check.sh
  */

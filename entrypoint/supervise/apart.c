@@ -4,7 +4,7 @@
 
 #include "base/knob.h"
 #include "base/log.h"
-#include "entrypoint/stacks/network.h"
+#include "entrypoint/proc/network.h"
 #include "entrypoint/supervise/sessions.h"
 
 #define FIRST_MINUTE_NS (60 * PL_NS_PER_S)

@@ -10,8 +10,8 @@
 #include "base/text.h"
 #include "entrypoint/output/copier.h"
 #include "entrypoint/output/tail.h"
-#include "entrypoint/stacks/network.h"
-#include "entrypoint/stacks/proc.h"
+#include "entrypoint/proc/network.h"
+#include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
 

@@ -7,10 +7,9 @@
 #include "base/text.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/proc/network.h"
+#include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
-#include "entrypoint/stacks/network.h"
-#include "entrypoint/stacks/proc.h"
-#include "entrypoint/stacks/python.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -56,7 +55,7 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
     if (mkdir(path, 0700) != 0) {
         return pl_error_errno(reterr, "make the directory '%s'", path);
     }
-    PL_TRY(pl_environment_set(environment, PL_PYTHON_VARIABLE, path, reterr));
+    PL_TRY(pl_environment_set(environment, PL_WATCH_PYTHON_VARIABLE, path, reterr));
     return python ? pl_watch_hook_python(environment, job->self_path, reterr) : PL_OK;
 }
 

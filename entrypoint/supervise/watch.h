@@ -14,6 +14,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Names the directory with one file a process, called by its number: there Python's hook writes the stacks. */
+#define PL_WATCH_PYTHON_VARIABLE "PACELINE_PYTHON_STACKS"
+
 struct pl_job;
 struct pl_rundir;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a session asks for: whatever it is, one that is accepted is printed as it was. */
-#include "entrypoint/shell/request.h"
+#include "programs/shell/request.h"
 #include "tests/support/fuzz.h"
 
 #include "base/text.h"

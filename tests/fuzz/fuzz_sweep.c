@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Specifications of sweeps: what is taken has trials whose hyperparameters are strict JSON, and expressions that
  * compile; the same text gives the same trials; what is refused has a reason. */
-#include "entrypoint/sweep/scheduler.h"
-#include "entrypoint/sweep/space.h"
-#include "entrypoint/sweep/value.h"
+#include "programs/sweep/scheduler.h"
+#include "programs/sweep/space.h"
+#include "programs/sweep/value.h"
 #include "tests/support/fuzz.h"
 
 #include <regex.h>

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/json/python_json.h"
 #include "base/memory.h"
-#include "entrypoint/sweep/journal.h"
+#include "programs/sweep/journal.h"
 #include "tests/support/fuzz.h"
 
 #include <stdio.h>

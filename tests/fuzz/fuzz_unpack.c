@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever an archive holds, nothing appears outside the destination and the limits hold. */
 #include "base/memory.h"
-#include "entrypoint/unpack/unpack.h"
+#include "programs/unpack/unpack.h"
 #include "tests/support/fuzz.h"
 
 #include <dirent.h>

@@ -161,7 +161,7 @@ def main():
     for verb in ("train", "plan", "env"):
         for words in ((verb, "--help"), ("help", verb)):
             done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
-            if done.returncode != 0 or f"  paceline {verb}" not in done.stdout or done.stderr:
+            if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}\n") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     for words in (("s3",), ("feed",), ("sync",), ("bench",), ("server",), ("trace",), ("trace", "--"), ("shell",)):
         done = run(*words)

@@ -52,5 +52,4 @@ for tool in "${paceline%/bin/paceline}"/libexec/paceline/paceline-*; do
   usage=$("$paceline" "$verb" --help 2>&1)
   [[ $usage == "usage: paceline $verb"* ]] || { echo "paceline $verb --help shows no usage: $usage"; exit 1; }
 done
-[ "$("$paceline" plan --help)" = "$(cat "$scratch/help")" ] || { echo "paceline plan --help shows no help"; exit 1; }
 echo "paceline help names each of them"

@@ -27,7 +27,8 @@ ARROWS = {
     "runtime": {"runtime", "collectives", "device", "s3io", "base"},
     "entrypoint": {"entrypoint", "s3io", "base"},
     "examples": {"examples", "runtime", "collectives", "device", "s3io", "base"},
-    "tests": {"tests", "examples", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
+    "programs": {"programs", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
+    "tests": {"tests", "examples", "programs", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
     # Sub-room, or file with a place of its own on top of a room (its header too) -> what of its room it stands on; what that
     # stands on it may know as well. All other files of a room stand under its sub-rooms and know none of them.
     "base/json": set(),
@@ -42,14 +43,12 @@ ARROWS = {
     "collectives/hier": {"collectives/p2p"},
     "collectives/backends.c": {"collectives/hier", "collectives/shm", "collectives/p2p", "collectives/gpu", "collectives/self.c"},
     "collectives/world_on_device.c": {"collectives/backends.c"},
-    "collectives/tools": {"collectives/world_on_device.c"},
     "s3io/bytes": set(),
     "s3io/http": set(),
     "s3io/record": {"s3io/bytes"},
     "s3io/s3": {"s3io/http", "s3io/record"},
     "s3io/pipe": {"s3io/record"},
     "s3io/dataset": {"s3io/pipe"},
-    "s3io/tools": {"s3io/s3", "s3io/pipe"},
     "runtime/named": set(),
     "runtime/gradient": set(),
     "runtime/checkpoint": {"runtime/gradient"},
@@ -61,16 +60,16 @@ ARROWS = {
     "entrypoint/check": {"entrypoint/launch"},
     "entrypoint/ssh": {"entrypoint/launch"},
     "entrypoint/output": set(),
-    "entrypoint/supervise": {"entrypoint/output", "entrypoint/stacks"},
-    "entrypoint/shell": {"entrypoint/ssh"},
-    "entrypoint/sweep": {"entrypoint/supervise"},
-    "entrypoint/unpack": set(),
-    "entrypoint/stacks": {"entrypoint/ssh"},
+    "entrypoint/proc": set(),
+    "entrypoint/supervise": {"entrypoint/output", "entrypoint/proc", "entrypoint/ssh"},
     "entrypoint/subcommand.c": {"entrypoint/job"},
     "entrypoint/subcommand_plan.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/launch", "entrypoint/subcommand.c"},
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
+    # One verb a sub-room; none knows another.
+    **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "s3", "server", "shell", "stacks",
+                                              "sweep", "sync", "trace", "unpack")},
 }
 
 # header (as a pattern) -> where it may be included (a pattern of paths), besides tests
@@ -80,17 +79,17 @@ GUARDED_HEADERS = {
     r"cuda.*\.h|cudnn.*\.h|cublas.*\.h|nvrtc\.h|nvml\.h": r"_(cuda|nccl)\.(c|h|cu|cuh)$",
     r"Python\.h": r"^runtime/horovod/torch(_tensor)?\.c$",
     r"curl/.*": r"^s3io/http/[a-z0-9_]+\.c$",
-    r"elfutils/.*": r"^entrypoint/stacks/unwind\.c$",
+    r"elfutils/.*": r"^programs/stacks/unwind\.c$",
     r"(?:cjson/)?cJSON.*\.h": r"^base/json/json\.c$",
 }
 
 # identifier (as a pattern) -> where it may stand, besides tests
 GUARDED_WORDS = {
     r"\b(?:secure_)?getenv\s*\(|\b(?:un)?setenv\s*\(|\bputenv\s*\(|\bclearenv\s*\(|\benviron\b": r"^(base/environment|entrypoint/hostname_preload)\.c$",
-    r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)(main|tool_[a-z0-9_]+)\.c$",
+    r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)main(_mpi)?\.c$",
 }
 
-TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "libexec", "tests", "docs", "Dockerfile", "meson.build",
+TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "programs", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}

@@ -21,7 +21,7 @@ import sys
 
 import layers
 
-ROOMS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint"]
+ROOMS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs"]
 PRODUCT = {".c", ".h", ".inc", ".cu", ".S"}
 LARGEST_CYCLE = collections.defaultdict(lambda: 2, collectives=1)  # files of a room that may use each other: pairs, and none
 # What a file adds to its name for a part of a machine, or for a library: the functions are named as if it were not there.
@@ -173,7 +173,7 @@ def floors(edges, nodes):
 def misnamed(defines):
     """Exported functions that are named neither after their file (plan_seal.c: pl_plan_seal_ or pl_plan_), nor sub-room, nor room."""
     for source, names in sorted(defines.items()):
-        if source.endswith("_preload.c") or source.rsplit("/", 1)[-1].startswith("tool_"):
+        if source.endswith("_preload.c") or room_of(source) == "programs":
             continue  # names of the C library; a program's own, which no library exports
         parts = source.split("/")
         words = VARIANT.sub("", parts[-1].rsplit(".", 1)[0]).split("_")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# Covers README.md, docs/troubleshooting.md.
+# Covers README.md, docs/troubleshooting.md, entrypoint/verbs.c, entrypoint/main.c.
 """What the pages name is there: links and their anchors, files, functions, PACELINE_* variables, verbs of paceline and, on
-the page of troubles, messages."""
+the page of troubles, messages. So is what the table of verbs names: mains of the front binary, programs, options."""
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(sys.argv[1])
-FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "tests"]
+FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "tests"]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md"), ROOT / "tests/conformance.md"]
+OWN_OPTIONS = {"help", "ranks", "hosts", "listed-efa", "daemon-of", "send", "log"}  # those that Paceline itself gives are in no help
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
 
@@ -51,13 +52,36 @@ def troubles(page, known):
             yield f"message '{quoted}'"
 
 
+def verbs_of(table):
+    """The verbs, and what does not agree with the table."""
+    verbs, wrong = {}, []
+    for name, rest in re.findall(r'\{\.name = "([a-z0-9]+)"(.*?)(?=\{\.name|\n\};)', table, re.S):
+        verbs[name] = f'.program = "paceline-{name}"' in rest
+    built_in = set(re.findall(r'\{"(\w+)", \w+\},', (ROOT / "entrypoint/main.c").read_text()))
+    if built_in != {name for name, has_program in verbs.items() if not has_program}:
+        wrong.append(f"entrypoint/main.c: what it runs is not what entrypoint/verbs.c says: {sorted(built_in)}")
+    mains = {path.parent.name for path in (ROOT / "programs").glob("*/main*.c")}
+    if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
+        wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
+    for name in ("bench", "check", "feed", "horovod", "s3", "server", "sync"):
+        listed = re.search(rf"{name}_options\[\] = \{{(.*?)\n\}};", table, re.S).group(1)
+        for macro, body in re.findall(r"#define ([A-Z]+)((?:.*\\\n)*.*)", table):
+            listed = re.sub(rf"\b{macro}\b", lambda _, body=body: body, listed)
+        listed = set(re.findall(r'\{[\s\\]*"--([a-z0-9-]+)"', listed))
+        texts = "".join(path.read_text() for path in (ROOT / "programs" / name).glob("*.c"))
+        taken = set(re.findall(r'\{"([a-z0-9-]+)", (?:\w+_argument|[01]), NULL', texts)) - OWN_OPTIONS
+        if listed != taken:
+            wrong.append(f"entrypoint/verbs.c: options of {name}: {sorted(listed ^ taken)}")
+    return set(verbs) | {"help"}, wrong
+
+
 def main():
     files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in (".c", ".h", ".py", ".sh")]
     words = set(re.findall(r"\w+", "\n".join(path.read_text() for path in files))) - {""}
     words |= {f"PACELINE_{name}" for name in re.findall(r'^    X\((\w+), "', (ROOT / "base/knob.h").read_text(), re.M)}
     words |= {f"PACELINE_{name}" for name in re.findall(r'"(\w+)"', (ROOT / "entrypoint/job/settings.c").read_text())}
-    verbs = set(re.findall(r'"  paceline (\w+) ', (ROOT / "entrypoint/main.c").read_text())) | {"rank", "relay", "help"}
-    found = [f"{page.relative_to(ROOT)}: {what} is not there" for page in PAGES for what in findings(page, page.read_text(), words, verbs)]
+    verbs, found = verbs_of((ROOT / "entrypoint/verbs.c").read_text())
+    found += [f"{page.relative_to(ROOT)}: {what} is not there" for page in PAGES for what in findings(page, page.read_text(), words, verbs)]
     sources = [path for path in files if path.suffix == ".c" and path.relative_to(ROOT).parts[0] not in ("tests", "examples")]
     known = list(messages(sources))
     assert len(known) > 1000 and list(troubles("- `a message that nothing says`", known)), "the check of messages finds nothing"

@@ -27,7 +27,7 @@ START_TEST(without_program_and_code_the_bundled_program_runs)
     ck_assert_int_eq(remove(scratch_path(&tree.scratch, "code/train.py", path)), 0);
     tree_hyperparameters(&tree, "{\"epochs\": \"2\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(argv_after(&tree, "/paceline/mnist"), "|--epochs|2");
+    ck_assert_str_eq(argv_after(&tree, "/programs/mnist"), "|--epochs|2");
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_SINGLE);
     ck_assert(!tree.plan->needs_names && tree.plan->link == PL_LAUNCH_PLAN_LINK_NONE);
     tree_done(&tree);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers entrypoint/supervise/apart.c, entrypoint/stacks/network.c. */
+/* Covers entrypoint/supervise/apart.c, entrypoint/proc/network.c. */
 /* In a network of its own, whose count of connections nobody else changes. */
-#include "entrypoint/stacks/network.h"
+#include "entrypoint/proc/network.h"
 #include "entrypoint/supervise/sessions.h"
 #include "tests/unit/entrypoint/tree.h"
 

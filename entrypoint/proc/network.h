@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * What /proc says about the network of this host: the namespace that its processes share.
+ *
+ * Source  proc(5); RFC 4022, tcpPassiveOpens; Linux, Documentation/networking/proc_net_tcp.rst
+ * Test    tests/unit/entrypoint/supervise/test_apart.c
+ */
+#ifndef PL_ENTRYPOINT_PROC_NETWORK_H
+#define PL_ENTRYPOINT_PROC_NETWORK_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/** Bytes that all processes have sent and received by IP so far; 0 where that is not said. */
+uint64_t pl_network_bytes(void);
+
+/** How many TCP connections have been accepted so far, those within this host too. PL_UNSUPPORTED: that is not said. */
+enum pl_status pl_network_accepted(uint64_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** How many TCP connections that are open now have both ends in the processes of one and the same rank. */
+enum pl_status pl_network_inside_ranks(const struct stat *paceline, size_t *ret_count,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of verbs, and their help. */
+#include "entrypoint/verbs.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26 };
+
+#define OPTIONS(list) .options = (list), .option_count = PL_ARRAY_ITEMS(list)
+#define ENDPOINT                                                                                                       \
+    {                                                                                                                  \
+        "--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3)"                                        \
+    }
+#define ENCRYPTION                                                                                                     \
+    {"--sse", "WORD", "encryption of what is written: AES256, aws:kms or aws:kms:dsse (as the bucket has it)"},        \
+        {"--sse-kms-key-id", "ID", "the KMS key for it: an id, an alias or an ARN (AWS's own of the account)"},        \
+    {                                                                                                                  \
+        "--bucket-key-enabled", NULL, "with aws:kms: a key of the bucket, for fewer calls of KMS"                      \
+    }
+
+static const struct pl_verb_option bench_options[] = {
+    {"--min-bytes", "N", "smallest size (4); KiB, MiB and GiB are understood"},
+    {"--max-bytes", "N", "largest size (64 MiB)"},
+    {"--factor", "N", "from one size to the next (4)"},
+    {"--type", "TYPE", "of the elements (float32)"},
+    {"--buffers", "arena|private|device",
+     "where the buffers are (arena); private: heap; device: GPU memory, on a stream, always --alone, without --peer "
+     "and "
+     "--bound"},
+    {"--peer", "mpi|mpi-best",
+     "beside MPI_Allreduce; mpi-best: the fastest of whole and cut into pieces of 64 KiB to 4 MiB"},
+    {"--alone", NULL, "the operation alone, without rewriting and reading the buffers around it"},
+    {"--bound", NULL, "also the time of reading and writing every rank's buffer once, as the limit"},
+    {"--wire", "float16|bfloat16", "narrow float32 between hosts"},
+    {"--reproducible", NULL, "same bits whatever the layout"},
+    {"--pairs", "N", "measurements a size, with a peer in turns; the median counts (7)"},
+    {"--loop-ms", "N", "shortest loop that is timed (8)"},
+    {"--threads", "N", "N threads of this process as ranks, without mpirun"},
+    {"--json", NULL, "one JSON object a size"},
+};
+
+static const struct pl_verb_option check_options[] = {
+    {"--expect", "efa|tcp|any", "what moves data between hosts (any)"},
+    {"--expect-mbit", "N",
+     "least Mbit/s of each link; a link at less than a third of the fastest is reported without this option too"},
+    {"--expect-shm", "N", "least MiB of /dev/shm on each host (64 a rank, and 128)"},
+    {"--expect-files", "N", "least number of open files of a process (by the ranks of the job)"},
+};
+
+static const struct pl_verb_option feed_options[] = {
+    {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
+    {"--first", "N", "begin with epoch N (0)"},
+    {"--manifest", NULL, "FROM is a ManifestFile"},
+    {"--augmented", "NAMES",
+     "FROM is an AugmentedManifestFile: a RecordIO record for each of these attributes of each line"},
+    {"--recordio", NULL, "wrap each object in a RecordIO record"},
+    {"--decompress", NULL, "undo gzip and zstd first"},
+    {"--shuffle", "SEED", "another order of objects in each epoch"},
+    {"--shard", "R/N", "only the objects of host R of N: object i when i mod N is R"},
+    {"--late", NULL, "make an epoch's FIFO only when the one before is over"},
+    {"--copy", NULL, "do not lend pages to the pipe; for readers that splice"},
+    {"--timeout", "SECONDS", "give up when nobody opens an epoch or reads on for so long (never)"},
+    {"--cut", "BYTES", "close each FIFO after so many bytes, to see what a program makes of it"},
+    ENDPOINT,
+    {"--quiet", NULL, "no line an epoch"},
+};
+
+static const struct pl_verb_option horovod_options[] = {
+    {"--python", "P", "the Python whose Horovod is meant (python3)"},
+    {"--check", NULL, "change nothing: say what is there and whether it works"},
+    {"--force", NULL, "replace a compiled Horovod, or another version, too, which is an error otherwise"},
+    {"--unless-compiled", NULL, "leave a compiled Horovod alone, and call that no error"},
+};
+
+static const struct pl_verb_option s3_options[] = {
+    {"--recursive", NULL, "everything below a prefix or directory"},
+    {"--again", NULL, "copy also what is there already with the same size and time"},
+    {"--quiet", NULL, "no progress line"},
+    {"--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)"},
+    {"--region", "NAME", "the bucket's region (also AWS_REGION; learnt from the server where it says so)"},
+    {"--path-style", NULL, "the bucket is part of the path of a URL"},
+    {"--virtual-style", NULL, "the bucket is part of the host's name"},
+    {"--no-sign-request", NULL, "public data without keys"},
+    {"--metadata", NULL, "take keys from the machine's metadata service as the last resort"},
+    {"--requester-pays", NULL, "this account pays for the requests"},
+    {"--no-checksums", NULL, "do not send x-amz-checksum-crc32c"},
+    ENCRYPTION,
+    {"--copy-props", "none|metadata-directive|default",
+     "what a copy of an object keeps: none; metadata-directive: type, cache control, metadata and the like, as without "
+     "the option; default: tags too"},
+    {"--connections", "N", "transfers at a time (16)"},
+    {"--budget", "MIB", "memory for data under way (64)"},
+    {"--part", "MIB", "size of one range (an eighth of the budget, at most 4), or of an upload's part (16)"},
+    {"--stall", "SECONDS", "a transfer that moves no byte for so long is started again (10)"},
+    {"--timeout", "SECONDS",
+     "longest wait for the next bytes, all attempts together (300); ten times that for a list's next key"},
+    {"--verbose", NULL, "a line for each request"},
+};
+
+static const struct pl_verb_option server_options[] = {
+    {"--workers", "N", "workers on this host (1)"},
+    {"--min-workers", "N", "the job goes on without workers that fail while N of it are left (all)"},
+};
+
+static const struct pl_verb_option sweep_options[] = {
+    {"--dry-run", NULL, "print the trials, one JSON object a line, and start nothing"},
+};
+
+static const struct pl_verb_option sync_options[] = {
+    {"--finish", "SECONDS", "how long the last uploads may take (60)"},
+    ENDPOINT,
+    {"--no-checksums", NULL, "for servers that refuse x-amz-checksum-crc32c"},
+    ENCRYPTION,
+};
+
+const struct pl_verb pl_verbs[] = {
+    {.name = "train",
+     .summary = "run the job that /opt/ml/input/config describes",
+     .arguments = "",
+     .text = "Run the job on this host, as SageMaker starts a container: its program, under mpirun or another launcher "
+             "where the job asks for one, and its exit code. Without arguments `paceline` is `paceline train` where "
+             "/opt/ml/input/config/resourceconfig.json exists. `paceline -- COMMAND [ARGUMENT...]` runs COMMAND as "
+             "the job's program."},
+    {.name = "plan",
+     .summary = "print as JSON what train would run here",
+     .arguments = "\n-- COMMAND [ARGUMENT...]",
+     .text = "Print what `paceline train`, or `paceline -- COMMAND`, would run on this host, and start nothing."},
+    {.name = "check",
+     .summary = "whether the job's hosts and the links between them are as they should be",
+     .arguments = "[OPTION...]",
+     .text = "To be run on each host of a job, in place of train; the hyperparameter paceline_check=1 does it before "
+             "the job. It prints one table, and ends with 1 and the reason where a need is not met.",
+     OPTIONS(check_options)},
+    {.name = "env",
+     .summary = "print as JSON the variables that train adds",
+     .arguments = "",
+     .text = "Print the environment variables that `paceline train` gives to the program besides its own."},
+    {.name = "rank"},  /* what mpirun and torchrun start */
+    {.name = "relay"}, /* mpirun's ssh */
+    {.name = "sweep",
+     .program = "paceline-sweep",
+     .summary = "print the trials of a job that trains several models",
+     .arguments = "--dry-run [FILE]",
+     .text = "FILE holds the specification, a JSON object. Without FILE it is that of the job that "
+             "/opt/ml/input/config describes: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. A "
+             "sweep itself runs as the job that asks for it, by `paceline train`.",
+     OPTIONS(sweep_options)},
+    {.name = "info",
+     .program = "paceline-info",
+     .summary = "what this machine offers, and every setting of the runtime",
+     .arguments = "",
+     .text = "Print the backends, GPUs, CPUs and settings of this machine; of a whole job: mpirun -n N paceline info"},
+    {.name = "horovod",
+     .program = "paceline-horovod",
+     .summary = "put Paceline under an installed Horovod's Python",
+     .arguments = "[--python P] [--force | --unless-compiled]\n--check [--python P]",
+     .text = "Put Paceline's modules into the Horovod of P. Horovod's own Python comes first, without a compiler:\n"
+             "  HOROVOD_SKIP_COMPILE=1 P -m pip install horovod==0.28.1",
+     OPTIONS(horovod_options)},
+    {.name = "stacks",
+     .program = "paceline-stacks",
+     .summary = "where the programs of this job stand (where it is built with libdw)",
+     .arguments = "[PID...]",
+     .text = "Print where each training program of the job stands, on all hosts when asked on the master's, or each "
+             "process PID of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, "
+             "and of each thread the state, the kernel function that it waits in, and its native stack. Of a job's "
+             "ranks the one that stands elsewhere than the others comes first. Each thread is stopped for some "
+             "milliseconds; a system call that the kernel does not restart, such as epoll_wait, returns EINTR to it "
+             "then. It takes at most 60 s.\n\n"
+             "The exit status is 0 when something was printed, and 1 when there is nothing to print. Names of C++ "
+             "functions are as the linker has them: paceline stacks | c++filt"},
+    {.name = "shell",
+     .program = "paceline-shell",
+     .summary = "a shell on another host of the job that runs here, or one command",
+     .arguments = "HOST [COMMAND [ARGUMENT...]]",
+     .text = "Open a shell, or run one command, on another host of the job that runs in this container, the job's "
+             "master:\n"
+             "  docker exec -it CONTAINER paceline shell algo-2\n"
+             "It has the environment and the directory of the job's program there. Where standard input and output are "
+             "a terminal, it has one of the same size; without, input and output pass as they are. COMMAND is run "
+             "without a shell:\n"
+             "  paceline shell algo-2 sh -c 'ls /opt/ml/model | wc -l'\n\n"
+             "The exit status is that of the shell or command, 128 + the number of a signal that ended it, and 255 "
+             "where there is no connection. The end of the job ends it."},
+    {.name = "bench",
+     .program = "paceline-bench",
+     .summary = "measure the collectives",
+     .arguments = "allreduce [OPTION...]",
+     .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]",
+     OPTIONS(bench_options)},
+    {.name = "server",
+     .program = "paceline-server",
+     .summary = "a parameter server of this host, with its workers",
+     .arguments = "[--workers N] [--min-workers N] PROGRAM [ARGUMENT...]",
+     .text = "Start workers, each of which runs PROGRAM, on this host and serve them as their parameter server. "
+             "`paceline train` has mpirun start it on each host with PACELINE_PS=native.",
+     OPTIONS(server_options)},
+    {.name = "trace",
+     .program = "paceline-trace",
+     .summary = "traces that ranks left, for chrome://tracing",
+     .arguments = "RING... > trace.json",
+     .text =
+         "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
+         "programs are fine. The result opens in chrome://tracing and in Perfetto."},
+    {.name = "feed",
+     .program = "paceline-feed",
+     .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
+     .arguments = "[OPTION...] FROM PATH",
+     .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
+             "epoch. Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.",
+     OPTIONS(feed_options)},
+    {.name = "s3",
+     .program = "paceline-s3",
+     .summary = "list, print, copy and remove objects of S3",
+     .arguments = "ls [--recursive] s3://BUCKET/PREFIX\n"
+                  "cat s3://BUCKET/KEY...\n"
+                  "cp [--recursive] FROM TO\n"
+                  "rm [--recursive] s3://BUCKET/KEY",
+     .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
+     OPTIONS(s3_options)},
+    {.name = "index",
+     .program = "paceline-index",
+     .summary = "run pip with the index of a CodeArtifact repository",
+     .arguments = "ARN PROGRAM [ARGUMENT...]",
+     .text = "Run PROGRAM, such as pip, with PIP_INDEX_URL set to the index of the CodeArtifact repository "
+             "arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY and a token for it. Credentials are "
+             "found as for paceline s3; AWS_ENDPOINT_URL_CODEARTIFACT names another server."},
+    {.name = "sync",
+     .program = "paceline-sync",
+     .summary = "upload a directory's files as they are closed",
+     .arguments = "[OPTION...] DIRECTORY s3://BUCKET/PREFIX",
+     .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: "
+             "upload what is left, then end; the other of the two, or the same later than 5 s after it: end at once. "
+             "Nothing is deleted on S3.",
+     OPTIONS(sync_options)},
+    {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
+    {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
+};
+
+const size_t pl_verbs_count = PL_ARRAY_ITEMS(pl_verbs);
+
+const struct pl_verb *pl_verbs_find(const char *name)
+{
+    for (size_t i = 0; i < pl_verbs_count; i++) {
+        if (strcmp(name, pl_verbs[i].name) == 0) {
+            return &pl_verbs[i];
+        }
+    }
+    return NULL;
+}
+
+/* Print words of `text` in lines that begin at column `indent`; the first continues a line that is there. A newline in
+ * the text and spaces at the start of a line stay. */
+static void print_wrapped(const char *text, size_t indent, FILE *out)
+{
+    size_t column = indent;
+
+    while (*text != '\0') {
+        size_t spaces = strspn(text, " ");
+        size_t bytes = strcspn(text + spaces, " \n");
+
+        if (*text == '\n') {
+            (void)fprintf(out, "\n%*s", text[1] != '\n' ? (int)indent : 0, "");
+            column = indent;
+            text++;
+        } else if (column > indent && column + spaces + bytes > COLUMNS) {
+            (void)fprintf(out, "\n%*s", (int)indent, "");
+            column = indent;
+            text += spaces;
+        } else {
+            (void)fwrite(text, 1, spaces + bytes, out);
+            column += spaces + bytes;
+            text += spaces + bytes;
+        }
+    }
+    (void)fputc('\n', out);
+}
+
+void pl_verbs_print_list(FILE *out)
+{
+    bool programs = false;
+
+    (void)fputs("paceline: run a SageMaker training job in this container\n\n", out);
+    for (size_t i = 0; i < pl_verbs_count; i++) {
+        const struct pl_verb *verb = &pl_verbs[i];
+
+        if (verb->summary != NULL) {
+            (void)fputs(verb->program != NULL && !programs ? "\n" : "", out);
+            programs = verb->program != NULL;
+            (void)fprintf(out, "  paceline %-9s %s\n", verb->name, verb->summary);
+        }
+    }
+    (void)fputc('\n', out);
+    print_wrapped("`paceline VERB --help` explains a verb, `paceline --version` prints the version. `paceline -- "
+                  "COMMAND...` is train with COMMAND as the program. Without arguments `paceline` is `paceline train` "
+                  "where /opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where "
+                  "it is set.",
+                  0, out);
+}
+
+static size_t name_columns(const struct pl_verb_option *option)
+{
+    return strlen(option->name) + (option->value != NULL ? 1 + strlen(option->value) : 0);
+}
+
+static void print_options(const struct pl_verb *verb, FILE *out)
+{
+    size_t columns = 0;
+
+    for (size_t i = 0; i < verb->option_count; i++) {
+        size_t wanted = name_columns(&verb->options[i]);
+
+        columns = wanted > columns && wanted <= MOST_NAME_COLUMNS ? wanted : columns;
+    }
+    for (size_t i = 0; i < verb->option_count; i++) {
+        const struct pl_verb_option *option = &verb->options[i];
+        size_t used = name_columns(option), indent = 2 + columns + LEAST_GAP;
+
+        (void)fprintf(out, "  %s%s%s", option->name, option->value != NULL ? " " : "",
+                      option->value != NULL ? option->value : "");
+        if (used > columns) {
+            (void)fprintf(out, "\n%*s", (int)indent, "");
+        } else {
+            (void)fprintf(out, "%*s", (int)(columns + LEAST_GAP - used), "");
+        }
+        print_wrapped(option->text, indent, out);
+    }
+}
+
+void pl_verbs_print_help(const char *name, FILE *out)
+{
+    const struct pl_verb *verb = pl_verbs_find(name);
+    const char *form = verb->arguments;
+    size_t bytes;
+
+    for (const char *word = "usage:"; form != NULL; word = "      ") {
+        bytes = strcspn(form, "\n");
+        (void)fprintf(out, "%s paceline %s%s%.*s\n", word, name, bytes > 0 ? " " : "", (int)bytes, form);
+        form = form[bytes] == '\n' ? form + bytes + 1 : NULL;
+    }
+    if (verb->text != NULL) {
+        (void)fputc('\n', out);
+        print_wrapped(verb->text, 0, out);
+    }
+    if (verb->option_count > 0) {
+        (void)fputc('\n', out);
+        print_options(verb, out);
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * The table of what `paceline VERB` can be. `paceline help` and each `--help` are printed from it.
+ *
+ * Test  tests/unit/entrypoint/test_verbs.c, tests/integration/command_line.py, tests/integration/installed.sh
+ */
+#ifndef PL_ENTRYPOINT_VERBS_H
+#define PL_ENTRYPOINT_VERBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct pl_verb_option {
+    const char *name;  /* "--rate" */
+    const char *value; /* what follows it: "BYTES"; alternatives are "efa|tcp|any"; NULL: nothing */
+    const char *text;  /* one paragraph */
+};
+
+struct pl_verb {
+    const char *name;
+    const char *program;   /* the file in libexec; NULL: the front binary has it */
+    const char *summary;   /* one line; NULL: Paceline itself starts this verb, help does not list it */
+    const char *arguments; /* what follows the name, one line for each form */
+    const char *text;      /* paragraphs that a reader needs before the options; NULL: none */
+    const struct pl_verb_option *options;
+    size_t option_count;
+};
+
+/** All verbs, those of the front binary first. */
+extern const struct pl_verb pl_verbs[];
+extern const size_t pl_verbs_count;
+
+/** NULL where there is no such verb. */
+const struct pl_verb *pl_verbs_find(const char *name);
+
+/** Print what `paceline help` shows. */
+void pl_verbs_print_list(FILE *out);
+
+/** Print what `paceline VERB --help` shows of the verb `name`, which the table has. */
+void pl_verbs_print_help(const char *name, FILE *out);
+
+#endif

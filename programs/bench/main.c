@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline-bench allreduce: what an allreduce costs, checked and compared with MPI's own.
+ *
+ * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, reads the result; the
+ * same loop without the allreduce is subtracted. An allreduce that leaves lines in the wrong cache pays for it here,
+ * where a bare loop would not show it. Ours and the peer's loops alternate, and each figure is the median over the
+ * pairs.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "collectives/arena.h"
+#include "collectives/bootstrap/tcp_links.h"
+#include "collectives/collective.h"
+#include "collectives/reduce/kernel.h"
+#include "collectives/world.h"
+#include "entrypoint/verbs.h"
+#include "programs/bench/bench.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Noreturn void fail(const struct pl_error *error, const char *what)
+{
+    pl_log_error(error, "%s", what);
+    exit(1);
+}
+
+/* ---- one iteration ---- */
+
+/* What a backward pass does to the cache: every line is written. */
+static void produce(void *data, uint64_t bytes, int rank)
+{
+    uint32_t *words = data;
+    uint32_t value = 0x3f800000U + (uint32_t)(rank & 7); /* near 1.0 as float32; any bits do for the others */
+
+    for (uint64_t i = 0; i < bytes / 4; i++) {
+        words[i] = value;
+    }
+    for (uint64_t i = bytes / 4 * 4; i < bytes; i++) {
+        ((unsigned char *)data)[i] = 1;
+    }
+}
+
+/* What an optimizer does to it: every line is read. */
+static uint32_t consume(const void *data, uint64_t bytes)
+{
+    const uint32_t *words = data;
+    uint32_t sum = 0;
+
+    for (uint64_t i = 0; i < bytes / 4; i++) {
+        sum += words[i];
+    }
+    return sum;
+}
+
+enum what { DO_NOTHING, DO_OURS, DO_PEER };
+
+static void run_once(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, bool alone)
+{
+    static _Thread_local volatile uint32_t sink;
+    struct pl_collective c = {
+        .kind = PL_ALLREDUCE, .dtype = bench->options->dtype, .count = bench->count, .flags = bench->options->flags};
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!alone) {
+        produce(data, bench->bytes, bench->rank);
+    }
+    if (what == DO_OURS) {
+        c.send = data;
+        c.recv = data;
+        if (pl_collective_run(bench->world, &c, &error) != PL_OK) {
+            fail(&error, "allreduce");
+        }
+    } else if (what == DO_PEER && !bench_peer_allreduce(data, bench->count, bench->options->dtype, piece_bytes)) {
+        pl_log(PL_LOG_ERROR, "MPI_Allreduce failed");
+        exit(1);
+    }
+    if (!alone) {
+        sink = sink + consume(data, bench->bytes);
+    }
+}
+
+static double slowest(struct bench *bench, double value)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_allreduce(bench->world, &value, &value, 1, PL_FLOAT64, PL_MAX, &error) != PL_OK) {
+        fail(&error, "comparing times");
+    }
+    return value;
+}
+
+static void run_loop(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, int64_t iterations)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (bench->device && bench_device_loop(bench, iterations, &error) != PL_OK) {
+        fail(&error, "allreduce in device memory");
+    }
+    for (int64_t i = 0; !bench->device && i < iterations; i++) {
+        run_once(bench, what, data, piece_bytes, bench->options->alone);
+    }
+}
+
+/* Nanoseconds an iteration, of the slowest rank. */
+static double time_loop(struct bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
+{
+    void *data = what == DO_PEER ? bench->theirs : bench->ours;
+    struct pl_error error = PL_ERROR_NONE;
+    int64_t begin_ns;
+
+    if (bench->device && !bench->slow) {
+        run_loop(bench, what, data, piece_bytes, 1);
+    } else if (!bench->slow) {
+        run_once(bench, what, data, piece_bytes, false);
+    }
+    if (pl_barrier(bench->world, &error) != PL_OK) {
+        fail(&error, "barrier");
+    }
+    begin_ns = pl_clock_now_ns();
+    run_loop(bench, what, data, piece_bytes, iterations);
+    return slowest(bench, (double)(pl_clock_now_ns() - begin_ns) / (double)iterations);
+}
+
+static double cost_of(struct bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
+{
+    double with_ns = time_loop(bench, what, piece_bytes, iterations);
+    double without_ns = 0;
+
+    if (!bench->options->alone) {
+        void *ours = bench->ours;
+
+        /* The same loop on the same buffer. */
+        bench->ours = what == DO_PEER ? bench->theirs : bench->ours;
+        without_ns = time_loop(bench, DO_NOTHING, 0, iterations);
+        bench->ours = ours;
+    }
+    return with_ns > without_ns ? with_ns - without_ns : 1;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), compare_doubles);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+/* Iterations that fill the shortest loop, the same number on all ranks. */
+static int64_t calibrate(struct bench *bench, enum what what, uint64_t piece_bytes)
+{
+    double once_ns = time_loop(bench, what, piece_bytes, 1);
+    int64_t iterations = 1;
+
+    bench->slow = once_ns > 200e6;
+    once_ns = bench->slow ? once_ns : time_loop(bench, what, piece_bytes, 1 + (int64_t)(1e6 / once_ns));
+    iterations += (int64_t)(bench->options->loop_ms * 1e6 / once_ns);
+    return iterations;
+}
+
+/* ---- checking ---- */
+
+static void put_value(enum pl_dtype dtype, void *data, uint64_t i, int value)
+{
+    float single = (float)value;
+    double real = value;
+    int64_t whole = value;
+    uint16_t half;
+    char *at = (char *)data + i * pl_dtype_bytes(dtype);
+
+    if (dtype == PL_FLOAT32) {
+        memcpy(at, &single, sizeof(single));
+    } else if (dtype == PL_FLOAT64) {
+        memcpy(at, &real, sizeof(real));
+    } else if (dtype == PL_FLOAT16 || dtype == PL_BFLOAT16) {
+        pl_kernel_narrow(pl_kernel_best(), dtype, &half, &single, 1);
+        memcpy(at, &half, sizeof(half));
+    } else {
+        memcpy(at, &whole, pl_dtype_bytes(dtype)); /* little endian */
+    }
+}
+
+/* Small whole numbers, whose sums every type holds exactly. */
+static int input_of(enum pl_dtype dtype, int rank, uint64_t i)
+{
+    return dtype == PL_BOOL ? (int)((i + (uint64_t)rank) % 7 == 0) : (int)((i * 3 + (uint64_t)rank) % 4);
+}
+
+static void copy(struct bench *bench, void *to, const void *from)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (bench_device_copy(bench, to, from, bench->bytes, &error) != PL_OK) {
+        fail(&error, "copying");
+    }
+}
+
+static uint64_t count_wrong(struct bench *bench)
+{
+    enum pl_dtype dtype = bench->options->dtype;
+    size_t item = pl_dtype_bytes(dtype);
+    char *data = bench->device ? bench->theirs : bench->ours;
+    uint64_t wrong = 0;
+
+    for (uint64_t i = 0; i < bench->count; i++) {
+        put_value(dtype, data, i, input_of(dtype, bench->rank, i));
+    }
+    if (bench->device) {
+        copy(bench, bench->ours, data);
+        run_loop(bench, DO_OURS, bench->ours, 0, 1);
+        copy(bench, data, bench->ours);
+    } else {
+        run_once(bench, DO_OURS, data, 0, true);
+    }
+    for (uint64_t i = 0; i < bench->count; i++) {
+        char expected[8];
+        int sum = 0;
+
+        for (int r = 0; r < bench->size; r++) {
+            sum += input_of(dtype, r, i);
+        }
+        put_value(dtype, expected, 0, dtype == PL_BOOL ? sum > 0 : sum);
+        wrong += memcmp(expected, data + i * item, item) != 0;
+    }
+    return (uint64_t)(slowest(bench, (double)wrong) + 0.5);
+}
+
+/* Time in which all ranks together read and write their buffers once: what memory allows. */
+static double bound_ns(struct bench *bench)
+{
+    const struct pl_reduction reduction = {
+        .dtype = PL_FLOAT32, .op = PL_SUM, .divisor = 1, .prescale = 1, .postscale = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    double best = 0;
+
+    for (int i = 0; i < 5; i++) {
+        const void *sources[2] = {bench->ours, bench->ours};
+        void *dest = bench->ours;
+        int64_t begin_ns;
+        double ns;
+
+        if (pl_barrier(bench->world, &error) != PL_OK) {
+            fail(&error, "barrier");
+        }
+        begin_ns = pl_clock_now_ns();
+        pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, sources, 2, bench->bytes / 4);
+        ns = slowest(bench, (double)(pl_clock_now_ns() - begin_ns));
+        best = i == 0 || ns < best ? ns : best;
+    }
+    return best;
+}
+
+/* ---- one size ---- */
+
+static const uint64_t pieces[] = {UINT64_MAX, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
+
+/* The piece size with which the peer is fastest here. */
+static uint64_t best_piece(struct bench *bench, int64_t iterations)
+{
+    uint64_t best = pieces[0];
+    double best_ns = 0;
+
+    if (bench->options->peer == PEER_MPI) {
+        return best;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(pieces) && (i == 0 || pieces[i] < bench->bytes); i++) {
+        double ns[3];
+        double middle_ns;
+
+        for (int k = 0; k < 3; k++) {
+            ns[k] = cost_of(bench, DO_PEER, pieces[i], iterations);
+        }
+        middle_ns = median(ns, 3);
+        if (i == 0 || middle_ns < best_ns) {
+            best = pieces[i];
+            best_ns = middle_ns;
+        }
+    }
+    return best;
+}
+
+struct result {
+    double time_us;
+    double peer_us;
+    double ratio;
+    double bound_us;
+    uint64_t wrong;
+};
+
+static void measure(struct bench *bench, struct result *result)
+{
+    const struct bench_options *options = bench->options;
+    double ours[1000];
+    double theirs[1000];
+    double ratios[1000];
+    int64_t iterations = calibrate(bench, DO_OURS, 0);
+    int64_t peer_iterations = 0;
+    uint64_t piece = 0;
+
+    if (options->peer != PEER_NONE) {
+        peer_iterations = calibrate(bench, DO_PEER, UINT64_MAX);
+        piece = best_piece(bench, peer_iterations);
+    }
+    for (int i = 0; i < options->pairs; i++) {
+        ours[i] = cost_of(bench, DO_OURS, 0, iterations);
+        if (options->peer != PEER_NONE) {
+            theirs[i] = cost_of(bench, DO_PEER, piece, peer_iterations);
+            ratios[i] = theirs[i] / ours[i];
+        }
+    }
+    result->time_us = median(ours, options->pairs) / 1e3;
+    if (options->peer != PEER_NONE) {
+        result->peer_us = median(theirs, options->pairs) / 1e3;
+        result->ratio = median(ratios, options->pairs);
+    }
+    if (options->bound) {
+        result->bound_us = bound_ns(bench) / 1e3;
+    }
+    result->wrong = count_wrong(bench);
+}
+
+static const char *buffers_text(const struct bench_options *options)
+{
+    static const char *const names[] = {
+        [BUFFERS_ARENA] = "arena", [BUFFERS_PRIVATE] = "private", [BUFFERS_DEVICE] = "device"};
+
+    return names[options->buffers];
+}
+
+static void print_result(const struct bench *bench, const struct result *result)
+{
+    const struct bench_options *options = bench->options;
+    double algbw = (double)bench->bytes / (result->time_us * 1e3);
+    double busbw = algbw * 2 * (bench->size - 1) / bench->size;
+
+    if (bench->rank != 0) {
+        return;
+    }
+    if (options->json) {
+        printf("{\"bytes\": %" PRIu64 ", \"ranks\": %d, \"hosts\": %d, \"type\": \"%s\", \"buffers\": \"%s\", "
+               "\"time_us\": %.3f, \"busbw_gbs\": %.4f, "
+               "\"wrong\": %" PRIu64,
+               bench->bytes, bench->size, pl_world_cross_size(bench->world), pl_dtype_text(options->dtype),
+               buffers_text(options), result->time_us, busbw, result->wrong);
+        if (options->peer != PEER_NONE) {
+            printf(", \"peer_time_us\": %.3f, \"ratio\": %.3f", result->peer_us, result->ratio);
+        }
+        if (options->bound) {
+            printf(", \"bound_us\": %.3f, \"share_of_bound\": %.3f", result->bound_us,
+                   result->bound_us / result->time_us);
+        }
+        printf("}\n");
+    } else {
+        printf("%12" PRIu64 " %12" PRIu64 " %8s %12.2f %8.3f %8.3f %7" PRIu64, bench->bytes, bench->count,
+               pl_dtype_text(options->dtype), result->time_us, algbw, busbw, result->wrong);
+        if (options->peer != PEER_NONE) {
+            printf(" %12.2f %6.2f", result->peer_us, result->ratio);
+        }
+        if (options->bound) {
+            printf(" %12.2f %6.2f", result->bound_us, result->bound_us / result->time_us);
+        }
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void print_head(const struct bench *bench)
+{
+    int hosts = pl_world_cross_size(bench->world);
+
+    if (bench->rank == 0 && !bench->options->json) {
+        printf("# %d ranks on %d host%s, %s buffers, %s; bandwidths in GB/s, times in us\n", bench->size, hosts,
+               hosts == 1 ? "" : "s", buffers_text(bench->options),
+               bench->options->alone ? "operation alone" : "cost in produce + allreduce + consume");
+        printf("#       size        count     type         time    algbw    busbw  #wrong%s%s\n",
+               bench->options->peer != PEER_NONE ? "    peer_time  ratio" : "",
+               bench->options->bound ? "        bound  share" : "");
+    }
+}
+
+static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span,
+                                 struct pl_error *reterr)
+{
+    uint64_t room = bench->options->max_bytes + 8;
+
+    bench->theirs = pl_memory_new_aligned(room, 1, 4096, reterr);
+    if (!bench->theirs) {
+        return PL_MEMORY;
+    }
+    if (bench->options->buffers == BUFFERS_DEVICE) {
+        return bench_device_open(bench, bootstrap, room, reterr);
+    }
+    PL_TRY(pl_world_new(bootstrap, NULL, &bench->world, reterr));
+    if (bench->options->buffers == BUFFERS_ARENA) {
+        PL_TRY(pl_arena_alloc(bench->world, room, PL_MEMORY_HOST, span, reterr));
+        bench->ours = span->data;
+        return PL_OK;
+    }
+    bench->ours = pl_memory_new_aligned(room, 1, 4096, reterr);
+    return bench->ours ? PL_OK : PL_MEMORY;
+}
+
+static void close_bench(struct bench *bench, struct pl_span *span)
+{
+    free(bench->theirs);
+    if (bench->device) {
+        bench_device_close(bench);
+        return;
+    }
+    if (bench->options->buffers == BUFFERS_PRIVATE) {
+        free(bench->ours);
+    }
+    pl_arena_free(bench->world, span);
+    pl_world_free(bench->world);
+}
+
+/* Returns wrong elements found. */
+static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_options *options)
+{
+    struct bench bench = {.options = options, .rank = bootstrap->rank, .size = bootstrap->size};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_span span = {.data = NULL};
+    uint64_t wrong = 0;
+
+    if (open_bench(&bench, bootstrap, &span, &error) != PL_OK) {
+        fail(&error, "making the world and its buffers");
+    }
+    print_head(&bench);
+    for (uint64_t bytes = options->min_bytes;; bytes *= options->factor) {
+        struct result result = {0};
+
+        bench.count = bytes / pl_dtype_bytes(options->dtype);
+        bench.bytes = bench.count * pl_dtype_bytes(options->dtype);
+        if (bench.count > 0) {
+            measure(&bench, &result);
+            print_result(&bench, &result);
+            wrong += result.wrong;
+        }
+        if (bytes > options->max_bytes / options->factor) {
+            break;
+        }
+    }
+    if (pl_bootstrap_leave(bootstrap, pl_world_deadline_ns(bench.world), &error) != PL_OK) {
+        fail(&error, "leaving");
+    }
+    close_bench(&bench, &span);
+    return wrong;
+}
+
+struct bench_thread {
+    pthread_t thread;
+    struct pl_bootstrap *bootstrap;
+    const struct bench_options *options;
+    uint64_t wrong;
+};
+
+static void *bench_thread_main(void *argument)
+{
+    struct bench_thread *bench_thread = argument;
+
+    bench_thread->wrong = run_bench(bench_thread->bootstrap, bench_thread->options);
+    pl_bootstrap_free(bench_thread->bootstrap);
+    return NULL;
+}
+
+static uint64_t run_threads(const struct bench_options *options)
+{
+    struct bench_thread seats[64];
+    struct pl_bootstrap *bootstraps[64];
+    struct pl_error error = PL_ERROR_NONE;
+    uint64_t wrong = 0;
+
+    if (pl_bootstrap_new_threads(options->threads, bootstraps, &error) != PL_OK) {
+        fail(&error, "threads");
+    }
+    for (int i = 0; i < options->threads; i++) {
+        seats[i] = (struct bench_thread){.bootstrap = bootstraps[i], .options = options};
+        if (pthread_create(&seats[i].thread, NULL, bench_thread_main, &seats[i]) != 0) {
+            pl_log(PL_LOG_ERROR, "no thread for rank %d", i);
+            exit(1);
+        }
+    }
+    for (int i = 0; i < options->threads; i++) {
+        pthread_join(seats[i].thread, NULL);
+        wrong += seats[i].wrong;
+    }
+    return wrong;
+}
+
+/* As a peer has it, unless the job has several connections between two ranks: those come where Paceline initialises
+ * MPI. */
+static bool start_mpi(const struct bench_options *options)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    const char *interface;
+
+    if (options->peer == PEER_NONE && pl_environment_new(&environment, NULL) == PL_OK &&
+        pl_tcp_links_count(environment, &interface) > 1) {
+        return true;
+    }
+    return bench_peer_start();
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_bootstrap *bootstrap = NULL;
+    uint64_t wrong;
+
+    pl_log_set_prefix("paceline bench");
+    if (argc == 1 || strcmp(argv[argc - 1], "--help") == 0) {
+        pl_verbs_print_help("bench", argc == 1 ? stderr : stdout);
+        return argc == 1 ? PL_EXIT_USAGE : EXIT_SUCCESS;
+    }
+    if (bench_options_parse(argc, argv, &options, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (options.threads) {
+        if (options.peer != PEER_NONE) {
+            pl_log(PL_LOG_ERROR, "--peer needs mpirun, not --threads");
+            return PL_EXIT_USAGE;
+        }
+        wrong = run_threads(&options);
+    } else if (pl_bootstrap_under_mpi()) {
+        if (!start_mpi(&options) || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
+            fail(&error, "MPI");
+        }
+        if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
+            pl_log(PL_LOG_ERROR, "--peer: MPI has no %s", pl_dtype_text(options.dtype));
+            return PL_EXIT_USAGE;
+        }
+        wrong = run_bench(bootstrap, &options);
+        pl_bootstrap_free(bootstrap);
+        bench_peer_end();
+    } else {
+        if (options.peer != PEER_NONE) {
+            pl_log(PL_LOG_ERROR, "--peer needs mpirun");
+            return PL_EXIT_USAGE;
+        }
+        if (pl_bootstrap_new_self(&bootstrap, &error) != PL_OK) {
+            fail(&error, "one rank");
+        }
+        wrong = run_bench(bootstrap, &options);
+        pl_bootstrap_free(bootstrap);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        pl_log(PL_LOG_ERROR, "standard output cannot be written");
+        return 1;
+    }
+    return wrong ? 1 : 0;
+}

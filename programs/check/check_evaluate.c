@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compares what was found with what the job needs, and prints both as one table. */
+#include "base/memory.h"
+#include "programs/check/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (INT64_C(1) << 20)
+#define GIB (INT64_C(1) << 30)
+
+/* What ranks, NCCL and loaders of data keep in /dev/shm; the 64 MiB that Docker gives are too few for two ranks. */
+#define SHM_RANK_BYTES (64 * MIB)
+#define SHM_LEAST_BYTES (128 * MIB)
+#define DISK_LEAST_BYTES (256 * MIB)
+
+/* A process's own files, and a connection to each rank of the job; process 1 has two to each host. */
+enum { FILES_OWN = 256, FILES_LOCAL_RANK = 8, FILES_RANK = 2, FILES_HOST = 2 };
+
+/* Requests to S3 are refused at 15 minutes; hosts of one cluster are within a millisecond. */
+enum { CLOCK_MOST_S = 10 };
+
+/* A link is slow at less than this part of the fastest one. */
+enum { SLOW_PART = 3 };
+
+/* More lines than people read: of a larger table those that say something. */
+enum { TABLE_ROWS = 120 };
+
+static struct check_row *add(struct check_rows *rows, const char *what, const char *where)
+{
+    static struct check_row none; /* what is written to it is not read */
+    struct check_row *row;
+
+    if (pl_memory_grow(&rows->items, &rows->capacity, rows->count + 1, sizeof(*rows->items), NULL) != PL_OK) {
+        rows->failed = true;
+        return &none;
+    }
+    row = &rows->items[rows->count++];
+    *row = (struct check_row){.what = what};
+    (void)snprintf(row->where, sizeof(row->where), "%.150s", where);
+    return row;
+}
+
+static const char *bytes_text(int64_t bytes, char *text, size_t room)
+{
+    if (bytes == CHECK_UNLIMITED) {
+        (void)snprintf(text, room, "unlimited");
+    } else if (bytes < 0) {
+        (void)snprintf(text, room, "unknown");
+    } else if (bytes >= GIB) {
+        (void)snprintf(text, room, "%.1f GiB", (double)bytes / (double)GIB);
+    } else {
+        (void)snprintf(text, room, "%lld MiB", (long long)(bytes / MIB));
+    }
+    return text;
+}
+
+static void print_number(int64_t number, char *text, size_t room)
+{
+    if (number < 0) {
+        (void)snprintf(text, room, number == CHECK_UNLIMITED ? "unlimited" : "unknown");
+    } else {
+        (void)snprintf(text, room, "%lld", (long long)number);
+    }
+}
+
+/* Lines "FROM > TO" of hosts that sent nothing which arrived. */
+static void evaluate_silent(const struct check_report *report, struct check_rows *rows)
+{
+    const char *line = pl_text_string(report->silent);
+
+    while (*line != '\0') {
+        const size_t length = strcspn(line, "\n");
+        char where[160];
+        struct check_row *row;
+
+        (void)snprintf(where, sizeof(where), "%.*s", (int)length, line);
+        row = add(rows, "messages", where);
+        (void)snprintf(row->found, sizeof(row->found),
+                       "none arrives: a port is closed, or the interface leads elsewhere");
+        (void)snprintf(row->needed, sizeof(row->needed), "an answer");
+        row->missed = true;
+        line += length + (line[length] == '\n');
+    }
+}
+
+static bool has_efa(const struct check_report *report, int host)
+{
+    return report->hosts[host].efa[0] != '\0' || report->needs->listed_efa;
+}
+
+static void evaluate_transport(const struct check_report *report, const struct check_link *link, const char *where,
+                               struct check_rows *rows)
+{
+    const char *wanted = report->needs->transport;
+    const bool efa = strcmp(link->transport, "efa") == 0, any = strcmp(wanted, "any") == 0;
+    struct check_row *row = add(rows, "transport", where);
+
+    (void)snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
+    (void)snprintf(row->needed, sizeof(row->needed), "any");
+    if (!any) {
+        (void)snprintf(row->needed, sizeof(row->needed), "%s", wanted);
+        row->missed = strncmp(link->transport, wanted, strlen(wanted)) != 0;
+    } else if (!efa && has_efa(report, link->from) && has_efa(report, link->to)) {
+        (void)snprintf(row->needed, sizeof(row->needed), "any; EFA is there and is not used");
+        row->noted = true;
+    }
+}
+
+static void evaluate_speed(const struct check_report *report, const struct check_link *link, double fastest,
+                           const char *where, struct check_rows *rows)
+{
+    const double needed = report->needs->mbit, part = fastest / SLOW_PART;
+    struct check_row *row = add(rows, "speed", where);
+
+    (void)snprintf(row->found, sizeof(row->found), "%.0f Mbit/s", link->mbit);
+    if (needed > 0 && (link->mbit < needed || needed >= part)) {
+        (void)snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s", needed);
+        row->missed = link->mbit < needed;
+    } else {
+        (void)snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s, a third of the fastest", part);
+        row->missed = link->mbit < part;
+    }
+}
+
+static double fastest_of(const struct check_link *links, size_t count)
+{
+    double fastest = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        fastest = links[i].mbit > fastest ? links[i].mbit : fastest;
+    }
+    return fastest;
+}
+
+bool check_evaluate_is_slow(const struct check_needs *needs, const struct check_link *links, size_t count)
+{
+    const double part = fastest_of(links, count) / SLOW_PART;
+
+    for (size_t i = 0; i < count; i++) {
+        if (links[i].mbit >= 0 && (links[i].mbit < needs->mbit || links[i].mbit < part)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void evaluate_links(const struct check_report *report, struct check_rows *rows)
+{
+    const double fastest = fastest_of(report->links, report->links_count);
+
+    for (size_t i = 0; i < report->links_count; i++) {
+        const struct check_link *link = &report->links[i];
+        char where[160];
+
+        if (link->mbit < 0) {
+            continue;
+        }
+        (void)snprintf(where, sizeof(where), "%.70s > %.70s", report->hosts[link->from].name,
+                       report->hosts[link->to].name);
+        evaluate_transport(report, link, where, rows);
+        evaluate_speed(report, link, fastest, where, rows);
+    }
+}
+
+static void evaluate_value(const char *what, uint64_t wrong, struct check_rows *rows)
+{
+    struct check_row *row = add(rows, what, "all ranks");
+
+    if (wrong == 0) {
+        (void)snprintf(row->found, sizeof(row->found), "right");
+    } else {
+        (void)snprintf(row->found, sizeof(row->found), "%llu wrong values", (unsigned long long)wrong);
+    }
+    (void)snprintf(row->needed, sizeof(row->needed), "right");
+    row->missed = wrong > 0;
+}
+
+static void evaluate_network(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+{
+    const bool wanted = strcmp(report->needs->transport, "efa") == 0;
+    struct check_row *row;
+
+    if (host->wanted[0] != '\0') {
+        row = add(rows, "interface", host->name);
+        (void)snprintf(row->found, sizeof(row->found),
+                       host->interface_exists ? "%s" : "%s is not here, another is used", host->wanted);
+        (void)snprintf(row->needed, sizeof(row->needed), "%s, by resourceconfig.json", host->wanted);
+        row->noted = !host->interface_exists;
+    }
+    if (host->efa[0] == '\0' && !wanted && !report->needs->listed_efa) {
+        return;
+    }
+    row = add(rows, "EFA", host->name);
+    (void)snprintf(row->found, sizeof(row->found), "%s%s", host->efa[0] != '\0' ? host->efa : "none",
+                   host->efa[0] != '\0' && !host->efa_usable ? ", no /dev/infiniband/uverbs* here" : "");
+    (void)snprintf(row->needed, sizeof(row->needed), "%s", wanted ? "an adapter" : "");
+    row->missed = wanted && (host->efa[0] == '\0' || !host->efa_usable);
+    row->noted = !row->missed && (host->efa[0] == '\0' || !host->efa_usable);
+}
+
+/* `least` 0: whatever it is. */
+static void evaluate_room(const char *what, const struct check_host *host, int64_t bytes, int64_t free_bytes,
+                          int64_t least, struct check_rows *rows)
+{
+    struct check_row *row = add(rows, what, host->name);
+    char whole[32], unused[32];
+
+    (void)snprintf(row->found, sizeof(row->found), "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
+                   bytes_text(free_bytes, unused, sizeof(unused)));
+    if (least > 0) {
+        (void)bytes_text(least, row->needed, sizeof(row->needed));
+        row->missed = bytes >= 0 && bytes < least;
+    }
+}
+
+static void evaluate_limit(const char *what, const struct check_host *host, int64_t found, int64_t least,
+                           struct check_rows *rows)
+{
+    struct check_row *row = add(rows, what, host->name);
+
+    print_number(found, row->found, sizeof(row->found));
+    if (least != 0) {
+        print_number(least, row->needed, sizeof(row->needed));
+        row->missed = found >= 0 && (least == CHECK_UNLIMITED || found < least);
+    }
+}
+
+static void evaluate_clock(const struct check_host *host, struct check_rows *rows)
+{
+    struct check_row *row = add(rows, "clock", host->name);
+
+    (void)snprintf(row->found, sizeof(row->found), "%+.4f s", host->clock_s);
+    (void)snprintf(row->needed, sizeof(row->needed), "within %d s of the first host's", CLOCK_MOST_S);
+    row->missed = host->clock_s > CLOCK_MOST_S || host->clock_s < -CLOCK_MOST_S;
+}
+
+static void evaluate_host(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+{
+    const struct check_needs *needs = report->needs;
+    const int64_t ranks = needs->ranks, all = ranks * report->hosts_count;
+    const int64_t shm = ranks * SHM_RANK_BYTES > SHM_LEAST_BYTES ? ranks * SHM_RANK_BYTES : SHM_LEAST_BYTES;
+    const int64_t files =
+        FILES_OWN + FILES_LOCAL_RANK * ranks + FILES_RANK * all + FILES_HOST * (int64_t)report->hosts_count;
+    struct check_row *row;
+
+    evaluate_network(report, host, rows);
+    if (report->values.known && report->hosts_count > 1) {
+        evaluate_clock(host, rows);
+    }
+    evaluate_room("memory", host, host->memory_bytes, host->memory_free_bytes, 0, rows);
+    evaluate_room("shared memory", host, host->shm_bytes, host->shm_free_bytes,
+                  needs->shm_bytes > 0 ? needs->shm_bytes : shm, rows);
+    evaluate_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
+    evaluate_limit("processes", host, host->processes, 0, rows);
+    row = add(rows, "locked memory", host->name);
+    (void)bytes_text(host->locked_bytes, row->found, sizeof(row->found));
+    if (strcmp(needs->transport, "efa") == 0) {
+        (void)snprintf(row->needed, sizeof(row->needed), "unlimited, for EFA");
+        row->missed = host->locked_bytes >= 0;
+    }
+    row = add(rows, "disk", host->name);
+    (void)bytes_text(host->disk_bytes, row->found, sizeof(row->found));
+    (void)bytes_text(DISK_LEAST_BYTES, row->needed, sizeof(row->needed));
+    row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
+}
+
+void check_evaluate(const struct check_report *report, struct check_rows *ret_rows)
+{
+    *ret_rows = (struct check_rows){.items = NULL};
+    evaluate_silent(report, ret_rows);
+    evaluate_links(report, ret_rows);
+    if (report->values.known) {
+        evaluate_value("allreduce", report->values.wrong_allreduce, ret_rows);
+        evaluate_value("broadcast", report->values.wrong_broadcast, ret_rows);
+    }
+    for (int i = 0; i < report->hosts_count; i++) {
+        if (report->hosts[i].name[0] != '\0') {
+            evaluate_host(report, &report->hosts[i], ret_rows);
+        }
+    }
+}
+
+void check_rows_done(struct check_rows *rows)
+{
+    free(rows->items);
+    *rows = (struct check_rows){.items = NULL};
+}
+
+static size_t larger(size_t width, const char *text)
+{
+    return strlen(text) > width ? strlen(text) : width;
+}
+
+static void print_row(const struct check_row *row, int where, int found, struct pl_text *table)
+{
+    pl_text_printf(table, "%-13s  %-*s  %-*s  %-6s  %s", row->what, where, row->where, found, row->found,
+                   row->missed  ? "MISSED"
+                   : row->noted ? "note"
+                                : "ok",
+                   row->needed);
+    while (table->length > 0 && table->data[table->length - 1] == ' ') {
+        table->data[--table->length] = '\0';
+    }
+    pl_text_append_char(table, '\n');
+}
+
+size_t check_print(const struct check_rows *rows, struct pl_text *table, struct pl_text *reasons)
+{
+    const struct check_row head = {.what = "check", .where = "host or link", .found = "found", .needed = "needed"};
+    size_t where = strlen(head.where), found = strlen(head.found), missed = 0, left_out = 0;
+
+    for (size_t i = 0; i < rows->count; i++) {
+        where = larger(where, rows->items[i].where);
+        found = larger(found, rows->items[i].found);
+    }
+    pl_text_printf(table, "%-13s  %-*s  %-*s  %-6s  %s\n", head.what, (int)where, head.where, (int)found, head.found,
+                   "", head.needed);
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct check_row *row = &rows->items[i];
+
+        if (rows->count > TABLE_ROWS && !row->missed && !row->noted) {
+            left_out++;
+            continue;
+        }
+        print_row(row, (int)where, (int)found, table);
+        if (row->missed) {
+            pl_text_printf(reasons, "check: %s of %s: %s; needed: %s\n", row->what, row->where, row->found,
+                           row->needed);
+            missed++;
+        }
+    }
+    if (left_out > 0) {
+        pl_text_printf(table, "(%zu lines that are in order are not shown)\n", left_out);
+    }
+    return missed;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the ranks of paceline-check know, and what its files with MPI share. */
+#ifndef PL_PROGRAMS_CHECK_CHECK_RANKS_H
+#define PL_PROGRAMS_CHECK_CHECK_RANKS_H
+
+#include "programs/check/check.h"
+
+struct check_ranks {
+    struct check_needs needs;
+    int rank, size;
+    struct check_host *by_rank; /* [size] */
+    int *leaders;               /* the first rank of each host, [hosts] */
+    int *host_of;               /* [size], a number in leaders */
+    int hosts, local_rank;
+    bool uniform; /* all hosts have equally many ranks */
+    struct check_values values;
+    struct check_link *links; /* of rank 0 */
+    size_t links_count;
+    struct pl_text silent;
+};
+
+/** End this rank with the reason, and so the job. */
+_Noreturn void check_fail(const char *what);
+
+/** Zeroed memory; without any the rank ends. */
+void *check_allocate(size_t count, size_t bytes);
+
+/** Whether the request, an MPI_Request, has ended before the deadline. */
+bool check_wait_until(void *request, int64_t deadline_ns);
+
+/** Measure all links between hosts, for rank 0. Collective. */
+void check_links_measure(struct check_ranks *check);
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `paceline feed`: writes the FIFOs that SageMaker writes in Pipe Mode, on any machine. */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "entrypoint/verbs.h"
+#include "s3io/pipe/feeder.h"
+#include "s3io/s3/source_augmented.h"
+#include "s3io/s3/store_s3.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+
+#define LIST_NS (300 * PL_NS_PER_S) /* for listing, and for a manifest */
+
+struct tool {
+    struct pl_feeder_options options;
+    struct pl_s3_options s3;
+    uint64_t first;
+    uint64_t epochs;
+    bool quiet;
+    bool manifest;
+    const char *attributes; /* as given: "source-ref,class"; NULL: no augmented manifest */
+    const char *from;
+    const char *path;
+};
+
+enum { MOST_ATTRIBUTES = 16 }; /* as many as SageMaker takes */
+
+/* What every epoch of an augmented manifest is made from. */
+struct augmented {
+    struct pl_s3_client *client;
+    struct pl_augmented lines;
+    struct pl_augmented_options options;
+};
+
+enum option_code {
+    OPTION_EPOCHS = 256,
+    OPTION_FIRST,
+    OPTION_MANIFEST,
+    OPTION_AUGMENTED,
+    OPTION_RECORDIO,
+    OPTION_DECOMPRESS,
+    OPTION_SHUFFLE,
+    OPTION_SHARD,
+    OPTION_LATE,
+    OPTION_COPY,
+    OPTION_TIMEOUT,
+    OPTION_CUT,
+    OPTION_ENDPOINT,
+    OPTION_QUIET,
+    OPTION_HELP,
+};
+
+static const struct option long_options[] = {{"epochs", required_argument, NULL, OPTION_EPOCHS},
+                                             {"first", required_argument, NULL, OPTION_FIRST},
+                                             {"manifest", no_argument, NULL, OPTION_MANIFEST},
+                                             {"augmented", required_argument, NULL, OPTION_AUGMENTED},
+                                             {"recordio", no_argument, NULL, OPTION_RECORDIO},
+                                             {"decompress", no_argument, NULL, OPTION_DECOMPRESS},
+                                             {"shuffle", required_argument, NULL, OPTION_SHUFFLE},
+                                             {"shard", required_argument, NULL, OPTION_SHARD},
+                                             {"late", no_argument, NULL, OPTION_LATE},
+                                             {"copy", no_argument, NULL, OPTION_COPY},
+                                             {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+                                             {"cut", required_argument, NULL, OPTION_CUT},
+                                             {"endpoint-url", required_argument, NULL, OPTION_ENDPOINT},
+                                             {"quiet", no_argument, NULL, OPTION_QUIET},
+                                             {"help", no_argument, NULL, OPTION_HELP},
+                                             {NULL, 0, NULL, 0}};
+
+static enum pl_status take_shard(const char *text, struct pl_shard *ret_shard, struct pl_error *reterr)
+{
+    unsigned rank, size;
+    char more;
+
+    if (sscanf(text, "%u/%u%c", &rank, &size, &more) != 2 || rank >= size) {
+        return pl_error_set(reterr, PL_INVALID, "--shard is '%s', expected R/N with R below N", text);
+    }
+    *ret_shard = (struct pl_shard){.rank = rank, .size = size};
+    return PL_OK;
+}
+
+static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
+{
+    uint64_t seconds;
+
+    switch (option) {
+    case OPTION_EPOCHS:
+        return pl_options_whole("epochs", argument, 0, UINT32_MAX, &tool->epochs, reterr);
+    case OPTION_FIRST:
+        return pl_options_whole("first", argument, 0, UINT32_MAX, &tool->first, reterr);
+    case OPTION_MANIFEST:
+        tool->manifest = true;
+        return PL_OK;
+    case OPTION_AUGMENTED:
+        tool->attributes = argument;
+        return PL_OK;
+    case OPTION_RECORDIO:
+        tool->options.wrapper = PL_CHANNEL_WRAPPER_RECORDIO;
+        return PL_OK;
+    case OPTION_DECOMPRESS:
+        tool->options.compression = PL_COMPRESSION_AUTO;
+        return PL_OK;
+    case OPTION_SHUFFLE:
+        tool->options.shuffle = true;
+        return pl_options_whole("shuffle", argument, 0, UINT64_MAX, &tool->options.seed, reterr);
+    case OPTION_SHARD:
+        return take_shard(argument, &tool->options.shard, reterr);
+    case OPTION_LATE:
+        tool->options.late = true;
+        return PL_OK;
+    case OPTION_COPY:
+        tool->options.copy = true;
+        return PL_OK;
+    case OPTION_TIMEOUT:
+        PL_TRY(pl_options_whole("timeout", argument, 0, 1000000, &seconds, reterr));
+        tool->options.timeout_ns = (int64_t)seconds * PL_NS_PER_S;
+        return PL_OK;
+    case OPTION_CUT:
+        return pl_options_whole("cut", argument, 0, UINT64_MAX, &tool->options.cut_bytes, reterr);
+    case OPTION_ENDPOINT:
+        tool->s3.endpoint_url = argument;
+        return PL_OK;
+    default:
+        tool->quiet = true;
+        return PL_OK;
+    }
+}
+
+/* Parse and check the arguments. */
+static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+
+    if (argc != 2 || !*argv[0] || !*argv[1]) {
+        return pl_error_set(reterr, PL_INVALID, "expected FROM and PATH, found %d arguments; --help tells more", argc);
+    }
+    tool->from = argv[0];
+    tool->path = argv[1];
+    /* An augmented manifest's records are framed already, and never decompressed. */
+    if (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "--augmented goes with neither --manifest, --recordio nor --decompress");
+    }
+    if (pl_s3_uri_is(tool->from)) {
+        return pl_s3_uri_parse(tool->from, &bucket, &key, reterr);
+    }
+    if (tool->manifest || tool->attributes) {
+        return pl_error_set(reterr, PL_INVALID, "'%s': a manifest is an object on S3, s3://BUCKET/KEY", tool->from);
+    }
+    return PL_OK;
+}
+
+static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+{
+    enum pl_status status;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "", long_options, &option, reterr)) == PL_OK) {
+        if (option == OPTION_HELP) {
+            *ret_help = true;
+            return PL_OK;
+        }
+        PL_TRY(take_option(tool, option, optarg, reterr));
+    }
+    return status == PL_END ? parse_arguments(tool, argc - optind, argv + optind, reterr) : status;
+}
+
+static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_feeder_counts *counts, int64_t ns)
+{
+    double seconds = (double)ns / (double)PL_NS_PER_S;
+
+    if (!tool->quiet) {
+        pl_log(PL_LOG_INFO, "epoch %" PRIu64 ": %" PRIu64 " objects, %" PRIu64 " bytes in %.3f s%s", epoch,
+               counts->objects, counts->bytes, seconds, counts->closed_early ? "; the reader left early" : "");
+    }
+}
+
+/* Feed all epochs and close the feeder. */
+static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
+{
+    enum pl_status status = PL_OK;
+
+    for (uint64_t epoch = tool->first; status == PL_OK && epoch - tool->first < tool->epochs; epoch++) {
+        int64_t begin_ns = pl_clock_now_ns();
+        struct pl_feeder_counts counts;
+
+        status = pl_feeder_run(feeder, epoch, &counts, reterr);
+        if (status == PL_OK) {
+            say_epoch(tool, epoch, &counts, pl_clock_now_ns() - begin_ns);
+        }
+    }
+    pl_feeder_close(feeder);
+    return status;
+}
+
+static enum pl_status open_augmented_epoch(void *context, uint64_t epoch, struct pl_source **ret_source,
+                                           struct pl_error *reterr)
+{
+    struct augmented *augmented = context;
+
+    augmented->options.epoch = epoch;
+    return pl_source_augmented_open(augmented->client, &augmented->lines, &augmented->options, ret_source, reterr);
+}
+
+static enum pl_status feed_augmented(const struct tool *tool, struct pl_s3_client *client, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *names = pl_memory_string(tool->attributes, reterr);
+    const char *attributes[MOST_ATTRIBUTES];
+    struct augmented augmented = {.client = client,
+                                  .options = {.deal = tool->options.shard, .shuffle = tool->options.shuffle}};
+    struct pl_feeder_epochs epochs = {.context = &augmented, .open = open_augmented_epoch};
+    struct pl_feeder *feeder;
+    size_t count = 0;
+    char *rest = NULL;
+    enum pl_status status;
+
+    if (!names) {
+        return PL_MEMORY;
+    }
+    for (char *name = strtok_r(names, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+        if (count == MOST_ATTRIBUTES) {
+            return pl_error_set(reterr, PL_INVALID, "more than %d attributes", (int)MOST_ATTRIBUTES);
+        }
+        attributes[count++] = name;
+    }
+    augmented.options.seed = tool->options.seed;
+    if (augmented.options.deal.size == 0) {
+        augmented.options.deal.size = 1;
+    }
+    PL_TRY(pl_source_augmented_fetch(client, tool->from, attributes, count, pl_deadline_after_ns(LIST_NS),
+                                     &augmented.lines, reterr));
+    status = pl_feeder_open_epochs(&epochs, tool->path, &tool->options, &feeder, reterr);
+    if (status == PL_OK) {
+        status = feed(tool, feeder, reterr);
+    }
+    pl_manifest_augmented_done(&augmented.lines);
+    return status;
+}
+
+static enum pl_status run(struct tool *tool, struct pl_error *reterr)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    int64_t deadline_ns = pl_deadline_after_ns(LIST_NS);
+    struct pl_feeder *feeder;
+
+    if (pl_s3_uri_is(tool->from)) {
+        PL_TRY(pl_environment_new(&environment, reterr));
+        PL_TRY(pl_s3_client_new(environment, &tool->s3, &client, reterr));
+    }
+    if (tool->attributes) {
+        return feed_augmented(tool, client, reterr);
+    }
+    if (!client) {
+        PL_TRY(pl_store_open_directory(tool->from, false, &store, reterr));
+    } else if (tool->manifest) {
+        PL_TRY(pl_store_s3_open_manifest(client, tool->from, deadline_ns, &store, reterr));
+    } else {
+        PL_TRY(pl_store_s3_open(client, tool->from, &store, reterr));
+    }
+    PL_TRY(pl_feeder_open(store, tool->path, &tool->options, deadline_ns, &feeder, reterr));
+    return feed(tool, feeder, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    struct tool tool = {.epochs = UINT64_MAX};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+    bool help = argc == 1;
+    sigset_t stop;
+
+    pl_log_set_prefix("paceline feed");
+    if (!help && take_options(&tool, argc, argv, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (help) {
+        pl_verbs_print_help("feed", argc > 1 ? stdout : stderr);
+        return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
+    }
+    /* A reader that leaves early is an ordinary end of an epoch; a stop request has to remove the FIFOs first. */
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)sigemptyset(&stop);
+    (void)sigaddset(&stop, SIGTERM);
+    (void)sigaddset(&stop, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
+    tool.options.cancel_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    status = run(&tool, &error);
+    if (status == PL_CANCELLED) {
+        return EXIT_SUCCESS;
+    }
+    if (status != PL_OK) {
+        pl_log_error(&error, "feeding '%s'", tool.path);
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

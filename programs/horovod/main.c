@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* paceline horovod: let an installed Horovod, whose Python was installed without compiling, use Paceline. */
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/json/json_write.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "entrypoint/verbs.h"
+
+#include <errno.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define VERSION "0.28.1"
+#define LIBRARY "libpaceline-horovod.so"
+
+enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
+
+/* TensorFlow says much to standard error while it is imported. */
+#define QUIETLY                                                                                                        \
+    "import os, sys\n"                                                                                                 \
+    "def quietly(name):\n"                                                                                             \
+    "    kept = os.dup(2)\n"                                                                                           \
+    "    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)\n"                                                               \
+    "    try: return __import__(name)\n"                                                                               \
+    "    finally: os.dup2(kept, 2)\n"
+
+/* The frameworks' versions come last, in the order of `frameworks`. */
+static const char inquiry[] = QUIETLY "import importlib.metadata as m, importlib.util as u, sysconfig\n"
+                                      "try: print(os.path.abspath(m.distribution('horovod').locate_file('horovod')))\n"
+                                      "except m.PackageNotFoundError: print('')\n"
+                                      "print(sysconfig.get_config_var('EXT_SUFFIX') or '.so')\n"
+                                      "try: print(m.version('horovod'))\n"
+                                      "except m.PackageNotFoundError: print('')\n"
+                                      "for name in 'torch', 'tensorflow':\n"
+                                      "    try: print(u.find_spec(name) and quietly(name).__version__ or '')\n"
+                                      "    except Exception as error:\n"
+                                      "        print('')\n"
+                                      "        print(f'import {name}: {error}', file=sys.stderr)\n";
+
+/* What is served, with a short program for each. */
+static const struct framework {
+    const char *name;
+    const char *key;    /* in Horovod's list of the versions that it was built for */
+    const char *folder; /* in Horovod's */
+    const char *stem;   /* of the module's name there */
+    const char *module; /* ours */
+    const char *trial;
+} frameworks[FRAMEWORKS] = {
+    {"torch", "pytorch", "torch", "mpi_lib_v2", "libpaceline-horovod-torch.so",
+     "import torch, horovod.torch as hvd\n"
+     "hvd.init()\n"
+     "assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2\n"
+     "print('horovod.torch works')\n"
+     "hvd.shutdown()\n"},
+    {"TensorFlow", "tensorflow", "tensorflow", "mpi_lib", "libpaceline-horovod-tensorflow.so",
+     QUIETLY "tf = quietly('tensorflow')\n"
+             "import horovod.tensorflow as hvd\n"
+             "hvd.init()\n"
+             "assert hvd.allreduce(tf.ones(2), op=hvd.Sum).numpy().tolist() == [hvd.size()] * 2\n"
+             "print('horovod.tensorflow works')\n"
+             "try: hvd.broadcast_([tf.Variable([1.0])], 0)\n"
+             "except tf.errors.UnimplementedError as error: print(error.message[error.message.find('broadcasting'):])\n"
+             "import horovod.tensorflow.keras as keras\n"
+             "print('Keras', getattr(tf.keras, '__version__', '2') + ':', keras.__name__)\n"
+             "hvd.shutdown()\n"},
+};
+
+/* What a Python says of itself. */
+struct installed {
+    char answer[ANSWER_BYTES];
+    const char *folder, *suffix, *version, *frameworks[FRAMEWORKS]; /* "": not there */
+};
+
+/* Run `script`; its output goes into `answer` [bytes], or where that is NULL to standard output. */
+static enum pl_status run_python(const char *python, const char *script, char *answer, size_t bytes,
+                                 struct pl_error *reterr)
+{
+    char *const argv[] = {(char *)(uintptr_t)python, (char *)(uintptr_t) "-c", (char *)(uintptr_t)script, NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    posix_spawn_file_actions_t actions;
+    size_t length = 0;
+    ssize_t got = 0;
+    int ends[2], code, status = 0;
+    pid_t child;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    if (pipe(ends) != 0) {
+        return pl_error_errno(reterr, "a pipe to %s", python);
+    }
+    posix_spawn_file_actions_init(&actions);
+    if (answer) {
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    }
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    code = posix_spawnp(&child, python, &actions, NULL, argv, pl_environment_strings(environment));
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    while (code == 0 && answer && length + 1 < bytes &&
+           ((got = read(ends[0], answer + length, bytes - 1 - length)) > 0 || (got < 0 && errno == EINTR))) {
+        length += got > 0 ? (size_t)got : 0;
+    }
+    close(ends[0]);
+    if (code != 0) {
+        errno = code;
+        return pl_error_errno(reterr, "run '%s'", python);
+    }
+    if (answer) {
+        answer[length] = '\0';
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status == 0 ? PL_OK : pl_error_set(reterr, PL_FAILED, "'%s' has failed, see above", python);
+}
+
+static enum pl_status ask(const char *python, struct installed *installed, struct pl_error *reterr)
+{
+    const char **lines[LINES] = {&installed->folder, &installed->suffix, &installed->version, &installed->frameworks[0],
+                                 &installed->frameworks[1]};
+    char *at = installed->answer;
+
+    PL_TRY(run_python(python, inquiry, installed->answer, sizeof(installed->answer), reterr));
+    for (int i = 0; i < LINES; i++) {
+        char *end = strchr(at, '\n');
+
+        if (!end) {
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' did not answer as a Python does", python);
+        }
+        *end = '\0';
+        *lines[i] = at;
+        at = end + 1;
+    }
+    if (!*installed->folder || !*installed->version) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "there is no Horovod for '%s': HOROVOD_SKIP_COMPILE=1 %s -m pip install horovod==" VERSION,
+                            python, python);
+    }
+    return PL_OK;
+}
+
+/* Whether `path` is a link of ours; false in `*ret_exists`: there is nothing. */
+static bool is_ours(const char *path, const char *name, bool *ret_exists)
+{
+    char target[PATH_BYTES];
+    struct stat info;
+    ssize_t length = readlink(path, target, sizeof(target) - 1);
+    const char *slash;
+
+    *ret_exists = lstat(path, &info) == 0;
+    if (length < 0) {
+        return false;
+    }
+    target[length] = '\0';
+    slash = strrchr(target, '/');
+    return strcmp(slash ? slash + 1 : target, name) == 0;
+}
+
+/* Let `path` be a link to `name` in the folder of this program, whatever it was. */
+static enum pl_status link_to(const char *path, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, before = PL_TEXT_NONE;
+    char self[PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (length < 0) {
+        return pl_error_errno(reterr, "read the link /proc/self/exe");
+    }
+    self[length] = '\0';
+    *strrchr(self, '/') = '\0';
+    pl_text_printf(&target, "%s/%s", self, name);
+    pl_text_printf(&before, "%s.paceline", path);
+    PL_TRY(pl_text_check(&target, reterr));
+    PL_TRY(pl_text_check(&before, reterr));
+    if (access(target.data, R_OK) != 0) {
+        return pl_error_errno(reterr, "%s: Paceline was built without Python.h, or without a C++ compiler",
+                              target.data);
+    }
+    (void)unlink(before.data);
+    if (symlink(target.data, before.data) != 0 || rename(before.data, path) != 0) {
+        return pl_error_errno(reterr, "make the link '%s'", path);
+    }
+    return PL_OK;
+}
+
+/* Where the module for a framework lies in Horovod, and our library beside it. */
+struct place {
+    struct pl_text module, library;
+    bool exists, ours;
+};
+
+static enum pl_status find_place(const struct installed *installed, const struct framework *framework,
+                                 struct place *place, struct pl_error *reterr)
+{
+    pl_text_printf(&place->module, "%s/%s/%s%s", installed->folder, framework->folder, framework->stem,
+                   installed->suffix);
+    pl_text_printf(&place->library, "%s/%s/" LIBRARY, installed->folder, framework->folder);
+    PL_TRY(pl_text_check(&place->module, reterr));
+    PL_TRY(pl_text_check(&place->library, reterr));
+    place->ours = is_ours(place->module.data, framework->module, &place->exists);
+    return PL_OK;
+}
+
+/* Horovod compares the framework that is loaded with the one that it was built for. */
+static enum pl_status write_versions(const struct installed *installed, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text metadata = PL_TEXT_NONE, path = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&metadata);
+
+    pl_json_write_object(&writer, NULL);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            pl_json_write_text(&writer, frameworks[i].key, installed->frameworks[i]);
+        }
+    }
+    pl_json_write_close(&writer);
+    PL_TRY(pl_json_write_end(&writer, reterr));
+    pl_text_printf(&path, "%s/metadata.json", installed->folder);
+    PL_TRY(pl_text_check(&metadata, reterr));
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
+}
+
+/* Horovod's Python for Keras does not know Keras 3, say: a package of ours is put beside Horovod, which Python looks
+ * into at its start. Where the link leads nowhere, nothing happens. */
+static enum pl_status add_package(const struct installed *installed, struct pl_error *reterr)
+{
+    static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
+    PL_AUTO_TEXT struct pl_text package = PL_TEXT_NONE, start = PL_TEXT_NONE;
+
+    pl_text_printf(&package, "%s/../paceline_horovod", installed->folder);
+    pl_text_printf(&start, "%s/../paceline_horovod.pth", installed->folder);
+    PL_TRY(pl_text_check(&package, reterr));
+    PL_TRY(pl_text_check(&start, reterr));
+    PL_TRY(link_to(package.data, "horovod/paceline_horovod", reterr));
+    return pl_file_write_atomic(start.data, line, sizeof(line) - 1, 0644, reterr);
+}
+
+/* What becomes of a compiled Horovod. */
+enum compiled { REFUSED, REPLACED, KEPT };
+
+/* Whether what is installed may be changed; PL_END: it stays, as was wanted. */
+static enum pl_status check_install(const struct installed *installed, const struct place *places,
+                                    enum compiled compiled, struct pl_error *reterr)
+{
+    bool any = false, force = compiled == REPLACED;
+
+    for (int i = 0; i < FRAMEWORKS && compiled == KEPT; i++) {
+        if (places[i].exists && !places[i].ours) {
+            printf("Horovod %s in %s was compiled and stays as it is\n", installed->version, installed->folder);
+            return PL_END;
+        }
+    }
+
+    if (strcmp(installed->version, VERSION) != 0 && !force) {
+        return pl_error_set(reterr, PL_UNSUPPORTED,
+                            "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
+                            installed->version);
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        any = any || *installed->frameworks[i];
+        if (places[i].exists && !places[i].ours && !force) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "Horovod in %s was compiled: %s is no link of Paceline's; --force replaces it",
+                                installed->folder, places[i].module.data);
+        }
+    }
+    return any ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is neither torch nor TensorFlow to serve");
+}
+
+static enum pl_status install(const struct installed *installed, const struct place *places, enum compiled compiled,
+                              struct pl_error *reterr)
+{
+    enum pl_status status = check_install(installed, places, compiled, reterr);
+
+    if (status != PL_OK) {
+        return status == PL_END ? PL_OK : status;
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            PL_TRY(link_to(places[i].library.data, LIBRARY, reterr));
+            PL_TRY(link_to(places[i].module.data, frameworks[i].module, reterr));
+        }
+    }
+    PL_TRY(write_versions(installed, reterr));
+    PL_TRY(add_package(installed, reterr));
+    printf("Horovod %s in %s runs on Paceline; ", installed->version, installed->folder);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            printf("%s %s, ", frameworks[i].name, installed->frameworks[i]);
+        }
+    }
+    printf("not there:");
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (!*installed->frameworks[i]) {
+            printf(" %s,", frameworks[i].name);
+        }
+    }
+    printf(" MXNet\n");
+    return PL_OK;
+}
+
+/* Say what is there, and try each framework that is. */
+static enum pl_status check(const char *python, const struct installed *installed, const struct place *places,
+                            struct pl_error *reterr)
+{
+    int ours = 0, there = 0;
+
+    printf("Horovod %s in %s\n", installed->version, installed->folder);
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        printf("%s: %s, module: %s\n", frameworks[i].name,
+               *installed->frameworks[i] ? installed->frameworks[i] : "not there",
+               places[i].ours     ? "Paceline's"
+               : places[i].exists ? "Horovod's own, compiled"
+                                  : "not there: paceline horovod");
+        there += *installed->frameworks[i] != '\0';
+        ours += *installed->frameworks[i] && places[i].ours;
+    }
+    fflush(stdout);
+    if (ours == 0 || ours < there) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "%s", "this Horovod does not run on Paceline");
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        if (*installed->frameworks[i]) {
+            PL_TRY(run_python(python, frameworks[i].trial, NULL, 0, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status run(const char *python, bool checks, enum compiled compiled, struct pl_error *reterr)
+{
+    struct place places[FRAMEWORKS] = {0};
+    struct installed installed;
+    enum pl_status status = ask(python, &installed, reterr);
+
+    for (int i = 0; i < FRAMEWORKS && status == PL_OK; i++) {
+        status = find_place(&installed, &frameworks[i], &places[i], reterr);
+    }
+    if (status == PL_OK) {
+        status = checks ? check(python, &installed, places, reterr) : install(&installed, places, compiled, reterr);
+    }
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        pl_text_done(&places[i].module);
+        pl_text_done(&places[i].library);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"python", required_argument, NULL, 'p'},
+                                          {"check", no_argument, NULL, 'c'},
+                                          {"force", no_argument, NULL, 'f'},
+                                          {"unless-compiled", no_argument, NULL, 'u'},
+                                          {NULL, 0, NULL, 0}};
+    struct pl_error error = PL_ERROR_NONE;
+    const char *python = "python3";
+    enum compiled compiled = REFUSED;
+    bool checks = false;
+    enum pl_status status;
+    int option;
+
+    pl_log_set_prefix("paceline horovod");
+    while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
+        python = option == 'p' ? optarg : python;
+        checks = checks || option == 'c';
+        compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
+    }
+    if (status == PL_OK) {
+        pl_verbs_print_help("horovod", stdout);
+        return EXIT_SUCCESS;
+    }
+    if (status == PL_INVALID || optind < argc) {
+        pl_log(PL_LOG_ERROR, "%s%s",
+               status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
+        return PL_EXIT_USAGE;
+    }
+    if (run(python, checks, compiled, &error) != PL_OK) {
+        pl_log_error(&error, checks ? "checking" : "installing");
+        return EXIT_FAILURE;
+    }
+    return EXIT_SUCCESS;
+}

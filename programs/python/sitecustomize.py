@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python imports at its start where the job watches for hangs (PACELINE_HANG_S): its stacks on demand.
+
+`paceline stacks` sends the signal and reads the file (programs/stacks/python.h). A sitecustomize of the user's own,
+anywhere after this one on sys.path, is imported as it would be without.
+"""
+import sys
+
+
+def _register_stacks():
+    import faulthandler
+    import os
+    folder = os.environ.get("PACELINE_PYTHON_STACKS")
+    if folder:
+        # SIGRTMAX - 2; kept open for the process's time, also when the directory goes away
+        faulthandler.register(62, file=open(os.path.join(folder, str(os.getpid())), "w"), all_threads=True)
+
+
+def _import_the_next():
+    """Python imports one module of this name: let the next on the path take the place of this one."""
+    import os
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = list(sys.path)
+    own = sys.modules.pop("sitecustomize", None)
+    sys.path[:] = [entry for entry in path if os.path.abspath(entry or os.curdir) != here]
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules["sitecustomize"] = own
+
+
+try:
+    _register_stacks()
+except Exception as error:  # the program runs on without: it is only watched
+    print(f"paceline: Python's stacks will not be shown: {error}", file=sys.stderr)
+_import_the_next()

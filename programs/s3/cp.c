@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `paceline s3 cp`. */
+#include "programs/s3/s3.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "s3io/s3/s3_copy.h"
+#include "s3io/s3/s3_put.h"
+#include "s3io/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    size_t length = strlen(path);
+
+    return (length && path[length - 1] == '/') || (stat(path, &info) == 0 && S_ISDIR(info.st_mode));
+}
+
+static void moved(void *context, const char *name, uint64_t bytes)
+{
+    tool_progress_move(context, name, bytes);
+}
+
+static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetches, size_t count,
+                                   struct pl_error *reterr)
+{
+    struct tool_progress progress;
+    struct pl_s3_progress callback = {&progress, moved};
+    uint64_t total_bytes = 0;
+    enum pl_status status;
+
+    for (size_t i = 0; i < count; i++) {
+        total_bytes += fetches[i].object.size_bytes;
+    }
+    tool_progress_begin(&progress, total_bytes, tool->quiet);
+    status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns,
+                            &callback, reterr);
+    tool_progress_end(&progress);
+    return status;
+}
+
+static struct pl_s3_object object_of(const char *bucket, const char *key, const struct pl_s3_info *info)
+{
+    return (struct pl_s3_object){
+        .bucket = bucket, .key = key, .etag = info->etag, .size_bytes = info->size_bytes, .checksum = info->checksum};
+}
+
+static enum pl_status download_one(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    struct pl_s3_info info = {.etag = NULL};
+    struct pl_s3_fetch fetch = {.path = target};
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    if (!*key || key[strlen(key) - 1] == '/') {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it", uri);
+    }
+    if (is_directory(target)) {
+        PL_TRY(pl_s3_local_path(target, last_part(key), &path, reterr));
+        fetch.path = path.data;
+    }
+    PL_TRY(tool_connect(tool, reterr));
+    status = pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr);
+    if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no message */
+        pl_error_context(reterr, "no such object; what lies below such a name takes --recursive");
+    }
+    PL_TRY(status);
+    fetch.object = object_of(bucket, key, &info);
+    fetch.modified_s = info.modified_s;
+    status = download_all(tool, &fetch, 1, reterr);
+    pl_s3_info_done(&info);
+    return status;
+}
+
+static enum pl_status download_tree(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *prefix = NULL;
+    PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
+    PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
+    PL_AUTO_FREE char **names = NULL; /* the download reorders what it gets */
+    size_t count = 0, cut;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
+    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(tool_list(tool, bucket, prefix, &listing, reterr));
+    if (listing.count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
+    }
+    fetches = pl_memory_new(listing.count, sizeof(*fetches), reterr);
+    names = pl_memory_new(listing.count, sizeof(*names), reterr);
+    if (!fetches || !names) {
+        return PL_MEMORY;
+    }
+    cut = (size_t)(last_part(prefix) - prefix); /* names keep what follows the prefix's last slash */
+    for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
+        const struct pl_s3_entry *entry = &listing.items[i];
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
+            continue; /* a folder's marker; one with bytes cannot be a file, and is not silently skipped */
+        }
+        status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
+        if (status == PL_OK) {
+            status = pl_text_take(&path, &names[count], reterr);
+        } else {
+            pl_error_context(reterr, "s3://%s/%s", bucket, entry->key);
+        }
+        if (status == PL_OK) {
+            fetches[count] = (struct pl_s3_fetch){
+                .object = {.bucket = bucket, .key = entry->key, .etag = entry->etag, .size_bytes = entry->size_bytes},
+                .path = names[count],
+                .modified_s = entry->modified_s};
+            count++;
+        }
+    }
+    if (status == PL_OK) {
+        status = download_all(tool, fetches, count, reterr);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(names[i]);
+    }
+    return status;
+}
+
+struct upload_progress {
+    const struct tool *tool;
+    struct tool_progress *progress;
+    pthread_mutex_t *lock;
+    const char *name;
+    uint64_t reported_bytes;
+};
+
+static void uploaded(void *context, uint64_t bytes)
+{
+    struct upload_progress *upload = context;
+
+    pthread_mutex_lock(upload->lock);
+    tool_progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
+    pthread_mutex_unlock(upload->lock);
+    upload->reported_bytes = bytes;
+}
+
+static bool goes_on(void *context)
+{
+    return tool_goes_on(((const struct upload_progress *)context)->tool);
+}
+
+static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
+                                 size_t *ret_bytes, struct pl_error *reterr)
+{
+    return pl_file_read_some(STDIN_FILENO, data, bytes, deadline_ns, source->name, ret_bytes, reterr);
+}
+
+static void close_input(struct pl_source *source)
+{
+    free(source);
+}
+
+/* Standard input, whatever it is. */
+static enum pl_status open_input(struct pl_source **ret_source, struct pl_error *reterr)
+{
+    static const struct pl_source_ops ops = {.read = read_input, .close = close_input};
+    struct pl_source *source = pl_memory_new(1, sizeof(*source), reterr);
+    enum pl_status status = source ? pl_source_init(source, &ops, "standard input", reterr) : PL_MEMORY;
+
+    if (status != PL_OK) {
+        free(source);
+        return status;
+    }
+    *ret_source = source;
+    return PL_OK;
+}
+
+/* The object that is copied: its size decides how large the parts of its copy are, and its copy carries what it does.
+ */
+static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    int64_t deadline_ns = pl_deadline_after_ns(tool->timeout_ns);
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    PL_TRY(pl_s3_head(tool->client, bucket, key, deadline_ns, ret_info, reterr));
+    if (!tool->drop_properties) {
+        PL_TRY(pl_s3_headers_add_carried(&tool->headers, ret_info->head, reterr));
+    }
+    return tool->keep_tags ? pl_s3_add_tags(tool->client, bucket, key, deadline_ns, &tool->headers, reterr) : PL_OK;
+}
+
+static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info,
+                                  uint64_t budget_bytes, struct pl_source **ret_source, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    struct pl_s3_stream_options options = tool->stream_options;
+    struct pl_s3_object object;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    object = object_of(bucket, key, info);
+    options.budget_bytes = budget_bytes;
+    return pl_source_s3_open_object(tool->client, uri, &object, &options, ret_source, reterr);
+}
+
+/* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
+static enum pl_status upload_source(struct tool *tool, const char *from, const struct pl_s3_info *object,
+                                    const char *bucket, const char *key, uint64_t budget_bytes,
+                                    struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
+{
+    PL_AUTO_SOURCE struct pl_source *source = NULL;
+    struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
+    struct pl_s3_upload_options options = {.budget_bytes = budget_bytes,
+                                           .part_bytes = tool->stream_options.part_bytes,
+                                           .no_checksums = tool->no_checksums,
+                                           .headers = &tool->headers,
+                                           .progress = uploaded,
+                                           .go_on = goes_on,
+                                           .context = &state};
+    uint64_t size_bytes = PL_S3_SIZE_UNKNOWN;
+    struct stat info;
+
+    if (pl_s3_uri_is(from)) {
+        options.budget_bytes = budget_bytes / 2;
+        size_bytes = object->size_bytes;
+        PL_TRY(open_object(tool, from, object, budget_bytes - options.budget_bytes, &source, reterr));
+    } else if (strcmp(from, "-") == 0) {
+        PL_TRY(open_input(&source, reterr));
+    } else {
+        PL_TRY(pl_source_open_file(from, &source, reterr));
+        size_bytes = stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : PL_S3_SIZE_UNKNOWN;
+    }
+    return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, reterr);
+}
+
+/* Before any request: a stream, a file that is there, or the address of an object. */
+static enum pl_status check_source(const char *from, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    struct stat info;
+
+    if (pl_s3_uri_is(from)) {
+        PL_TRY(pl_s3_uri_parse(from, &bucket, &key, reterr));
+        return *key ? PL_OK : pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", from);
+    }
+    if (strcmp(from, "-") == 0) {
+        return PL_OK;
+    }
+    if (stat(from, &info) != 0) {
+        return pl_error_errno(reterr, "find '%s'", from);
+    }
+    return S_ISDIR(info.st_mode)
+               ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for what lies in it", from)
+               : PL_OK;
+}
+
+static enum pl_status upload_one(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *key = NULL;
+    PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
+    struct pl_s3_info object = {.etag = NULL};
+    struct tool_progress progress;
+    struct stat info;
+    enum pl_status status = PL_OK;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
+    pl_text_append(&full, key);
+    if (!*key || key[strlen(key) - 1] == '/') {
+        if (strcmp(from, "-") == 0) {
+            return pl_error_set(reterr, PL_INVALID, "standard input has no name to go below '%s'; give the whole key",
+                                uri);
+        }
+        pl_text_append(&full, last_part(from));
+    }
+    PL_TRY(pl_text_check(&full, reterr));
+    PL_TRY(check_source(from, reterr));
+    PL_TRY(tool_connect(tool, reterr));
+    if (pl_s3_uri_is(from)) {
+        /* while a signal still ends the process: there is nothing to clean up */
+        status = find_object(tool, from, &object, reterr);
+    }
+    if (status == PL_OK) {
+        status = tool_hold_stop(tool, reterr);
+    }
+    if (status == PL_OK) {
+        tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
+                            tool->quiet);
+        status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress,
+                               &lock, reterr);
+        tool_progress_end(&progress);
+        tool_let_stop(tool);
+    }
+    pl_s3_info_done(&object);
+    return status;
+}
+
+struct tree_upload {
+    struct tool *tool;
+    const char *directory, *bucket, *prefix;
+    const struct pl_object_list *files;
+    const struct pl_s3_listing *there;
+    uint64_t budget_bytes; /* for one file */
+    pthread_mutex_t lock;
+    struct tool_progress progress; /* under `lock` */
+};
+
+static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
+{
+    struct tree_upload *tree = context;
+    const struct pl_object *file = &tree->files->items[index];
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text key = PL_TEXT_NONE;
+    const struct pl_s3_entry *there;
+    struct stat info;
+
+    pl_text_printf(&path, "%s/%s", tree->directory, file->key);
+    pl_text_printf(&key, "%s%s%s", tree->prefix,
+                   *tree->prefix && tree->prefix[strlen(tree->prefix) - 1] != '/' ? "/" : "", file->key);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_text_check(&key, reterr));
+    there = pl_s3_listing_find(tree->there, key.data);
+    if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
+        there->modified_s >= (int64_t)info.st_mtime) {
+        pthread_mutex_lock(&tree->lock);
+        tool_progress_move(&tree->progress, path.data, file->size_bytes);
+        pthread_mutex_unlock(&tree->lock);
+        return PL_OK;
+    }
+    return upload_source(tree->tool, path.data, NULL, tree->bucket, key.data, tree->budget_bytes, &tree->progress,
+                         &tree->lock, reterr);
+}
+
+/* The memory budget of one file of a tree: those that are uploaded in parts share what the others, which need their
+ * size only, leave. */
+static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_list *files)
+{
+    size_t at_a_time = files->count < TOOL_AT_A_TIME ? files->count : TOOL_AT_A_TIME, large = 0;
+    uint64_t others_bytes;
+
+    for (size_t i = 0; i < files->count && large < at_a_time; i++) {
+        large += files->items[i].size_bytes >= PL_S3_LEAST_PART_BYTES;
+    }
+    others_bytes = (at_a_time - large) * PL_S3_LEAST_PART_BYTES;
+    return large && budget_bytes > others_bytes ? (budget_bytes - others_bytes) / large : PL_S3_LEAST_PART_BYTES;
+}
+
+static enum pl_status upload_tree(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *prefix = NULL;
+    PL_AUTO_STORE struct pl_store *store = NULL;
+    PL_AUTO_OBJECT_LIST struct pl_object_list files = {.items = NULL};
+    PL_AUTO_S3_LISTING struct pl_s3_listing there = {.items = NULL};
+    struct tree_upload tree = {
+        .tool = tool, .directory = from, .files = &files, .there = &there, .lock = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t total_bytes = 0;
+    enum pl_status status;
+
+    PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
+    PL_TRY(pl_store_open_directory(from, true, &store, reterr));
+    PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
+    PL_TRY(tool_connect(tool, reterr));
+    if (!tool->again) {
+        PL_TRY(tool_list(tool, bucket, prefix, &there, reterr));
+    }
+    tree.bucket = bucket;
+    tree.prefix = prefix;
+    tree.budget_bytes = share_of_budget(tool->stream_options.budget_bytes, &files);
+    for (size_t i = 0; i < files.count; i++) {
+        total_bytes += files.items[i].size_bytes;
+    }
+    PL_TRY(tool_hold_stop(tool, reterr));
+    tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
+    status = tool_each(files.count, upload_file, &tree, reterr);
+    tool_progress_end(&tree.progress);
+    tool_let_stop(tool);
+    return status;
+}
+
+enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
+{
+    const char *from, *to;
+    bool is_upload, is_download;
+
+    if (tool->arg_count != 2 || !*tool->args[0] || !*tool->args[1]) {
+        return pl_error_set(reterr, PL_INVALID, "expected FROM and TO");
+    }
+    from = tool->args[0];
+    to = tool->args[1];
+    is_upload = pl_s3_uri_is(to);
+    is_download = pl_s3_uri_is(from);
+    if (!is_upload && !is_download) {
+        return pl_error_set(reterr, PL_INVALID, "neither '%s' nor '%s' is an s3://BUCKET/KEY address", from, to);
+    }
+    if (tool->recursive &&
+        ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory, as --recursive needs one",
+                            is_upload ? from : to);
+    }
+    if (is_download && strcmp(to, "-") == 0) {
+        tool->arg_count = 1;
+        return tool_cat(tool, reterr);
+    }
+    if (is_upload) {
+        PL_TRY(pl_s3_headers_add_encryption(&tool->headers, &tool->encryption, reterr));
+        return tool->recursive ? upload_tree(tool, from, to, reterr) : upload_one(tool, from, to, reterr);
+    }
+    return tool->recursive ? download_tree(tool, from, to, reterr) : download_one(tool, from, to, reterr);
+}

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of objects: for other verbs, and those that `ls` prints. */
+#include "base/clock.h"
+#include "base/memory.h"
+#include "programs/s3/s3.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+/* A list may take so many times the longest wait for one page to bring a new key: where many objects were deleted,
+ * pages without keys are many. */
+enum { LIST_TIMEOUT_FACTOR = 10 };
+
+static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,
+                                struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
+{
+    size_t before = pages->count;
+    enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages,
+                                            pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
+
+    if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
+        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_TIMEOUT_FACTOR);
+    }
+    return status;
+}
+
+enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                         struct pl_error *reterr)
+{
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = LIST_TIMEOUT_FACTOR * tool->timeout_ns};
+
+    do {
+        PL_TRY(next_page(tool, bucket, prefix, NULL, &pages, listing, reterr));
+    } while (pages.token);
+    return PL_OK;
+}
+
+static void print_entry(const struct pl_s3_entry *entry)
+{
+    char when[32] = "";
+    time_t modified = (time_t)entry->modified_s;
+    struct tm utc;
+
+    if (entry->is_prefix) {
+        printf("%20s %15s %s\n", "", "PREFIX", entry->key);
+        return;
+    }
+    if (entry->modified_s >= 0 && gmtime_r(&modified, &utc)) {
+        (void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
+    }
+    printf("%20s %15llu %s\n", when, (unsigned long long)entry->size_bytes, entry->key);
+}
+
+enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *bucket = NULL;
+    PL_AUTO_FREE char *prefix = NULL;
+    PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = LIST_TIMEOUT_FACTOR * tool->timeout_ns};
+    size_t count = 0;
+
+    if (tool->arg_count != 1) {
+        return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
+    }
+    PL_TRY(pl_s3_uri_parse(tool->args[0], &bucket, &prefix, reterr));
+    PL_TRY(tool_connect(tool, reterr));
+    do {
+        PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
+
+        PL_TRY(next_page(tool, bucket, prefix, tool->recursive ? NULL : "/", &pages, &page, reterr));
+        for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
+            print_entry(&page.items[i]);
+        }
+        if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
+            return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
+        }
+        count += page.count;
+    } while (pages.token);
+    return count ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", tool->args[0]);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** What the subcommands of paceline-s3 share. */
+#ifndef PL_PROGRAMS_S3_S3_H
+#define PL_PROGRAMS_S3_S3_H
+
+#include "s3io/s3/s3_get.h"
+#include "s3io/s3/s3_headers.h"
+#include "s3io/s3/s3_list.h"
+
+struct tool {
+    struct pl_environment *environment;
+    struct pl_s3_client *client; /* NULL before tool_connect() */
+    struct pl_s3_options client_options;
+    struct pl_s3_stream_options stream_options;
+    bool recursive, again, quiet, no_checksums;
+    struct pl_s3_encryption encryption; /* of what is written */
+    bool drop_properties, keep_tags;    /* of an object that is copied to another */
+    struct pl_s3_headers headers;       /* for all of these */
+    int stop_fd;                        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
+    int64_t timeout_ns;                 /* longest wait for a byte, and for one small request */
+    char **args;                        /* the arguments after the options */
+    int arg_count;
+};
+
+/** Read keys and settings and make the client. */
+enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** As pl_s3_list(), with the tool's time for each page. */
+enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * From here on tool_goes_on() reports SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() lets them
+ * end the process.
+ */
+enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+bool tool_goes_on(const struct tool *tool);
+void tool_let_stop(struct tool *tool);
+
+enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+
+enum { TOOL_AT_A_TIME = 5 };
+
+/**
+ * Call `function` once for each index below `count`, TOOL_AT_A_TIME at a time. After a failure no more are begun; the
+ * first is reported.
+ */
+typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
+enum pl_status tool_each(size_t count, tool_each_function *function, void *context,
+                         struct pl_error *reterr) PL_MUST_CHECK;
+
+/** A progress line on a terminal. Zero-initialise. */
+struct tool_progress {
+    bool shown;
+    uint64_t total_bytes, moved_bytes;
+    int64_t begun_ns, drawn_ns;
+};
+
+/** Nothing is shown when stderr is no terminal, or `quiet`. */
+void tool_progress_begin(struct tool_progress *progress, uint64_t total_bytes, bool quiet);
+void tool_progress_move(struct tool_progress *progress, const char *name, uint64_t bytes);
+void tool_progress_end(struct tool_progress *progress);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What each verb of paceline-s3 begins with: a client, and being told of signals that would end the process. */
+#include "programs/s3/s3.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
+{
+    PL_TRY(pl_environment_new(&tool->environment, reterr));
+    return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
+}
+
+/* Except signals that our parent had us ignore: blocked, they would be delivered all the same. */
+static void stop_signals(sigset_t *ret_signals)
+{
+    static const int signals[] = {SIGINT, SIGTERM};
+
+    (void)sigemptyset(ret_signals);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
+        struct sigaction action;
+
+        if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
+            (void)sigaddset(ret_signals, signals[i]);
+        }
+    }
+}
+
+enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
+{
+    sigset_t stop;
+
+    stop_signals(&stop);
+    /* the client's thread blocks all signals, and later threads inherit this mask */
+    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
+    tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
+    return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
+}
+
+bool tool_goes_on(const struct tool *tool)
+{
+    struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
+
+    return poll(&stop, 1, 0) <= 0;
+}
+
+void tool_let_stop(struct tool *tool)
+{
+    sigset_t stop;
+
+    pl_file_close_at(&tool->stop_fd);
+    stop_signals(&stop);
+    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
+}

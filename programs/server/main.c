@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline server [--workers N] [--min-workers N] PROGRAM [ARGUMENTS...]
+ *
+ * The parameter server of one host, which mpirun starts once a host: it starts the host's workers, processes of PROGRAM
+ * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does, unless
+ * the job may go on with fewer of them; a worker that a stop has ended has not failed.
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "entrypoint/verbs.h"
+#include "runtime/server.h"
+#include "runtime/server/message.h"
+#include "runtime/server/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct children {
+    int count;
+    _Atomic pid_t *pids; /* [count], 0: ended */
+    int ended_fd;        /* the server hears there who has ended */
+    int min_workers;     /* of the job, without which it ends; 0: all */
+    bool is_stopped;     /* one was ended by a stop */
+};
+
+/* What the workers do with SIGTERM is over for them before this process has run its handler, at times. */
+#define STOP_LAG_NS (200 * PL_NS_PER_MS)
+/* A failure is known to the workers, which end by it and say so. */
+#define FAILED_LAG_NS PL_NS_PER_S
+
+/* For the signal handler alone. */
+static atomic_bool is_stopping;
+
+static void on_stop(int number)
+{
+    (void)number;
+    atomic_store(&is_stopping, true);
+}
+
+/* Some are the program's own: they reach the whole group, and this process lives on. */
+static void on_other(int number)
+{
+    (void)number;
+}
+
+/* Handlers are gone in the workers, which run another program; ignored signals would stay so. */
+static enum pl_status handle_signals(struct pl_error *reterr)
+{
+    static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, others[] = {SIGUSR1, SIGUSR2};
+    const struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
+    const struct sigaction other = {.sa_handler = on_other, .sa_flags = SA_RESTART};
+    int code = signal(SIGCHLD, SIG_DFL) == SIG_ERR ? -1 : 0;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(stops) && code == 0; i++) {
+        code = sigaction(stops[i], &stop, NULL);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(others) && code == 0; i++) {
+        code = sigaction(others[i], &other, NULL);
+    }
+    return code == 0 ? PL_OK : pl_error_errno(reterr, "handle signals");
+}
+
+/* Two descriptors for each worker; the workers themselves have what they were given. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static enum pl_status read_options(int argc, char **argv, struct children *children, bool *ret_help,
+                                   struct pl_error *reterr)
+{
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"workers", required_argument, NULL, 'w'},
+                                          {"min-workers", required_argument, NULL, 'm'},
+                                          {NULL, 0, NULL, 0}};
+    enum pl_status status;
+    int option;
+
+    while ((status = pl_options_next(argc, argv, "+", table, &option, reterr)) == PL_OK) {
+        uint64_t workers;
+
+        if (option == 'h') {
+            *ret_help = true;
+            return PL_OK;
+        }
+        PL_TRY(pl_options_whole(option == 'w' ? "workers" : "min-workers", optarg, 1, PL_SERVER_MOST_WORKERS, &workers,
+                                reterr));
+        *(option == 'w' ? &children->count : &children->min_workers) = (int)workers;
+    }
+    return status == PL_END ? PL_OK : status;
+}
+
+/* In the run directory, else in /tmp. */
+static enum pl_status name_socket(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/ps-%d", pl_environment_get_or(environment, "PACELINE_RUN_DIR", "/tmp"), (int)getpid());
+    return pl_text_take(&path, ret_path, reterr);
+}
+
+/* A worker is no rank: what it starts with MPI is a world of its own. */
+static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "OPAL_"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *before = NULL;
+
+    PL_TRY(pl_environment_new_copy(environment, &before, reterr));
+    for (char *const *at = pl_environment_strings(before); *at; at++) {
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(prefixes); i++) {
+            PL_AUTO_FREE char *name = NULL;
+
+            if (strncmp(*at, prefixes[i], strlen(prefixes[i])) != 0) {
+                continue;
+            }
+            name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
+            PL_TRY(name ? PL_OK : PL_MEMORY);
+            pl_environment_unset(environment, name);
+        }
+    }
+    return PL_OK;
+}
+
+static void run_worker(char **argv, const struct pl_environment *environment, pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
+    if (getppid() != parent) {
+        _exit(1); /* it has ended before that */
+    }
+    (void)execvpe(argv[0], argv, pl_environment_strings(environment));
+    pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
+    _exit(errno == ENOENT ? 127 : 126);
+}
+
+static enum pl_status start_workers(struct children *children, char **argv, const char *socket_path,
+                                    struct pl_environment *environment, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *trace = pl_memory_string(pl_environment_get_or(environment, "PACELINE_TRACE", ""), reterr);
+    const pid_t parent = getpid();
+
+    PL_TRY(trace ? PL_OK : PL_MEMORY);
+    PL_TRY(hide_mpi(environment, reterr));
+    PL_TRY(pl_environment_set(environment, PL_SERVER_SOCKET_VARIABLE, socket_path, reterr));
+    for (int w = 0; w < children->count; w++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+        char number[16];
+
+        snprintf(number, sizeof(number), "%d", w);
+        PL_TRY(pl_environment_set(environment, PL_SERVER_WORKER_VARIABLE, number, reterr));
+        if (*trace) { /* each is a rank 0 to itself */
+            pl_text_printf(&path, "%s.worker%d", trace, w);
+            PL_TRY(pl_text_check(&path, reterr));
+            PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", pl_text_string(&path), reterr));
+        }
+        children->pids[w] = fork();
+        if (children->pids[w] < 0) {
+            return pl_error_errno(reterr, "start worker %d of %d", w, children->count);
+        }
+        if (children->pids[w] == 0) {
+            run_worker(argv, environment, parent);
+        }
+    }
+    return PL_OK;
+}
+
+static void signal_workers(const struct children *children, int number)
+{
+    for (int w = 0; w < children->count; w++) {
+        if (children->pids[w] > 0) {
+            (void)kill(children->pids[w], number);
+        }
+    }
+}
+
+/* End this process as a worker ended, without a core of its own. */
+static _Noreturn void end_like(int status)
+{
+    const struct rlimit no_core = {0, 0};
+
+    if (WIFSIGNALED(status)) {
+        sigset_t only;
+
+        (void)setrlimit(RLIMIT_CORE, &no_core);
+        (void)prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+        (void)signal(WTERMSIG(status), SIG_DFL);
+        sigemptyset(&only);
+        sigaddset(&only, WTERMSIG(status));
+        (void)pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+        (void)pthread_kill(pthread_self(), WTERMSIG(status));
+        _exit(128 + WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
+}
+
+/* A stop reaches the workers too, and one may end before this process knows of it. */
+static bool is_ended_by_stop(int status)
+{
+    int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+    int64_t deadline_ns = pl_deadline_after_ns(STOP_LAG_NS);
+
+    if (number != SIGTERM && number != SIGINT && number != SIGHUP && number != SIGQUIT) {
+        return false;
+    }
+    while (!atomic_load(&is_stopping) && !pl_deadline_passed(deadline_ns)) {
+        pl_clock_nap(PL_NS_PER_MS, deadline_ns);
+    }
+    return atomic_load(&is_stopping);
+}
+
+/* What the server is to know of its end; a failure that ends the job does not return. */
+static int check_end(struct children *children, int worker, int status)
+{
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return 0;
+    }
+    if (is_ended_by_stop(status)) {
+        children->is_stopped = true;
+        return 0;
+    }
+    pl_log(children->min_workers > 0 ? PL_LOG_WARNING : PL_LOG_ERROR,
+           WIFSIGNALED(status) ? "worker %d of this host was killed by signal %d"
+                               : "worker %d of this host exited with code %d",
+           worker, WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (children->min_workers > 0) {
+        return status;
+    }
+    signal_workers(children, SIGTERM);
+    end_like(status);
+}
+
+static void *await_workers(void *argument)
+{
+    struct children *children = argument;
+
+    for (int left = children->count; left > 0;) {
+        struct pl_server_ended ended = {.worker = 0};
+        int status, worker = 0;
+        pid_t pid = waitpid(-1, &status, 0);
+
+        if (pid < 0 && errno == EINTR) {
+            continue;
+        }
+        PL_BUG_IF(pid < 0);
+        while (worker < children->count && children->pids[worker] != pid) {
+            worker++;
+        }
+        if (worker < children->count) { /* else a helper of a library's */
+            children->pids[worker] = 0;
+            left--;
+            ended.worker = worker;
+            ended.status = check_end(children, worker, status);
+            PL_BUG_IF(write(children->ended_fd, &ended, sizeof(ended)) != sizeof(ended));
+        }
+    }
+    return NULL;
+}
+
+/* Pieces leave as they are. Larger messages than Open MPI's limits wait for an agreement of their own first, which over
+ * TCP takes half of the link's rate. What the job says itself holds. */
+static enum pl_status send_pieces_at_once(struct pl_error *reterr)
+{
+    static const char *const limits[] = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_max_send_size"};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(limits); i++) {
+        if (!pl_environment_get_or(environment, limits[i], NULL)) {
+            PL_TRY(pl_environment_export(limits[i], "8388608", reterr));
+        }
+    }
+    return PL_OK;
+}
+
+/* One line at the end, for people. */
+static void say_counts(const struct pl_server_serve_counts *counts, int host, int64_t elapsed_ns)
+{
+    const double seconds = (double)elapsed_ns / (double)PL_NS_PER_S;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    uint64_t all = 0;
+
+    pl_text_printf(&text,
+                   "host %d: %" PRIu64 " pushes and %" PRIu64 " pulls (%.1f and %.1f a second), %" PRIu64 " updates, "
+                   "%.1f MB of gradients and %.1f MB of values sent",
+                   host, counts->pushes, counts->pulls, (double)counts->pushes / seconds,
+                   (double)counts->pulls / seconds, counts->updates, (double)counts->gradient_bytes / 1e6,
+                   (double)counts->value_bytes / 1e6);
+    for (int a = 0; a < PL_SERVER_AGES; a++) {
+        all += counts->ages[a];
+    }
+    if (all > 0) {
+        pl_text_append(&text, "; updates of others to a piece before a push:");
+    }
+    for (int a = 0; a < PL_SERVER_AGES; a++) {
+        if (counts->ages[a] > 0) {
+            pl_text_printf(&text, " %d%s %.1f %%", a == 0 ? 0 : 1 << (a - 1), a > 1 ? "+" : "",
+                           100.0 * (double)counts->ages[a] / (double)all);
+        }
+    }
+    pl_log(PL_LOG_INFO, "%s", pl_text_string(&text));
+}
+
+static enum pl_status serve(struct children *children, const char *socket_path, int ended_fd, struct pl_error *reterr)
+{
+    struct pl_server_serve_counts counts = {0};
+    const int64_t began_ns = pl_clock_now_ns();
+    struct pl_bootstrap *bootstrap = NULL;
+    struct pl_server_serve_options options = {.socket_path = socket_path,
+                                              .workers = children->count,
+                                              .ended_fd = ended_fd,
+                                              .min_workers = children->min_workers,
+                                              .counts = &counts};
+    pthread_t waiter;
+    enum pl_status status;
+
+    PL_TRY(send_pieces_at_once(reterr));
+    PL_TRY(pl_thread_start(&waiter, await_workers, children, "the wait for the workers", reterr));
+    PL_TRY(pl_bootstrap_under_mpi() ? pl_bootstrap_new_mpi(NULL, &bootstrap, reterr)
+                                    : pl_bootstrap_new_self(&bootstrap, reterr));
+    options.bootstrap = bootstrap;
+    status = pl_server_serve(&options, reterr);
+    say_counts(&counts, bootstrap->rank, pl_clock_now_ns() - began_ns);
+    if (status == PL_OK) {
+        pthread_join(waiter, NULL); /* workers may still be saving; the job's own stop ends that */
+        status = pl_bootstrap_leave(bootstrap, PL_DEADLINE_NEVER, reterr);
+    }
+    if (status == PL_OK) {
+        pl_bootstrap_free(bootstrap);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_FREE char *socket_path = NULL;
+    struct children children = {.count = 1};
+    struct pl_error error = PL_ERROR_NONE;
+    bool help = false;
+    int ended[2];
+
+    pl_log_set_prefix("paceline server");
+    if (read_options(argc, argv, &children, &help, &error) != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
+        return PL_EXIT_USAGE;
+    }
+    if (help || optind == argc) {
+        pl_verbs_print_help("server", help ? stdout : stderr);
+        return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
+    }
+    children.pids = pl_memory_new((size_t)children.count, sizeof(*children.pids), &error);
+    if (!children.pids || pl_environment_new(&environment, &error) != PL_OK ||
+        name_socket(environment, &socket_path, &error) != PL_OK || pipe2(ended, O_CLOEXEC) != 0 ||
+        handle_signals(&error) != PL_OK ||
+        start_workers(&children, argv + optind, socket_path, environment, &error) != PL_OK) {
+        pl_log_error(&error, "starting the workers");
+        signal_workers(&children, SIGKILL);
+        return EXIT_FAILURE;
+    }
+    children.ended_fd = ended[1];
+    raise_descriptors();
+    if (serve(&children, socket_path, ended[0], &error) != PL_OK) {
+        pl_log_error(&error, "serving");
+        pl_clock_nap(FAILED_LAG_NS, PL_DEADLINE_NEVER);
+        signal_workers(&children, SIGTERM);
+        _exit(EXIT_FAILURE); /* MPI may be in the middle of something */
+    }
+    free(children.pids);
+    return children.is_stopped ? 128 + SIGTERM : EXIT_SUCCESS;
+}

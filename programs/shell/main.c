@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `paceline shell`: a shell, or one command, on another host of the job that runs on this one. ssh has the terminal,
+ * which is raw meanwhile; this process waits for it, and puts the terminal back however it ends.
+ *
+ * paceline-shell --serve DIRECTORY is the far side, which `paceline relay` becomes.
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "entrypoint/ssh/relay.h"
+#include "entrypoint/ssh/rundir.h"
+#include "entrypoint/ssh/sshd.h"
+#include "entrypoint/verbs.h"
+#include "programs/shell/request.h"
+#include "programs/shell/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* From SIGTERM to SIGKILL for ssh, when this process is to end. */
+#define SSH_END_NS (5 * PL_NS_PER_S)
+
+enum { SSH_FAILED = 255, SIGNAL_EXIT = 128 };
+
+struct terminal {
+    bool is_raw;
+    struct termios before;
+    int flags[3]; /* of the standard descriptors; ssh leaves them non-blocking when it is killed */
+};
+
+/* Where the hosts of the job that runs here can be reached. */
+struct place {
+    char run_dir[PL_RUNDIR_PATH_BYTES];
+    struct pl_sshd sshd;
+    char *current_host;
+    struct pl_strv hosts;
+};
+
+static void place_done(struct place *place)
+{
+    pl_sshd_close(&place->sshd);
+    free(place->current_host);
+    pl_strv_done(&place->hosts);
+}
+
+static enum pl_status refuse_host(const struct place *place, const char *host, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text others = PL_TEXT_NONE;
+
+    for (size_t i = 1; i < place->hosts.count; i++) {
+        pl_text_printf(&others, "%s%s", i > 1 ? ", " : "", place->hosts.items[i]);
+    }
+    return pl_error_set(reterr, PL_INVALID, "'%.100s' is %s: expected one of %.300s", host,
+                        strcmp(host, place->current_host) == 0 ? "this host" : "no host of this job",
+                        pl_text_string(&others));
+}
+
+static enum pl_status find_host(struct place *place, const struct pl_environment *environment, const char *host,
+                                struct pl_error *reterr)
+{
+    enum pl_status status;
+
+    PL_TRY(pl_rundir_find(environment, place->run_dir, reterr));
+    status = pl_sshd_load_hosts(place->run_dir, &place->sshd, &place->current_host, &place->hosts, reterr);
+    if (status == PL_NOT_FOUND) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "the job here has no link to other hosts: expected one on several hosts that has begun and "
+                            "is not without a link (PACELINE_LINK=0)");
+    }
+    PL_TRY(status);
+    if (strcmp(place->hosts.items[0], place->current_host) != 0) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "this host, %.100s, has no way to the others: expected the job's master, %.100s",
+                            place->current_host, place->hosts.items[0]);
+    }
+    return pl_strv_find(&place->hosts, host) > 0 ? PL_OK : refuse_host(place, host, reterr);
+}
+
+/* With a terminal where there is one on both sides of this process. */
+static enum pl_status describe(const struct pl_environment *environment, char **words, size_t count,
+                               struct pl_shell_request *request, struct pl_error *reterr)
+{
+    struct winsize size = {.ws_row = 0};
+
+    request->has_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    if (request->has_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
+        request->rows = size.ws_row;
+        request->columns = size.ws_col;
+    }
+    snprintf(request->term, sizeof(request->term), "%s", pl_environment_get_or(environment, "TERM", "dumb"));
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(pl_strv_add(&request->command, words[i], reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status ssh_words(const struct place *place, const char *host, const struct pl_shell_request *request,
+                                struct pl_strv *argv, struct pl_error *reterr)
+{
+    PL_AUTO_STRV struct pl_strv client = PL_STRV_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    PL_TRY(pl_shell_request_print(request, &text, reterr));
+    PL_TRY(pl_sshd_client(&place->sshd, place->run_dir, host, pl_text_string(&text), &client, reterr));
+    /* a host that is silent for as long is gone; the job may know later, and nobody can type meanwhile */
+    PL_TRY(pl_strv_add_list(
+        argv, (const char *const[]){"ssh", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL},
+        reterr));
+    for (size_t i = 1; i < client.count; i++) {
+        PL_TRY(pl_strv_add(argv, client.items[i], reterr));
+    }
+    return PL_OK;
+}
+
+static void terminal_set(struct terminal *terminal, bool raw)
+{
+    struct termios mode;
+
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        terminal->flags[fd] = fcntl(fd, F_GETFL);
+    }
+    if (raw && tcgetattr(STDIN_FILENO, &terminal->before) == 0) {
+        mode = terminal->before;
+        cfmakeraw(&mode);
+        terminal->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &mode) == 0;
+    }
+}
+
+/* From the background too, where changing the terminal would stop this process. */
+static void terminal_restore(const struct terminal *terminal)
+{
+    sigset_t output;
+
+    sigemptyset(&output);
+    sigaddset(&output, SIGTTOU);
+    (void)sigprocmask(SIG_BLOCK, &output, NULL);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (terminal->flags[fd] >= 0) {
+            (void)fcntl(fd, F_SETFL, terminal->flags[fd]);
+        }
+    }
+    if (terminal->is_raw) {
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
+    }
+}
+
+/* Signals are taken one by one from here on, so that none ends or stops this process while the terminal is raw. */
+static void block_signals(sigset_t *ret_set, sigset_t *ret_before)
+{
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP, SIGPIPE};
+
+    sigemptyset(ret_set);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
+        sigaddset(ret_set, numbers[i]);
+    }
+    (void)sigprocmask(SIG_BLOCK, ret_set, ret_before);
+    (void)signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
+}
+
+static enum pl_status start_ssh(const struct pl_strv *argv, const struct pl_environment *environment,
+                                const sigset_t *mask, pid_t *ret_pid, struct pl_error *reterr)
+{
+    posix_spawnattr_t attributes;
+    int error = posix_spawnattr_init(&attributes);
+
+    if (error == 0) {
+        (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+        (void)posix_spawnattr_setsigmask(&attributes, mask);
+        error =
+            posix_spawnp(ret_pid, argv->items[0], NULL, &attributes, argv->items, pl_environment_strings(environment));
+        (void)posix_spawnattr_destroy(&attributes);
+    }
+    return error == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, error, "start 'ssh'");
+}
+
+/* The exit code of ssh when it has ended, -1 before. */
+static int ended_code(pid_t ssh)
+{
+    int status;
+
+    if (waitpid(ssh, &status, WNOHANG) != ssh) {
+        return -1;
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : SSH_FAILED;
+}
+
+/* This process is to end: ssh has its time, then it is killed. */
+static void end_ssh(pid_t ssh, const sigset_t *set)
+{
+    int64_t deadline_ns = pl_deadline_after_ns(SSH_END_NS);
+
+    (void)kill(ssh, SIGTERM);
+    while (ended_code(ssh) < 0) {
+        int64_t left_ns = deadline_ns - pl_clock_now_ns();
+        struct timespec wait = {.tv_sec = (time_t)(left_ns / PL_NS_PER_S), .tv_nsec = (long)(left_ns % PL_NS_PER_S)};
+
+        if (left_ns <= 0) {
+            (void)kill(ssh, SIGKILL);
+            (void)waitpid(ssh, NULL, 0);
+            return;
+        }
+        (void)sigtimedwait(set, NULL, &wait);
+    }
+}
+
+/* The user's session has no deadline: it lasts until the shell, the connection, the job or this process is ended. */
+static int wait_for_ssh(pid_t ssh, const sigset_t *set)
+{
+    int code = -1, number;
+
+    while (code < 0) {
+        number = sigwaitinfo(set, NULL);
+        if (number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGQUIT) {
+            end_ssh(ssh, set);
+            return SIGNAL_EXIT + number;
+        }
+        code = ended_code(ssh);
+    }
+    return code;
+}
+
+static enum pl_status run(const struct pl_environment *environment, char **words, size_t count, int *ret_code,
+                          struct pl_error *reterr)
+{
+    __attribute__((cleanup(place_done))) struct place place = {.sshd = PL_SSHD_NONE, .hosts = PL_STRV_NONE};
+    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    struct terminal terminal = {.is_raw = false};
+    enum pl_status status;
+    sigset_t set, before;
+    pid_t ssh;
+
+    PL_TRY(find_host(&place, environment, words[0], reterr));
+    PL_TRY(describe(environment, words + 1, count - 1, &request, reterr));
+    PL_TRY(ssh_words(&place, words[0], &request, &argv, reterr));
+    block_signals(&set, &before);
+    terminal_set(&terminal, request.has_terminal);
+    status = start_ssh(&argv, environment, &before, &ssh, reterr);
+    if (status == PL_OK) {
+        *ret_code = wait_for_ssh(ssh, &set);
+    }
+    terminal_restore(&terminal);
+    if (status == PL_OK && *ret_code == SSH_FAILED) {
+        pl_log(PL_LOG_ERROR, "there is no connection to %s, or what ran there ended with 255", words[0]);
+    }
+    return status;
+}
+
+/* No program that one would run has such a name. */
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+int main(int argc, char **argv)
+{
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+    const bool serves = argc == 3 && strcmp(argv[1], PL_RELAY_SHELL_OPTION) == 0;
+    int code = SSH_FAILED;
+    enum pl_status status;
+    char text[1200];
+
+    pl_log_set_prefix("paceline shell");
+    if ((argc == 2 || argc == 3) && is_help(argv[argc - 1])) {
+        pl_verbs_print_help("shell", stdout);
+        return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    if (argc < 2) {
+        pl_verbs_print_help("shell", stderr);
+        return PL_EXIT_USAGE;
+    }
+    if (!serves && (argv[1][0] == '-' || argv[1][0] == '\0')) {
+        pl_log(PL_LOG_ERROR, "expected HOST, and a command where one is to be run, found '%s'; --help tells more",
+               argv[1]);
+        return PL_EXIT_USAGE;
+    }
+    status = pl_environment_new(&environment, &error);
+    if (status == PL_OK) {
+        status = serves ? pl_serve_shell(argv[2], environment, &code, &error)
+                        : run(environment, argv + 1, (size_t)(argc - 1), &code, &error);
+    }
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
+    }
+    return code;
+}

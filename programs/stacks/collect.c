@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One program's report, filled in by a forked process in shared memory. */
+#include "programs/stacks/collect.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "programs/stacks/describe.h"
+#include "programs/stacks/python.h"
+#include "programs/stacks/unwind.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define REAP_NS PL_NS_PER_S /* a killed process that still cannot end is left alone */
+
+/* For the forked process to end in time by itself: then it says how far it came. */
+#define MARGIN_NS (200 * PL_NS_PER_MS)
+
+void pl_collect_describe(struct pl_stacks_program *program, int64_t deadline_ns)
+{
+    pl_describe_program(program);
+    pl_python_collect(program, deadline_ns);
+    pl_unwind_program(program, deadline_ns);
+}
+
+/* Wait for the forked process; 1 with its status, 0 where the time is over. Its end closes `done_fd`. */
+static int await_end(pid_t collector, int done_fd, int64_t deadline_ns, int *ret_status)
+{
+    if (pl_file_poll_readable(done_fd, deadline_ns) == 0) {
+        return 0;
+    }
+    while (waitpid(collector, ret_status, 0) < 0 && errno == EINTR) {
+    }
+    return 1;
+}
+
+static void run_collector(struct pl_stacks_program *program, pl_collect_run *run, pid_t parent, int64_t deadline_ns)
+{
+    /* Who is killed takes its collector with it, and that its trace of a thread. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
+        run(program, deadline_ns);
+    }
+}
+
+static void add_problem(struct pl_stacks_program *program, const char *text)
+{
+    snprintf(program->problem, sizeof(program->problem), "%s", text);
+}
+
+enum pl_status pl_collect_program(pid_t pid, pl_collect_run *run, int64_t deadline_ns,
+                                  struct pl_stacks_program **ret_program, struct pl_error *reterr)
+{
+    struct pl_stacks_program *program;
+    pid_t collector, parent = getpid();
+    int fds[2], status = 0;
+    char text[128];
+
+    program = mmap(NULL, sizeof(*program), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (program == MAP_FAILED) {
+        return pl_error_errno(reterr, "map %zu bytes of shared memory", sizeof(*program));
+    }
+    program->pid = pid;
+    program->rank = -1;
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        pl_collect_free(program);
+        return pl_error_errno(reterr, "make a pipe");
+    }
+    collector = fork();
+    if (collector == 0) {
+        run_collector(program, run, parent, deadline_ns - MARGIN_NS);
+        _exit(0);
+    }
+    (void)close(fds[1]);
+    if (collector < 0) {
+        (void)pl_error_errno(reterr, "fork");
+        (void)close(fds[0]);
+        pl_collect_free(program);
+        return PL_SYSTEM;
+    }
+    if (await_end(collector, fds[0], deadline_ns, &status) == 0) {
+        (void)kill(collector, SIGKILL);
+        (void)await_end(collector, fds[0], pl_deadline_after_ns(REAP_NS), &status);
+        add_problem(program, "the time was over before all of it was read");
+    } else if (WIFSIGNALED(status)) {
+        snprintf(text, sizeof(text), "reading it was ended by signal %d (%s)", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+        add_problem(program, text);
+    }
+    (void)close(fds[0]);
+    *ret_program = program;
+    return PL_OK;
+}
+
+void pl_collect_free(struct pl_stacks_program *program)
+{
+    if (program != NULL) {
+        (void)munmap(program, sizeof(*program));
+    }
+}

@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * `paceline stacks`: where the training programs of the job stand.
+ *
+ * First the CPU time of this host's is sampled, then one after the other is looked at, then what was found here and
+ * came from other hosts is ordered and printed. Process 1 uses two options: --send HOST answers for this host, and
+ * --log is for its watch for hangs.
+ */
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/options.h"
+#include "base/text.h"
+#include "entrypoint/proc/proc.h"
+#include "entrypoint/ssh/rundir.h"
+#include "entrypoint/verbs.h"
+#include "programs/stacks/collect.h"
+#include "programs/stacks/hosts.h"
+#include "programs/stacks/order.h"
+#include "programs/stacks/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SAMPLE_NS (200 * PL_NS_PER_MS)
+#define WHOLE_NS (30 * PL_NS_PER_S)
+#define SEND_NS (25 * PL_NS_PER_S)       /* the same on a host that was asked */
+#define ANSWER_NS (30 * PL_NS_PER_S)     /* for what comes from other hosts after this one's programs were looked at */
+#define ASK_NS (5 * PL_NS_PER_S)         /* process 1 is never busy for longer */
+#define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* of the time for one program, where there is that much */
+
+/* One program, until it is printed. */
+struct sampled {
+    pid_t pid;
+    struct pl_proc_stat stat;
+    int64_t at_ns;
+    double cpu_s, cpu_percent;
+    char state; /* 0: it has ended */
+    struct pl_stacks_program *program;
+};
+
+struct samples {
+    struct sampled *items;
+    size_t count;
+};
+
+static void samples_done(struct samples *samples)
+{
+    for (size_t i = 0; i < samples->count; i++) {
+        pl_collect_free(samples->items[i].program);
+    }
+    free(samples->items);
+}
+
+/* The front binary, which the job's process 1 and the shims run: from the directory of this program. */
+static enum pl_status find_paceline(struct stat *ret_file, struct pl_error *reterr)
+{
+    static const char *const places[] = {"../../bin/paceline", "../entrypoint/paceline", "paceline"};
+    char self[4096];
+    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (length <= 0) {
+        return pl_error_errno(reterr, "read '/proc/self/exe'");
+    }
+    self[length] = '\0';
+    *(strrchr(self, '/') + 1) = '\0';
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(places); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        pl_text_printf(&path, "%s%s", self, places[i]);
+        PL_TRY(pl_text_check(&path, reterr));
+        if (stat(pl_text_string(&path), ret_file) == 0) {
+            return PL_OK;
+        }
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "expected paceline in ../../bin, seen from %s, found none", self);
+}
+
+static enum pl_status add_process(struct samples *samples, pid_t pid, struct pl_error *reterr)
+{
+    struct sampled *item = &samples->items[samples->count];
+
+    *item = (struct sampled){.pid = pid, .at_ns = pl_clock_now_ns()};
+    PL_TRY(pl_proc_read_stat(pid, 0, &item->stat, reterr));
+    samples->count++;
+    return PL_OK;
+}
+
+static enum pl_status find_programs(struct samples *samples, struct pl_error *reterr)
+{
+    PL_AUTO_FREE pid_t *pids = NULL;
+    struct stat paceline;
+    size_t count;
+
+    PL_TRY(find_paceline(&paceline, reterr));
+    PL_TRY(pl_proc_find_programs(&paceline, &pids, &count, reterr));
+    samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
+    PL_TRY(samples->items != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < count; i++) {
+        (void)add_process(samples, pids[i], NULL); /* one that has ended since is none */
+    }
+    if (samples->count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "no training program runs on this host: expected one below paceline, as `paceline train` "
+                            "starts it; `paceline stacks PID` looks at any process");
+    }
+    return PL_OK;
+}
+
+static enum pl_status parse_pid(const char *word, pid_t *ret_pid, struct pl_error *reterr)
+{
+    char *end = NULL;
+    long pid;
+
+    errno = 0;
+    pid = strtol(word, &end, 10);
+    if (errno != 0 || *word < '0' || *word > '9' || *end != '\0' || pid < 1 || pid > INT32_MAX) {
+        return pl_error_set(reterr, PL_INVALID, "expected the numbers of processes, found '%s'; --help tells more",
+                            word);
+    }
+    *ret_pid = (pid_t)pid;
+    return PL_OK;
+}
+
+static enum pl_status take_words(struct samples *samples, char **words, size_t count, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    pid_t pid = 0;
+
+    samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
+    PL_TRY(samples->items != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(parse_pid(words[i], &pid, reterr));
+    }
+    for (size_t i = 0; i < count; i++) {
+        PL_TRY(parse_pid(words[i], &pid, reterr));
+        if (add_process(samples, pid, &error) != PL_OK && count > 1) { /* the last report is the caller's */
+            pl_log(PL_LOG_WARNING, "%s", error.cause);
+        }
+    }
+    if (samples->count == 0) {
+        return count > 1 ? pl_error_set(reterr, PL_NOT_FOUND, "none of these processes runs here")
+                         : pl_error_set(reterr, PL_NOT_FOUND, "%s", error.cause);
+    }
+    return PL_OK;
+}
+
+/* The second look at CPU time and state. */
+static void finish_sample(struct sampled *item)
+{
+    double ticks_per_s = (double)sysconf(_SC_CLK_TCK);
+    int64_t now_ns = pl_clock_now_ns();
+    struct pl_proc_stat stat;
+
+    if (pl_proc_read_stat(item->pid, 0, &stat, NULL) != PL_OK || stat.start_ticks != item->stat.start_ticks) {
+        return;
+    }
+    item->state = stat.state;
+    item->cpu_s = (double)stat.cpu_ticks / ticks_per_s;
+    item->cpu_percent = 100 * (double)(stat.cpu_ticks - item->stat.cpu_ticks) / ticks_per_s /
+                        ((double)(now_ns - item->at_ns) / (double)PL_NS_PER_S);
+}
+
+static void say_ended(struct pl_stacks_program *program, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    snprintf(program->problem, sizeof(program->problem), "it has ended meanwhile");
+}
+
+static enum pl_status collect(struct samples *samples, int64_t deadline_ns, struct pl_error *reterr)
+{
+    pl_clock_nap(SAMPLE_NS, deadline_ns); /* what CPU use is measured over */
+    for (size_t i = 0; i < samples->count; i++) {
+        finish_sample(&samples->items[i]);
+    }
+    for (size_t i = 0; i < samples->count; i++) {
+        struct sampled *item = &samples->items[i];
+        int64_t left_ns = deadline_ns - pl_clock_now_ns();
+        int64_t share_ns = left_ns / (int64_t)(samples->count - i);
+
+        share_ns = share_ns < LEAST_SHARE_NS ? LEAST_SHARE_NS : share_ns;
+        share_ns = share_ns < left_ns ? share_ns : left_ns;
+        PL_TRY(pl_collect_program(item->pid, item->state == 0 ? say_ended : pl_collect_describe,
+                                  pl_deadline_after_ns(share_ns > 0 ? share_ns : 0), &item->program, reterr));
+        item->program->state = item->state;
+        item->program->cpu_s = item->cpu_s;
+        item->program->cpu_percent = item->cpu_percent;
+    }
+    return PL_OK;
+}
+
+/* Look at the programs that were found, and add them to what the other hosts send. */
+static enum pl_status look(struct samples *samples, const char *host, int64_t deadline_ns, struct pl_hosts *hosts,
+                           struct pl_error *reterr)
+{
+    PL_TRY(collect(samples, deadline_ns, reterr));
+    for (size_t i = 0; i < samples->count; i++) {
+        PL_TRY(pl_hosts_add(hosts, host, samples->items[i].program, reterr));
+    }
+    return PL_OK;
+}
+
+static enum pl_status print(struct pl_hosts *hosts, int fd, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    PL_TRY(pl_order_programs(hosts->programs, hosts->count, reterr));
+    for (size_t i = 0; i < hosts->count; i++) {
+        pl_text_append(&text, i > 0 ? "\n" : "");
+        pl_text_append(&text, hosts->programs[i].report);
+    }
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
+}
+
+/* The run directory of this host's process 1: a child of it has it in its environment, and so do its programs. */
+static char *find_run_dir(const struct samples *samples, const struct pl_environment *environment)
+{
+    const char *own = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
+
+    if (own != NULL || samples->count == 0) {
+        return own != NULL ? pl_memory_string(own, NULL) : NULL;
+    }
+    return pl_proc_variable(samples->items[0].pid, PL_RUNDIR_VARIABLE);
+}
+
+/* For the process 1 of this host, which was asked by the master's. */
+static enum pl_status send_to_asker(const char *host, const struct pl_environment *environment, struct samples *samples,
+                                    struct pl_hosts *hosts, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
+    enum pl_status status = find_programs(samples, &error);
+
+    if (run_dir == NULL) {
+        return pl_error_set(reterr, PL_INVALID, "%s is not set: --send is for process 1", PL_RUNDIR_VARIABLE);
+    }
+    PL_TRY(pl_hosts_open(hosts, run_dir, reterr));
+    if (status == PL_OK) {
+        status = look(samples, host, pl_deadline_after_ns(SEND_NS), hosts, &error);
+    }
+    return pl_hosts_send(hosts, host, status == PL_OK ? "" : error.cause, pl_deadline_after_ns(SEND_NS), reterr);
+}
+
+/* Ask the other hosts, look at this one's programs meanwhile, print all; with `log` for process 1, to the log. */
+static enum pl_status print_all_hosts(bool log, const struct pl_environment *environment, struct samples *samples,
+                                      struct pl_hosts *hosts, struct pl_error *reterr)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status found = find_programs(samples, &error);
+    PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    bool asked = false;
+
+    if (run_dir != NULL) {
+        enum pl_status status = pl_hosts_open(hosts, run_dir, reterr);
+
+        status = status == PL_OK ? pl_hosts_ask(hosts, pl_deadline_after_ns(ASK_NS), reterr) : status;
+        asked = status == PL_OK;
+        if (status != PL_OK && reterr != NULL) { /* it may just end: what is here is still printed */
+            pl_log_error(reterr, "asking the other hosts");
+        }
+    }
+    if (found != PL_OK && hosts->host_count == 0) {
+        return pl_error_set(reterr, found, "%s", error.cause);
+    }
+    if (found == PL_OK) {
+        PL_TRY(look(samples, hosts->host_count > 0 ? hosts->host_name : "", pl_deadline_after_ns(WHOLE_NS), hosts,
+                    reterr));
+    }
+    if (asked) {
+        PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
+    }
+    PL_TRY(print(hosts, log ? STDERR_FILENO : STDOUT_FILENO, reterr));
+    if (log && asked) {
+        pl_hosts_describe(hosts, &text);
+        return pl_hosts_end(hosts, hosts->host_name, pl_text_string(&text), pl_deadline_after_ns(ASK_NS), reterr);
+    }
+    return hosts->count > 0 ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
+}
+
+/* What the options say. */
+struct task {
+    const char *send_host; /* NULL: print */
+    bool log;
+};
+
+static enum pl_status run(const struct task *task, char **words, size_t count, struct pl_error *reterr)
+{
+    __attribute__((cleanup(samples_done))) struct samples samples = {.items = NULL};
+    __attribute__((cleanup(pl_hosts_close))) struct pl_hosts hosts = PL_HOSTS_NONE;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+
+    PL_TRY(pl_environment_new(&environment, reterr));
+    if (count > 0) {
+        PL_TRY(take_words(&samples, words, count, reterr));
+        PL_TRY(look(&samples, "", pl_deadline_after_ns(WHOLE_NS), &hosts, reterr));
+        return print(&hosts, STDOUT_FILENO, reterr);
+    }
+    return task->send_host != NULL ? send_to_asker(task->send_host, environment, &samples, &hosts, reterr)
+                                   : print_all_hosts(task->log, environment, &samples, &hosts, reterr);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
+                                          {"send", required_argument, NULL, 's'},
+                                          {"log", no_argument, NULL, 'l'},
+                                          {NULL, 0, NULL, 0}};
+    struct pl_error error = PL_ERROR_NONE;
+    struct task task = {.log = false};
+    enum pl_status status;
+    char text[1200];
+    int option;
+
+    pl_log_set_prefix("paceline stacks");
+    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
+        switch (option) {
+        case 's':
+            task.send_host = optarg;
+            break;
+        case 'l':
+            task.log = true;
+            break;
+        default:
+            pl_verbs_print_help("stacks", stdout);
+            return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+        }
+    }
+    if (status == PL_END) {
+        status = run(&task, argv + optind, (size_t)(argc - optind), &error);
+    }
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", pl_error_text(&error, text, sizeof(text)));
+    }
+    return status == PL_OK ? EXIT_SUCCESS : status == PL_INVALID ? PL_EXIT_USAGE : EXIT_FAILURE;
+}

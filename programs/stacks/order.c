@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The odd one out among programs, by where their main threads' stacks part. */
+#include "programs/stacks/order.h"
+
+#include "base/memory.h"
+#include "programs/stacks/python.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A program and its row. */
+struct place {
+    struct pl_order_program program;
+    size_t line_count;
+    uint32_t *shared_with; /* programs whose key begins alike, up to this line, itself among them */
+};
+
+/* Running and sleeping are one kind: what polls is seen in both. So is a wait that only one of two looks found
+ * uninterruptible: a page fault is one. */
+static char kind_of(const struct pl_stacks_program *program)
+{
+    bool is_short = program->state == 'D' && program->threads[0].state != 'D';
+
+    if (program->state == 't') {
+        return 'T';
+    }
+    return program->state == 'S' || program->state == 'I' || is_short ? 'R'
+           : program->state == 0                                      ? 'X'
+                                                                      : program->state;
+}
+
+void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key)
+{
+    const struct pl_stacks_thread *main_thread = &program->threads[0];
+
+    pl_text_printf(key, "%c\n", kind_of(program));
+    pl_python_append_key(program->python, key);
+    for (size_t i = main_thread->frame_count; i > 0; i--) {
+        const struct pl_stacks_frame *frame = &main_thread->frames[i - 1];
+
+        if (frame->function[0] != '\0') {
+            pl_text_printf(key, "%s (%s)\n", frame->function, frame->module);
+        } else { /* without a name the address in its file is it */
+            pl_text_printf(key, "+0x%llx (%s)\n", (unsigned long long)frame->offset, frame->module);
+        }
+    }
+    pl_text_printf(key, "%c %s", main_thread->state != 0 ? main_thread->state : 'X', main_thread->wait);
+}
+
+static size_t count_lines(const char *key)
+{
+    size_t lines = 1;
+
+    for (const char *at = strchr(key, '\n'); at != NULL; at = strchr(at + 1, '\n')) {
+        lines++;
+    }
+    return lines;
+}
+
+/* How many lines are alike before the first that is not. */
+static size_t count_alike(const char *left, const char *right)
+{
+    size_t lines = 0;
+
+    for (; *left == *right && *left != '\0'; left++, right++) {
+        lines += *left == '\n';
+    }
+    return lines + (*left == *right);
+}
+
+static bool is_stopped(const struct place *place)
+{
+    return place->program.key[0] == 'T';
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    size_t least = a->line_count < b->line_count ? a->line_count : b->line_count;
+    int hosts = strcmp(a->program.host, b->program.host);
+
+    if (is_stopped(a) != is_stopped(b)) {
+        return is_stopped(a) ? -1 : 1;
+    }
+    for (size_t i = 0; i < least; i++) {
+        if (a->shared_with[i] != b->shared_with[i]) {
+            return a->shared_with[i] < b->shared_with[i] ? -1 : 1;
+        }
+    }
+    if (a->program.rank != b->program.rank) {
+        return a->program.rank < b->program.rank ? -1 : 1;
+    }
+    return hosts != 0 ? hosts : (a->program.pid > b->program.pid) - (a->program.pid < b->program.pid);
+}
+
+static enum pl_status fill_places(const struct pl_order_program *programs, size_t count, struct place *places,
+                                  struct pl_error *reterr)
+{
+    for (size_t i = 0; i < count; i++) {
+        places[i].program = programs[i];
+        places[i].line_count = count_lines(programs[i].key);
+        places[i].shared_with = pl_memory_new(places[i].line_count, sizeof(*places[i].shared_with), reterr);
+        PL_TRY(places[i].shared_with != NULL ? PL_OK : PL_MEMORY);
+        for (size_t j = 0; j < count; j++) {
+            size_t alike = i == j ? places[i].line_count : count_alike(programs[i].key, programs[j].key);
+
+            for (size_t line = 0; line < alike; line++) {
+                places[i].shared_with[line]++;
+            }
+        }
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_order_programs(struct pl_order_program *programs, size_t count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct place *places = pl_memory_new(count + 1, sizeof(*places), reterr);
+    enum pl_status status;
+
+    PL_TRY(places != NULL ? PL_OK : PL_MEMORY);
+    status = fill_places(programs, count, places, reterr);
+    if (status == PL_OK) {
+        qsort(places, count, sizeof(*places), by_place);
+        for (size_t i = 0; i < count; i++) {
+            programs[i] = places[i].program;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(places[i].shared_with);
+    }
+    return status;
+}

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starts, stops and ends the trials of this host. */
+#include "programs/sweep/agent.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "entrypoint/supervise/shim.h"
+#include "programs/sweep/job_sweep.h"
+#include "programs/sweep/metric.h"
+#include "programs/sweep/slots.h"
+#include "programs/sweep/trial_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A trial's own stop ends before this host's. */
+#define STOP_EARLIER_S 5.0
+#define STOP_LEAST_S 3.0
+#define STOP_SHARE 0.6
+
+enum {
+    REPORTS_BYTES = 64 * 1024, /* that may wait in a trial's shim; more are left out */
+    SPARE_FILES = 64,
+};
+
+/* A trial that runs here. */
+struct running {
+    int trial;
+    struct pl_link link; /* to its shim; closed once it is over */
+    bool ended;          /* its exit report was handled */
+};
+
+struct agent {
+    const struct pl_job *job;
+    struct pl_signals *signals;
+    struct pl_link link; /* to the coordinator */
+    struct pl_slots slots;
+    struct running *running;
+    size_t count, capacity;
+    bool over;
+};
+
+void pl_sweep_message_handle(const struct pl_sweep_message *table, size_t count, void *context, int host,
+                             const struct pl_frame *frame)
+{
+    for (size_t i = 0; i < count && frame->type == PL_FRAME_MESSAGE && frame->count > 0; i++) {
+        if (strcmp(frame->fields[0], table[i].word) == 0 && frame->count >= table[i].fields) {
+            table[i].handle(context, host, frame);
+        }
+    }
+}
+
+/* What cannot be sent is of no use any more: the coordinator is gone, which the next look at the link tells. */
+#define SEND(agent, ...) ((agent)->over |= PL_LINK_SEND(&(agent)->link, PL_FRAME_MESSAGE, NULL, __VA_ARGS__) != PL_OK)
+
+static enum pl_status set_number(struct pl_environment *environment, const char *name, double number,
+                                 struct pl_error *reterr)
+{
+    char text[32];
+
+    snprintf(text, sizeof(text), "%.10g", number);
+    return pl_environment_set(environment, name, text, reterr);
+}
+
+/* Libraries start a thread for every CPU of the host. */
+static enum pl_status set_threads(const struct agent *agent, const struct pl_trial_order *order,
+                                  struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
+    const int threads = agent->slots.cpus / order->processes;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
+        if (pl_environment_get(environment, variables[i]) == NULL) {
+            PL_TRY(set_number(environment, variables[i], threads > 0 ? threads : 1, reterr));
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status make_environment(const struct agent *agent, const struct pl_trial_order *order,
+                                       const struct pl_trial_folder *folder, struct pl_environment **ret_environment,
+                                       struct pl_error *reterr)
+{
+    static const char *const ours[] = {"PACELINE_SWEEP",          "PACELINE_SWEEP_TIME_S", "PACELINE_CHECK",
+                                       "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",           PL_RUNDIR_VARIABLE};
+    const struct pl_job *job = agent->job;
+    const double stop_s = pl_job_number(job, "PACELINE_STOP_S");
+    const double own_stop_s =
+        stop_s - STOP_EARLIER_S > stop_s * STOP_SHARE ? stop_s - STOP_EARLIER_S : stop_s * STOP_SHARE;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
+
+    PL_TRY(pl_environment_new_copy(job->process, &environment, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(ours); i++) {
+        pl_environment_unset(environment, ours[i]);
+    }
+    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", folder->base, reterr));
+    PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* it was, once for all */
+    PL_TRY(set_number(environment, "PACELINE_TRIAL", order->trial, reterr));
+    PL_TRY(set_number(environment, "PACELINE_TRIAL_CPUS", agent->slots.cpus, reterr));
+    PL_TRY(set_number(environment, "PACELINE_TRIAL_GPUS", agent->slots.gpus, reterr));
+    PL_TRY(set_number(environment, "PACELINE_STOP_S", own_stop_s > STOP_LEAST_S ? own_stop_s : STOP_LEAST_S, reterr));
+    PL_TRY(set_threads(agent, order, environment, reterr));
+    pl_slots_visible(&agent->slots, order->slot, &visible);
+    PL_TRY(pl_text_check(&visible, reterr));
+    if (visible.length > 0) {
+        PL_TRY(pl_environment_set(environment, "CUDA_VISIBLE_DEVICES", pl_text_string(&visible), reterr));
+    }
+    *ret_environment = PL_TAKE(environment);
+    return PL_OK;
+}
+
+/* What a trial prints, in its shim. */
+struct reader {
+    int trial;
+    struct pl_metric metric;
+};
+
+static void read_output(void *context, int fd, const char *bytes, size_t count)
+{
+    struct reader *reader = context;
+    struct pl_metric_line *line = &reader->metric.lines[fd == STDOUT_FILENO];
+
+    if (count > 0) {
+        pl_metric_add(line, bytes, count);
+    } else {
+        pl_metric_end(line);
+    }
+}
+
+/* The other end of the link has 4 MiB, which a program that prints the metric for ever would fill. */
+static void send_reports(void *context, struct pl_link *link)
+{
+    struct reader *reader = context;
+    PL_AUTO_TEXT struct pl_text value_text = PL_TEXT_NONE;
+    char step_text[32], trial_text[16];
+    int64_t step;
+    double value;
+
+    while (pl_metric_next(&reader->metric, &step, &value)) {
+        if (link->out.length - link->sent_bytes > REPORTS_BYTES) {
+            continue;
+        }
+        snprintf(trial_text, sizeof(trial_text), "%d", reader->trial);
+        snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
+        pl_text_clear(&value_text);
+        pl_text_printf(&value_text, "%.17g", value);
+        if (PL_LINK_SEND(link, PL_FRAME_MESSAGE, NULL, "report", trial_text, step_text, pl_text_string(&value_text)) !=
+            PL_OK) {
+            pl_link_close(link);
+        }
+    }
+}
+
+static enum pl_status add_running(struct agent *agent, int trial, int fd, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int owned_fd = fd;
+    struct running running = {.trial = trial};
+
+    PL_TRY(pl_memory_grow(&agent->running, &agent->capacity, agent->count + 1, sizeof(*agent->running), reterr));
+    PL_TRY(pl_link_open(&running.link, fd, reterr));
+    owned_fd = -1;
+    agent->running[agent->count++] = running;
+    return PL_OK;
+}
+
+static enum pl_status start_shim(struct agent *agent, const struct pl_trial_order *order,
+                                 const struct pl_process_setup *setup, struct pl_error *reterr)
+{
+    struct reader reader = {.trial = order->trial, .metric = PL_METRIC_NONE};
+    char prefix[32];
+    const struct pl_shim_reader watch = {
+        .prefix = prefix, .context = &reader, .add = read_output, .send = send_reports};
+    const struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
+                                            .rank = -1,
+                                            .reader = &watch,
+                                            .host = agent->job->current_host,
+                                            .program_words = 1,
+                                            .setup = *setup};
+    enum pl_status status;
+    pid_t pid;
+    int fd;
+
+    snprintf(prefix, sizeof(prefix), "[trial %d] ", order->trial);
+    PL_TRY(pl_metric_open(&reader.metric, order->metric_regex, order->step_regex, order->last_step, reterr));
+    status = pl_shim_fork(&options, agent->signals, &pid, &fd, reterr);
+    pl_metric_close(&reader.metric); /* the shim has its own */
+    return status == PL_OK ? add_running(agent, order->trial, fd, reterr) : status;
+}
+
+static enum pl_status start_trial(struct agent *agent, const struct pl_trial_order *order, struct pl_error *reterr)
+{
+    const struct pl_job *job = agent->job;
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+
+    PL_TRY(pl_trial_folder_name(job, order->trial, &folder, reterr));
+    PL_TRY(pl_trial_folder_make(job, &folder, order->processes, order->hyperparameters, reterr));
+    PL_TRY(make_environment(agent, order, &folder, &environment, reterr));
+    PL_TRY(pl_strv_add(&argv, job->self_path, reterr));
+    PL_TRY(pl_strv_add(&argv, job->command.count > 0 ? "--" : "train", reterr));
+    PL_TRY(pl_strv_add_all(&argv, &job->command, reterr));
+    setup.argv = (const char *const *)argv.items;
+    setup.environment = pl_environment_strings(environment);
+    setup.cwd = folder.base;
+    return start_shim(agent, order, &setup, reterr);
+}
+
+static void send_end(struct agent *agent, int trial, bool ok, const char *reason)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", trial);
+    SEND(agent, "ended", text, ok ? "0" : "1", reason);
+}
+
+static enum pl_status read_order(const struct pl_frame *frame, struct pl_trial_order *ret_order,
+                                 struct pl_error *reterr)
+{
+    int64_t trial, slot, processes, last_step;
+
+    PL_TRY(pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, reterr));
+    PL_TRY(pl_link_frame_number(frame, 2, 0, INT32_MAX, &slot, reterr));
+    PL_TRY(pl_link_frame_number(frame, 3, 1, INT32_MAX, &processes, reterr));
+    PL_TRY(pl_link_frame_number(frame, 4, 0, INT64_MAX, &last_step, reterr));
+    *ret_order = (struct pl_trial_order){.trial = (int)trial,
+                                         .slot = (int)slot,
+                                         .processes = (int)processes,
+                                         .last_step = last_step,
+                                         .hyperparameters = frame->fields[5],
+                                         .metric_regex = frame->fields[6],
+                                         .step_regex = *frame->fields[7] != '\0' ? frame->fields[7] : NULL};
+    return PL_OK;
+}
+
+static void handle_trial(void *context, int host, const struct pl_frame *frame)
+{
+    struct agent *agent = context;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_trial_order order;
+
+    (void)host;
+    if (read_order(frame, &order, &error) != PL_OK) {
+        pl_log_error(&error, "an order to run a trial");
+    } else if (start_trial(agent, &order, &error) != PL_OK) {
+        send_end(agent, order.trial, false, pl_error_text(&error, text, sizeof(text)));
+    }
+}
+
+static void handle_signal(void *context, int host, const struct pl_frame *frame)
+{
+    struct agent *agent = context;
+    int64_t trial, number;
+
+    (void)host;
+    if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) != PL_OK ||
+        pl_link_frame_number(frame, 2, 1, 64, &number, NULL) != PL_OK) {
+        return;
+    }
+    for (size_t i = 0; i < agent->count; i++) {
+        if (agent->running[i].trial == trial && !agent->running[i].ended &&
+            PL_LINK_SEND(&agent->running[i].link, PL_FRAME_STOP, NULL, frame->fields[2]) != PL_OK) {
+            pl_link_close(&agent->running[i].link);
+        }
+    }
+}
+
+static void handle_forget(void *context, int host, const struct pl_frame *frame)
+{
+    const struct agent *agent = context;
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
+    int64_t trial;
+
+    (void)host;
+    if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) == PL_OK &&
+        pl_trial_folder_name(agent->job, (int)trial, &folder, NULL) == PL_OK) {
+        pl_file_remove_tree(folder.model);
+    }
+}
+
+/* A trial is over: say so, with the reason where it failed, and tidy up. */
+static void end_trial(struct agent *agent, struct running *running, const struct pl_exit_report *exit_report)
+{
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
+    PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
+    const bool ok = pl_exit_report_ok(exit_report);
+
+    running->ended = true;
+    if (pl_trial_folder_name(agent->job, running->trial, &folder, NULL) == PL_OK) {
+        if (!ok) {
+            pl_trial_folder_reason(&folder, &reason);
+        }
+        pl_trial_folder_remove(&folder);
+    }
+    if (!ok && reason.length == 0) {
+        pl_exit_report_sentence(exit_report, &reason);
+    }
+    send_end(agent, running->trial, ok, pl_text_string(&reason));
+}
+
+/* A shim that ends without a report was killed, and its program with it. */
+static void end_lost(struct agent *agent, struct running *running)
+{
+    struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
+
+    exit_report.signalled = true;
+    exit_report.code = SIGKILL;
+    snprintf(exit_report.host, sizeof(exit_report.host), "%s", agent->job->current_host);
+    end_trial(agent, running, &exit_report);
+}
+
+static void read_shim(struct agent *agent, struct running *running)
+{
+    struct pl_exit_report exit_report;
+    struct pl_frame frame;
+    enum pl_status status = pl_link_read(&running->link, NULL);
+
+    while (status == PL_OK) {
+        status = pl_link_next(&running->link, &frame, NULL);
+        if (status == PL_OK && frame.type == PL_FRAME_MESSAGE) {
+            agent->over |= pl_link_send(&agent->link, PL_FRAME_MESSAGE, frame.fields, frame.count, NULL) != PL_OK;
+        } else if (status == PL_OK && frame.type == PL_FRAME_ENDED && !running->ended &&
+                   pl_exit_report_receive(&frame, &exit_report, NULL) == PL_OK) {
+            end_trial(agent, running, &exit_report);
+        }
+    }
+    if (status != PL_END) {
+        if (!running->ended) {
+            end_lost(agent, running);
+        }
+        pl_link_close(&running->link);
+    }
+}
+
+static void read_coordinator(struct agent *agent)
+{
+    static const struct pl_sweep_message table[] = {
+        {"trial", 8, handle_trial}, {"signal", 3, handle_signal}, {"forget", 2, handle_forget}};
+    struct pl_frame frame;
+    enum pl_status status = pl_link_read(&agent->link, NULL);
+
+    while (status == PL_OK) {
+        status = pl_link_next(&agent->link, &frame, NULL);
+        if (status == PL_OK) {
+            pl_sweep_message_handle(table, PL_ARRAY_ITEMS(table), agent, 0, &frame);
+        }
+    }
+    agent->over = agent->over || status != PL_END;
+}
+
+static void drop_closed(struct agent *agent)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < agent->count; i++) {
+        if (agent->running[i].link.fd >= 0) {
+            agent->running[kept++] = agent->running[i];
+        }
+    }
+    agent->count = kept;
+}
+
+/* Signals stop no agent: the coordinator is told of a stop, and tells what it means. */
+static void take_signals(const struct agent *agent)
+{
+    while (pl_signals_next(agent->signals) != 0) {
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
+}
+
+static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
+{
+    const size_t count = agent->count;
+    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(count + 2, sizeof(*waits), reterr);
+
+    if (waits == NULL) {
+        return PL_MEMORY;
+    }
+    waits[0] = (struct pollfd){.fd = agent->signals->fd, .events = POLLIN};
+    waits[1] = (struct pollfd){.fd = agent->link.fd, .events = pl_link_events(&agent->link)};
+    for (size_t i = 0; i < count; i++) {
+        waits[2 + i] =
+            (struct pollfd){.fd = agent->running[i].link.fd, .events = pl_link_events(&agent->running[i].link)};
+    }
+    if (poll(waits, (nfds_t)count + 2, -1) < 0) {
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
+    }
+    if (waits[0].revents != 0) {
+        take_signals(agent);
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (waits[2 + i].revents != 0) {
+            pl_link_flush(&agent->running[i].link);
+            read_shim(agent, &agent->running[i]);
+        }
+    }
+    if (waits[1].revents != 0) {
+        pl_link_flush(&agent->link);
+        read_coordinator(agent);
+    }
+    drop_closed(agent);
+    return PL_OK;
+}
+
+static enum pl_status make_slots(struct agent *agent, struct pl_error *reterr)
+{
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
+
+    PL_TRY(pl_sweep_space_of_job(agent->job, &space, reterr));
+    PL_TRY(space != NULL ? PL_OK : pl_error_set(reterr, PL_INVALID, "this host's job asks for no sweep"));
+    return pl_slots_of_job(agent->job, space, &agent->slots, reterr);
+}
+
+/* The socket that is standard input becomes the link, in whose place nothing can be read. */
+static enum pl_status open_link(struct agent *agent, struct pl_error *reterr)
+{
+    const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0) {
+        return pl_error_errno(reterr, "take the socket to the sweep");
+    }
+    return pl_link_open(&agent->link, fd, reterr);
+}
+
+static enum pl_status run(struct agent *agent, struct pl_error *reterr)
+{
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES], number[16];
+    struct pl_error error = PL_ERROR_NONE;
+
+    PL_TRY(open_link(agent, reterr));
+    if (make_slots(agent, &error) != PL_OK) {
+        SEND(agent, "failed", pl_error_text(&error, text, sizeof(text)));
+        pl_link_drain(&agent->link, pl_deadline_after_ns(PL_NS_PER_S));
+        return PL_OK;
+    }
+    (void)pl_signals_raise_files(agent->signals, SPARE_FILES + 2 * (size_t)agent->slots.count);
+    snprintf(number, sizeof(number), "%d", agent->slots.count);
+    SEND(agent, "slots", number);
+    while (!agent->over) {
+        PL_TRY(poll_once(agent, reterr));
+    }
+    return PL_OK;
+}
+
+int pl_sweep_agent_run(const struct pl_job *job, struct pl_signals *signals)
+{
+    struct agent agent = {.job = job, .signals = signals, .link = PL_LINK_NONE};
+    struct pl_error error = PL_ERROR_NONE;
+    const enum pl_status status = run(&agent, &error);
+
+    if (status != PL_OK) {
+        pl_log_error(&error, "the sweep's agent on host %s", job->current_host);
+    }
+    for (size_t i = 0; i < agent.count; i++) {
+        pl_link_close(&agent.running[i].link); /* ends the trial */
+    }
+    free(agent.running);
+    pl_link_close(&agent.link);
+    return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

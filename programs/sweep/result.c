@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a sweep leaves: trials.jsonl, a table, the best model with its hyperparameters, and a line for the platform. */
+#include "programs/sweep/state.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "programs/sweep/results.h"
+#include "programs/sweep/trial_folder.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { TABLE_ROWS = 20 };
+
+#define RESULT_NS (5 * PL_NS_PER_S) /* for the reader of the log */
+
+static enum pl_status write_file(const char *folder, const char *name, const struct pl_text *text,
+                                 struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", folder, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_file_write_atomic(pl_text_string(&path), text->data, text->length, 0644, reterr);
+}
+
+static void log_lines(const char *text)
+{
+    while (*text != '\0') {
+        const size_t bytes = strcspn(text, "\n");
+
+        pl_log(PL_LOG_INFO, "%.*s", (int)bytes, text);
+        text += bytes + (text[bytes] == '\n');
+    }
+}
+
+enum pl_status pl_sweep_result_write_trials(struct pl_sweep *sweep, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE;
+
+    PL_TRY(pl_sweep_results_jsonl(sweep->space, sweep->scheduler, sweep->records, &lines, reterr));
+    pl_sweep_results_table(sweep->space, sweep->scheduler, sweep->records, TABLE_ROWS, &table);
+    PL_TRY(pl_text_check(&table, reterr));
+    log_lines(pl_text_string(&table));
+    return write_file(sweep->job->paths.output_data, "trials.jsonl", &lines, reterr);
+}
+
+/* The platform reads a metric from the log by a regular expression. That nobody reads the log is no failure of the job.
+ */
+static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+    PL_AUTO_CLOSE int own_fd = pl_file_open_own(STDOUT_FILENO);
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
+
+    pl_text_printf(&line, "best_%s=", sweep->space->metric_name);
+    pl_python_json_print_double(pl_scheduler_progress(sweep->scheduler, best)->best, &line);
+    pl_text_printf(&line, " trial=%zu\n", best);
+    PL_TRY(pl_text_check(&line, reterr));
+    status = pl_file_write_by(own_fd >= 0 ? own_fd : STDOUT_FILENO, line.data, line.length,
+                              pl_deadline_after_ns(RESULT_NS), "standard output", &error);
+    if (status == PL_TIMEOUT) {
+        pl_log_error(&error, "the line with the best value");
+        return PL_OK;
+    }
+    if (status != PL_OK && reterr != NULL) {
+        *reterr = error;
+    }
+    return status;
+}
+
+static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
+
+    PL_TRY(pl_sweep_result_write_trials(sweep, reterr));
+    pl_text_printf(&values, "%s\n", sweep->space->trials[best].hyperparameters);
+    PL_TRY(pl_text_check(&values, reterr));
+    PL_TRY(write_file(sweep->job->paths.model, "hyperparameters.json", &values, reterr));
+    return print_best(sweep, best, reterr);
+}
+
+/* The model of every trial is where the result is, or is of no use any more. */
+static void forget_models(struct pl_sweep *sweep)
+{
+    for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
+        const int host =
+            sweep->records[trial].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[trial].host) : -1;
+
+        if (host == 0 && !sweep->runs[trial].model_gone) {
+            pl_sweep_hosts_forget_trial(sweep, 0, (int)trial);
+        }
+    }
+}
+
+void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
+{
+    struct pl_error write_error = PL_ERROR_NONE;
+    size_t best = 0;
+
+    if (error != NULL || !pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
+        pl_sweep_fail(sweep, "the best trial has no model here: %s", error != NULL ? error : "");
+    } else if (write_result(sweep, best, &write_error) != PL_OK) {
+        pl_sweep_fail_status(sweep, write_error.status, &write_error);
+    } else {
+        forget_models(sweep);
+    }
+    sweep->over = true;
+}
+
+void pl_sweep_result_begin(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    size_t best;
+    int host;
+
+    if (!pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
+        if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
+            pl_log_error(&error, "write trials.jsonl");
+        }
+        if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason != NULL) {
+            pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
+                          sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
+            return;
+        }
+        pl_sweep_fail(sweep,
+                      "no trial that ended well has printed the metric '%s': expected a line in which the regular "
+                      "expression %.300s finds a number",
+                      sweep->space->metric_name, sweep->space->metric_regex);
+        return;
+    }
+    host = sweep->records[best].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
+    pl_sweep_move_begin(sweep, (int)best, PL_SWEEP_MODEL, host > 0 ? host : 0, 0);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** The square root for the front binary, which links no libm: by +, * and / alone, the same everywhere. */
+#ifndef PL_PROGRAMS_SWEEP_ROOT_H
+#define PL_PROGRAMS_SWEEP_ROOT_H
+
+/** Of a finite number; 0 for one that is not above 0. Newton's iteration, from above. */
+static inline double pl_sweep_root(double number)
+{
+    double root = number > 1 ? number : 1;
+    double next = root / 2 + number / root / 2;
+
+    if (!(number > 0)) {
+        return 0;
+    }
+    while (next < root) {
+        root = next;
+        next = root / 2 + number / root / 2;
+    }
+    return root;
+}
+
+#endif

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a specification: each name and kind is checked, and each error says where it is and what was expected. */
+#include "programs/sweep/space.h"
+
+#include "base/memory.h"
+#include "programs/sweep/metric_regex.h"
+#include "programs/sweep/space_draft.h"
+#include "programs/sweep/value.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES_MAX = 100, HOST_PROCESSES_MAX = 4096, FACTOR_MAX = 1000000, TIME_S_MAX = 10 * 365 * 86400 };
+
+static const char dimension_kinds[] =
+    "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": [...]}";
+
+/* A member `name` of `object` that may be left out or null. */
+static bool find(const struct pl_sweep_value *object, const char *name, struct pl_sweep_value *ret_value)
+{
+    *ret_value = pl_sweep_value_member(object, name);
+    return ret_value->node != NULL && pl_python_json_kind(ret_value->node) != PL_PYTHON_JSON_NULL;
+}
+
+/* `*number` stays where there is no such member. */
+static enum pl_status read_whole(const struct pl_sweep_value *object, const char *name, int64_t least, int64_t most,
+                                 int64_t *number, struct pl_error *reterr)
+{
+    struct pl_sweep_value value;
+
+    return find(object, name, &value) ? pl_sweep_value_whole(&value, least, most, number, reterr) : PL_OK;
+}
+
+/* `value` is one of `words`, which ends with NULL; `expected` lists them. */
+static enum pl_status read_word(const struct pl_sweep_value *value, const char *const *words, const char *expected,
+                                size_t *ret_index, struct pl_error *reterr)
+{
+    const char *text = NULL;
+
+    for (size_t i = 0; pl_sweep_value_text(value, &text, NULL) == PL_OK && words[i] != NULL; i++) {
+        if (strcmp(words[i], text) == 0) {
+            *ret_index = i;
+            return PL_OK;
+        }
+    }
+    return pl_sweep_value_wrong(value, expected, reterr);
+}
+
+/* The name of a hyperparameter that programs see. */
+static enum pl_status check_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
+{
+    if (*name == '\0' || strlen(name) > NAME_BYTES_MAX || strncmp(name, "sagemaker_", 10) == 0 ||
+        strncmp(name, "paceline_", 9) == 0) {
+        return pl_sweep_value_wrong(value, "the name of a hyperparameter of the program, not sagemaker_* or paceline_*",
+                                    reterr);
+    }
+    return PL_OK;
+}
+
+/* The items of a list, of which there is at least one. */
+static enum pl_status check_list(const struct pl_sweep_value *value, const char *expected, struct pl_error *reterr)
+{
+    if (value->node == NULL || pl_python_json_kind(value->node) != PL_PYTHON_JSON_ARRAY ||
+        pl_python_json_count(value->node) == 0) {
+        return pl_sweep_value_wrong(value, expected, reterr);
+    }
+    return PL_OK;
+}
+
+static enum pl_status read_choices(const struct pl_sweep_value *value, struct pl_sweep_dimension *dimension,
+                                   struct pl_error *reterr)
+{
+    PL_TRY(check_list(value, "a list with at least one value", reterr));
+    dimension->kind = PL_SWEEP_DIMENSION_CHOICE;
+    dimension->choices = pl_memory_new(pl_python_json_count(value->node), sizeof(struct pl_python_json *), reterr);
+    if (dimension->choices == NULL) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_python_json *node = pl_python_json_first(value->node); node != NULL;
+         node = pl_python_json_next(node)) {
+        if (!pl_sweep_value_is_scalar(node)) {
+            struct pl_sweep_value item = pl_sweep_value_child(value, node, (size_t)dimension->count);
+
+            return pl_sweep_value_wrong(&item, "a number, a string, true or false", reterr);
+        }
+        dimension->choices[dimension->count++] = node;
+    }
+    return PL_OK;
+}
+
+/* [low, high], in a grid of float or log [low, high, points]. */
+static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, struct pl_sweep_dimension *dimension,
+                                 struct pl_error *reterr)
+{
+    bool is_int = dimension->kind == PL_SWEEP_DIMENSION_INT;
+    const char *expected = is_int ? "[low, high]" : grid ? "[low, high, points] in a grid" : "[low, high]";
+    double ends[2] = {0, 0};
+    int64_t whole = 0, points = 0;
+    size_t index = 0;
+
+    PL_TRY(check_list(value, expected, reterr));
+    if (pl_python_json_count(value->node) != (grid && !is_int ? 3U : 2U)) {
+        return pl_sweep_value_wrong(value, expected, reterr);
+    }
+    for (const struct pl_python_json *node = pl_python_json_first(value->node); node != NULL;
+         node = pl_python_json_next(node), index++) {
+        struct pl_sweep_value item = pl_sweep_value_child(value, node, index);
+
+        if (index == 2) {
+            PL_TRY(pl_sweep_value_whole(&item, 2, PL_SWEEP_TRIALS_MAX, &points, reterr));
+        } else if (is_int) {
+            PL_TRY(pl_sweep_value_whole(&item, -PL_SWEEP_STEP_MAX, PL_SWEEP_STEP_MAX, &whole, reterr));
+            ends[index] = (double)whole;
+        } else {
+            PL_TRY(pl_sweep_value_number(&item, &ends[index], reterr));
+        }
+    }
+    if (is_int ? ends[0] > ends[1] : !(ends[0] < ends[1])) {
+        return pl_sweep_value_wrong(value, is_int ? "low not above high" : "low below high", reterr);
+    }
+    if (dimension->kind == PL_SWEEP_DIMENSION_LOG && (ends[0] <= 0 || !isfinite(ends[1] / ends[0]))) {
+        return pl_sweep_value_wrong(value, "low above 0, and high / low a number", reterr);
+    }
+    if (!isfinite(ends[1] - ends[0])) {
+        return pl_sweep_value_wrong(value, "a range whose length is a number", reterr);
+    }
+    dimension->low = ends[0];
+    dimension->high = ends[1];
+    dimension->count = is_int ? (uint64_t)((int64_t)ends[1] - (int64_t)ends[0]) + 1 : (uint64_t)points;
+    return PL_OK;
+}
+
+static enum pl_status read_dimension(const struct pl_sweep_value *value, bool grid,
+                                     struct pl_sweep_dimension *dimension, struct pl_error *reterr)
+{
+    static const char *const names[] = {"choice", "int", "float", "log", NULL};
+    const struct pl_python_json *node;
+    struct pl_sweep_value inner;
+
+    dimension->name = pl_python_json_name(value->node);
+    PL_TRY(check_name(value, dimension->name, reterr));
+    if (pl_python_json_kind(value->node) == PL_PYTHON_JSON_ARRAY) {
+        return read_choices(value, dimension, reterr);
+    }
+    if (pl_python_json_kind(value->node) != PL_PYTHON_JSON_OBJECT || pl_python_json_count(value->node) != 1) {
+        return pl_sweep_value_wrong(value, dimension_kinds, reterr);
+    }
+    PL_TRY(pl_sweep_value_object(value, names, reterr));
+    node = pl_python_json_first(value->node);
+    inner = pl_sweep_value_child(value, node, 0);
+    for (int kind = PL_SWEEP_DIMENSION_CHOICE; names[kind] != NULL; kind++) {
+        if (strcmp(names[kind], pl_python_json_name(node)) == 0) {
+            dimension->kind = (enum pl_sweep_dimension_kind)kind;
+        }
+    }
+    return dimension->kind == PL_SWEEP_DIMENSION_CHOICE ? read_choices(&inner, dimension, reterr)
+                                                        : read_range(&inner, grid, dimension, reterr);
+}
+
+static enum pl_status read_dimensions(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
+                                      struct pl_error *reterr)
+{
+    if (space->node == NULL || pl_python_json_kind(space->node) != PL_PYTHON_JSON_OBJECT ||
+        pl_python_json_count(space->node) == 0) {
+        return pl_sweep_value_wrong(space, "an object with at least one hyperparameter", reterr);
+    }
+    draft->dimensions = pl_memory_new(pl_python_json_count(space->node), sizeof(*draft->dimensions), reterr);
+    if (draft->dimensions == NULL) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_python_json *node = pl_python_json_first(space->node); node != NULL;
+         node = pl_python_json_next(node)) {
+        struct pl_sweep_value value = pl_sweep_value_child(space, node, 0);
+        struct pl_sweep_dimension *dimension = &draft->dimensions[draft->dimensions_count++];
+
+        PL_TRY(read_dimension(&value, draft->search == PL_SWEEP_SEARCH_GRID, dimension, reterr));
+    }
+    return PL_OK;
+}
+
+/* The points of a list: objects of hyperparameters. */
+static enum pl_status read_list(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
+                                struct pl_error *reterr)
+{
+    size_t index = 0;
+
+    PL_TRY(check_list(space, "a list with at least one object, since \"search\" is \"list\"", reterr));
+    for (const struct pl_python_json *node = pl_python_json_first(space->node); node != NULL;
+         node = pl_python_json_next(node), index++) {
+        struct pl_sweep_value point = pl_sweep_value_child(space, node, index);
+
+        if (pl_python_json_kind(node) != PL_PYTHON_JSON_OBJECT) {
+            return pl_sweep_value_wrong(&point, "an object with the hyperparameters of a trial", reterr);
+        }
+        for (const struct pl_python_json *member = pl_python_json_first(node); member != NULL;
+             member = pl_python_json_next(member)) {
+            struct pl_sweep_value value = pl_sweep_value_child(&point, member, 0);
+
+            PL_TRY(check_name(&value, pl_python_json_name(member), reterr));
+            if (!pl_sweep_value_is_scalar(member)) {
+                return pl_sweep_value_wrong(&value, "a number, a string, true or false", reterr);
+            }
+        }
+    }
+    draft->list = space->node;
+    return PL_OK;
+}
+
+static enum pl_status read_search(const struct pl_sweep_value *root, struct pl_sweep_draft *draft,
+                                  struct pl_error *reterr)
+{
+    static const char *const words[] = {"grid", "random", "list", NULL};
+    struct pl_sweep_value space = pl_sweep_value_member(root, "space");
+    struct pl_sweep_value value;
+    size_t search = PL_SWEEP_SEARCH_GRID;
+    int64_t number = 0;
+
+    if (find(root, "search", &value)) {
+        PL_TRY(read_word(&value, words, "\"grid\", \"random\" or \"list\"", &search, reterr));
+    }
+    draft->search = (enum pl_sweep_search)search;
+    PL_TRY(read_whole(root, "seed", 0, PL_SWEEP_STEP_MAX, &number, reterr));
+    draft->seed = (uint64_t)number;
+    if (find(root, "trials", &value) && draft->search != PL_SWEEP_SEARCH_RANDOM) {
+        return pl_sweep_value_wrong(&value, "no number of trials: without \"search\": \"random\" the space has it",
+                                    reterr);
+    }
+    if (draft->search == PL_SWEEP_SEARCH_RANDOM) {
+        PL_TRY(pl_sweep_value_whole(&value, 1, PL_SWEEP_STEP_MAX, &number, reterr));
+        draft->trials = (size_t)number;
+    }
+    return draft->search == PL_SWEEP_SEARCH_LIST ? read_list(&space, draft, reterr)
+                                                 : read_dimensions(&space, draft, reterr);
+}
+
+/* Whether a point has a hyperparameter of the seeds' name. */
+static bool is_in_space(const struct pl_sweep_draft *draft, const char *name)
+{
+    for (size_t i = 0; i < draft->dimensions_count; i++) {
+        if (strcmp(draft->dimensions[i].name, name) == 0) {
+            return true;
+        }
+    }
+    for (const struct pl_python_json *point = draft->list != NULL ? pl_python_json_first(draft->list) : NULL;
+         point != NULL; point = pl_python_json_next(point)) {
+        if (pl_python_json_member(point, name) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum pl_status read_seed_values(const struct pl_sweep_value *values, struct pl_sweep_draft *draft,
+                                       struct pl_error *reterr)
+{
+    PL_TRY(check_list(values, "a list with at least one seed", reterr));
+    if (pl_python_json_count(values->node) > PL_SWEEP_TRIALS_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d trials, found more", values->source,
+                            PL_SWEEP_TRIALS_MAX);
+    }
+    draft->seeds = pl_memory_new(pl_python_json_count(values->node), sizeof(*draft->seeds), reterr);
+    if (draft->seeds == NULL) {
+        return PL_MEMORY;
+    }
+    for (const struct pl_python_json *node = pl_python_json_first(values->node); node != NULL;
+         node = pl_python_json_next(node)) {
+        struct pl_sweep_value item = pl_sweep_value_child(values, node, draft->seeds_count);
+
+        PL_TRY(pl_sweep_value_whole(&item, 0, PL_SWEEP_STEP_MAX, &draft->seeds[draft->seeds_count], reterr));
+        for (size_t i = 0; i < draft->seeds_count; i++) {
+            if (draft->seeds[i] == draft->seeds[draft->seeds_count]) {
+                return pl_sweep_value_wrong(&item, "each seed once", reterr);
+            }
+        }
+        draft->seeds_count++;
+    }
+    return PL_OK;
+}
+
+static enum pl_status read_seeds(const struct pl_sweep_value *root, struct pl_sweep_draft *draft,
+                                 struct pl_sweep_space *space, struct pl_error *reterr)
+{
+    static const char *const names[] = {"name", "values", NULL};
+    struct pl_sweep_value seeds, name, values;
+    const char *text = "seed";
+
+    if (!find(root, "seeds", &seeds)) {
+        return PL_OK;
+    }
+    values = name = seeds;
+    if (pl_python_json_kind(seeds.node) == PL_PYTHON_JSON_OBJECT) {
+        PL_TRY(pl_sweep_value_object(&seeds, names, reterr));
+        values = pl_sweep_value_member(&seeds, "values");
+        if (find(&seeds, "name", &name)) {
+            PL_TRY(pl_sweep_value_text(&name, &text, reterr));
+            PL_TRY(check_name(&name, text, reterr));
+        }
+    }
+    PL_TRY(read_seed_values(&values, draft, reterr));
+    if (is_in_space(draft, text)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "%s:%u:%u: %s: expected the name of a hyperparameter that the space does not have, found "
+                            "\"%.60s\"",
+                            root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
+                            name.node != NULL ? name.path : seeds.path, text);
+    }
+    space->seed_name = pl_memory_string(text, reterr);
+    draft->seed_name = space->seed_name;
+    return space->seed_name != NULL ? PL_OK : PL_MEMORY;
+}
+
+/* A name that also is a member of a line of trials.jsonl, and a part of the line "best_NAME=...". */
+static enum pl_status check_metric_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
+{
+    static const char *const taken[] = {"trial", "point",   "state", "hyperparameters", "step",
+                                        "runs",  "seconds", "host",  "reason",          "best_step"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(taken); i++) {
+        if (strcmp(name, taken[i]) == 0) {
+            return pl_sweep_value_wrong(value, "another name: trials.jsonl has this one for something else", reterr);
+        }
+    }
+    for (const char *at = name; *at != '\0'; at++) {
+        if (pl_text_control_bytes(at, name + strlen(name)) > 0) {
+            return pl_sweep_value_wrong(value, "a name without control characters", reterr);
+        }
+    }
+    return *name == '\0' || strlen(name) > NAME_BYTES_MAX
+               ? pl_sweep_value_wrong(value, "a name of 1 to 100 bytes", reterr)
+               : PL_OK;
+}
+
+static enum pl_status read_metric(const struct pl_sweep_value *root, struct pl_sweep_space *space,
+                                  struct pl_error *reterr)
+{
+    static const char *const names[] = {"name", "regex", NULL};
+    static const char *const goals[] = {"maximize", "minimize", NULL};
+    struct pl_sweep_value metric = pl_sweep_value_member(root, "metric");
+    struct pl_sweep_value goal = pl_sweep_value_member(root, "goal");
+    struct pl_sweep_value name = metric;
+    const char *text;
+    size_t index = 0;
+
+    if (metric.node != NULL && pl_python_json_kind(metric.node) == PL_PYTHON_JSON_OBJECT) {
+        struct pl_sweep_value regex = pl_sweep_value_member(&metric, "regex");
+
+        PL_TRY(pl_sweep_value_object(&metric, names, reterr));
+        name = pl_sweep_value_member(&metric, "name");
+        PL_TRY(pl_metric_regex_read(&regex, &space->metric_regex, reterr));
+    } else if (metric.node == NULL || pl_python_json_kind(metric.node) != PL_PYTHON_JSON_STRING) {
+        return pl_sweep_value_wrong(&metric, "a name, or {\"name\": ..., \"regex\": ...}", reterr);
+    }
+    PL_TRY(pl_sweep_value_text(&name, &text, reterr));
+    PL_TRY(check_metric_name(&name, text, reterr));
+    space->metric_name = pl_memory_string(text, reterr);
+    if (space->metric_name == NULL) {
+        return PL_MEMORY;
+    }
+    if (space->metric_regex == NULL) {
+        PL_TRY(pl_metric_regex_of_name(text, &space->metric_regex, reterr));
+    }
+    PL_TRY(read_word(&goal, goals, "\"maximize\" or \"minimize\"", &index, reterr));
+    space->maximize = index == 0;
+    return PL_OK;
+}
+
+static enum pl_status read_asha(const struct pl_sweep_value *asha, struct pl_sweep_space *space,
+                                struct pl_error *reterr)
+{
+    static const char *const names[] = {"step", "min", "max", "factor", NULL};
+
+    PL_TRY(pl_sweep_value_object(asha, names, reterr));
+    space->scheduler = PL_SWEEP_SCHEDULER_ASHA;
+    PL_TRY(read_whole(asha, "min", 1, PL_SWEEP_STEP_MAX - 1, &space->min_step, reterr));
+    PL_TRY(read_whole(asha, "max", space->min_step + 1, PL_SWEEP_STEP_MAX, &space->max_step, reterr));
+    return read_whole(asha, "factor", 2, FACTOR_MAX, &space->factor, reterr);
+}
+
+static enum pl_status read_median(const struct pl_sweep_value *median, struct pl_sweep_space *space,
+                                  struct pl_error *reterr)
+{
+    static const char *const names[] = {"step", "min", "least_trials", NULL};
+
+    PL_TRY(pl_sweep_value_object(median, names, reterr));
+    space->scheduler = PL_SWEEP_SCHEDULER_MEDIAN;
+    PL_TRY(read_whole(median, "min", 1, PL_SWEEP_STEP_MAX, &space->min_step, reterr));
+    return read_whole(median, "least_trials", 1, PL_SWEEP_TRIALS_MAX, &space->least_trials, reterr);
+}
+
+static enum pl_status read_scheduler(const struct pl_sweep_value *root, struct pl_sweep_space *space,
+                                     struct pl_error *reterr)
+{
+    static const char *const names[] = {"asha", "median", NULL};
+    static const char *const words[] = {"none", NULL};
+    static const char expected[] = "\"none\", {\"asha\": {...}} or {\"median\": {...}}";
+    struct pl_sweep_value scheduler, inner, step;
+    size_t index = 0;
+
+    if (!find(root, "scheduler", &scheduler)) {
+        return PL_OK;
+    }
+    if (pl_python_json_kind(scheduler.node) != PL_PYTHON_JSON_OBJECT) {
+        return read_word(&scheduler, words, expected, &index, reterr);
+    }
+    PL_TRY(pl_sweep_value_object(&scheduler, names, reterr));
+    if (pl_python_json_count(scheduler.node) != 1) {
+        return pl_sweep_value_wrong(&scheduler, expected, reterr);
+    }
+    inner = pl_sweep_value_child(&scheduler, pl_python_json_first(scheduler.node), 0);
+    PL_TRY(strcmp(pl_python_json_name(inner.node), "asha") == 0 ? read_asha(&inner, space, reterr)
+                                                                : read_median(&inner, space, reterr));
+    return find(&inner, "step", &step) ? pl_metric_regex_read(&step, &space->step_regex, reterr) : PL_OK;
+}
+
+static enum pl_status read_bounds(const struct pl_sweep_value *root, struct pl_sweep_space *space,
+                                  struct pl_error *reterr)
+{
+    int64_t processes = 1, slots = 0;
+    struct pl_sweep_value value;
+
+    PL_TRY(read_whole(root, "processes", 1, HOST_PROCESSES_MAX, &processes, reterr));
+    PL_TRY(read_whole(root, "slots", 1, HOST_PROCESSES_MAX, &slots, reterr));
+    space->processes = (int)processes;
+    space->slots = (int)slots;
+    space->max_failed = 0.5;
+    if (find(root, "max_failed", &value) && (pl_sweep_value_number(&value, &space->max_failed, NULL) != PL_OK ||
+                                             space->max_failed < 0 || space->max_failed > 1)) {
+        return pl_sweep_value_wrong(&value, "a number from 0 to 1", reterr);
+    }
+    if (find(root, "trial_time_s", &value) && (pl_sweep_value_number(&value, &space->trial_time_s, NULL) != PL_OK ||
+                                               space->trial_time_s <= 0 || space->trial_time_s > TIME_S_MAX)) {
+        return pl_sweep_value_wrong(&value, "seconds above 0, of at most ten years", reterr);
+    }
+    return PL_OK;
+}
+
+static enum pl_status read_all(const struct pl_sweep_value *root, struct pl_sweep_space *space, struct pl_error *reterr)
+{
+    static const char *const names[] = {"space",      "search",       "trials", "seed",      "metric",
+                                        "goal",       "scheduler",    "seeds",  "processes", "slots",
+                                        "max_failed", "trial_time_s", NULL};
+    PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.seed = 0};
+
+    space->min_step = 1;
+    space->factor = 3;
+    space->max_step = INT64_MAX;
+    space->least_trials = 3;
+    PL_TRY(pl_sweep_value_object(root, names, reterr));
+    PL_TRY(read_search(root, &draft, reterr));
+    PL_TRY(read_metric(root, space, reterr));
+    PL_TRY(read_scheduler(root, space, reterr));
+    PL_TRY(read_seeds(root, &draft, space, reterr));
+    PL_TRY(read_bounds(root, space, reterr));
+    return pl_sweep_draft_expand(&draft, root->source, space, reterr);
+}
+
+enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
+                                    struct pl_sweep_space **ret_space, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
+    struct pl_sweep_value root;
+
+    if (bytes > PL_SWEEP_SPEC_BYTES_MAX) {
+        return pl_error_set(reterr, PL_LIMIT, "%s: expected at most %d bytes, found %zu", source,
+                            PL_SWEEP_SPEC_BYTES_MAX, bytes);
+    }
+    PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document, reterr));
+    space = pl_memory_new(1, sizeof(*space), reterr);
+    if (space == NULL) {
+        return PL_MEMORY;
+    }
+    space->text = pl_memory_string_n(text, bytes, reterr);
+    if (space->text == NULL) {
+        return PL_MEMORY;
+    }
+    root = pl_sweep_value_root(document, source);
+    PL_TRY(read_all(&root, space, reterr));
+    *ret_space = PL_TAKE(space);
+    return PL_OK;
+}
+
+void pl_sweep_space_free(struct pl_sweep_space *space)
+{
+    if (space == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < space->trials_count; i++) {
+        free(space->trials[i].hyperparameters);
+    }
+    free(space->trials);
+    free(space->text);
+    free(space->metric_name);
+    free(space->metric_regex);
+    free(space->step_regex);
+    free(space->seed_name);
+    free(space);
+}
+
+void pl_sweep_space_free_at(struct pl_sweep_space **space_at)
+{
+    pl_sweep_space_free(*space_at);
+    *space_at = NULL;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes and removes the folders in which trials run. */
+#include "programs/sweep/trial_folder.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "entrypoint/job/config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FAILURE_MAX_BYTES = 1 << 20 };
+
+/* Of the job's hyperparameters those that a trial does not get: what starts the sweep or belongs to the job as a whole,
+ * and how many processes on which hosts run. */
+static const char *const dropped[] = {"paceline_check",
+                                      "paceline_checkpoint_dir",
+                                      "paceline_ps",
+                                      "sagemaker_s3_output",
+                                      "sagemaker_mpi_enabled",
+                                      "sagemaker_mpi_num_of_processes_per_host",
+                                      "sagemaker_mpi_num_processes",
+                                      "sagemaker_parameter_server_enabled",
+                                      "sagemaker_multi_worker_mirrored_strategy_enabled",
+                                      "sagemaker_distribution_instance_groups",
+                                      "sagemaker_distributed_dataparallel_enabled",
+                                      "sagemaker_pytorch_ddp_enabled",
+                                      "sagemaker_pytorch_xla_multi_worker_enabled"};
+
+void pl_trial_folder_root(const struct pl_job *job, struct pl_text *text)
+{
+    const char *named = pl_job_option(job, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
+
+    if (named != NULL) {
+        pl_text_append(text, named);
+    } else {
+        pl_text_printf(text, "%s/checkpoints", job->paths.base);
+    }
+}
+
+enum pl_status pl_trial_folder_name(const struct pl_job *job, int trial, struct pl_trial_folder *ret_folder,
+                                    struct pl_error *reterr)
+{
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text root = PL_TEXT_NONE;
+
+    pl_trial_folder_root(job, &root);
+    PL_TRY(pl_text_check(&root, reterr));
+    pl_text_printf(&text, "%s/sweep/trial-%04d", job->paths.base, trial);
+    PL_TRY(pl_text_take(&text, &folder.base, reterr));
+    pl_text_printf(&text, "%s/trial-%04d", pl_text_string(&root), trial);
+    PL_TRY(pl_text_take(&text, &folder.checkpoints, reterr));
+    pl_text_printf(&text, "%s/trial-%04d.model", pl_text_string(&root), trial);
+    PL_TRY(pl_text_take(&text, &folder.model, reterr));
+    pl_text_printf(&text, "%s/trial-%04d", job->paths.output_data, trial);
+    PL_TRY(pl_text_take(&text, &folder.output_data, reterr));
+    *ret_folder = folder;
+    folder = PL_TRIAL_FOLDER_NONE;
+    return PL_OK;
+}
+
+static bool is_dropped(const char *name)
+{
+    bool found = strncmp(name, "paceline_sweep", sizeof("paceline_sweep") - 1) == 0;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(dropped) && !found; i++) {
+        found = strcmp(name, dropped[i]) == 0;
+    }
+    return found;
+}
+
+/* As SageMaker has it, each value is the JSON text of it. */
+static enum pl_status set_encoded(struct pl_python_json *object, const char *name, const struct pl_python_json *value,
+                                  struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_python_json_print(value, PL_PYTHON_JSON_COMPACT, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_python_json_set(object, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
+}
+
+/* With torchrun it takes their number too. */
+static enum pl_status set_processes(struct pl_python_json *object, int processes, struct pl_error *reterr)
+{
+    static const char torchrun[] = "sagemaker_torch_distributed_enabled";
+    char number[16];
+
+    if (processes == 1) {
+        return PL_OK;
+    }
+    snprintf(number, sizeof(number), "%d", processes);
+    if (pl_python_json_member(object, torchrun) == NULL) {
+        PL_TRY(pl_python_json_set(object, "sagemaker_mpi_enabled", pl_python_json_new_string("true"), reterr));
+    }
+    return pl_python_json_set(object, "sagemaker_mpi_num_of_processes_per_host", pl_python_json_new_string(number),
+                              reterr);
+}
+
+enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_values,
+                                               const struct pl_python_json *own, int processes, struct pl_text *text,
+                                               struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
+
+    if (all == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory writing a trial's hyperparameters");
+    }
+    for (const struct pl_python_json *member = pl_python_json_first(job_values); member != NULL;
+         member = pl_python_json_next(member)) {
+        if (!is_dropped(pl_python_json_name(member))) {
+            PL_TRY(pl_python_json_set(all, pl_python_json_name(member), pl_python_json_copy(member), reterr));
+        }
+    }
+    for (const struct pl_python_json *member = pl_python_json_first(own); member != NULL;
+         member = pl_python_json_next(member)) {
+        PL_TRY(set_encoded(all, pl_python_json_name(member), member, reterr));
+    }
+    PL_TRY(set_processes(all, processes, reterr));
+    pl_python_json_print(all, PL_PYTHON_JSON_SPACED, text);
+    return pl_text_check(text, reterr);
+}
+
+/* The host is alone. */
+static enum pl_status print_resource(const struct pl_job *job, struct pl_text *text, struct pl_error *reterr)
+{
+    static const char *const without[] = {"hosts", "instance_groups", "topology"};
+    PL_AUTO_PYTHON_JSON struct pl_python_json *resource = pl_python_json_new_object();
+    struct pl_python_json *hosts = pl_python_json_new_array();
+
+    PL_TRY(pl_python_json_set(resource, "hosts", hosts, reterr));
+    PL_TRY(pl_python_json_append(hosts, pl_python_json_new_string(job->current_host), reterr));
+    for (const struct pl_python_json *member = pl_python_json_first(job->resource); member != NULL;
+         member = pl_python_json_next(member)) {
+        bool kept = true;
+
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(without); i++) {
+            kept = kept && strcmp(pl_python_json_name(member), without[i]) != 0;
+        }
+        if (kept) {
+            PL_TRY(pl_python_json_set(resource, pl_python_json_name(member), pl_python_json_copy(member), reterr));
+        }
+    }
+    pl_python_json_print(resource, PL_PYTHON_JSON_SPACED, text);
+    return pl_text_check(text, reterr);
+}
+
+static enum pl_status print_checkpoint_config(const struct pl_trial_folder *folder, struct pl_text *text,
+                                              struct pl_error *reterr)
+{
+    pl_text_append(text, "{\"LocalPath\": ");
+    pl_python_json_print_string(folder->checkpoints, text);
+    pl_text_append(text, "}");
+    return pl_text_check(text, reterr);
+}
+
+/* A file of the trial's, which nobody needs after a crash. */
+static enum pl_status write_config(const struct pl_trial_folder *folder, const char *name, const struct pl_text *text,
+                                   struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_CLOSE int fd = -1;
+
+    pl_text_printf(&path, "%s/input/config/%s", folder->base, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    fd = open(pl_text_string(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return pl_error_errno(reterr, "write '%s'", pl_text_string(&path));
+    }
+    return pl_file_write_fd(fd, text->data, text->length, pl_text_string(&path), reterr);
+}
+
+static enum pl_status link_to(const char *target, const struct pl_trial_folder *folder, const char *name,
+                              struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", folder->base, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    return symlink(target, pl_text_string(&path)) == 0 || errno == EEXIST
+               ? PL_OK
+               : pl_error_errno(reterr, "make the link '%s'", pl_text_string(&path));
+}
+
+/* What else is in input/config is the job's. */
+static enum pl_status link_config(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                  struct pl_error *reterr)
+{
+    DIR *directory = opendir(job->paths.input_config);
+    enum pl_status status = PL_OK;
+
+    for (const struct dirent *entry = directory != NULL ? readdir(directory) : NULL; entry != NULL && status == PL_OK;
+         entry = readdir(directory)) {
+        PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE;
+        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
+
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        pl_text_printf(&target, "%s/%s", job->paths.input_config, entry->d_name);
+        pl_text_printf(&name, "input/config/%s", entry->d_name);
+        status = pl_text_check(&target, reterr);
+        status = status == PL_OK ? pl_text_check(&name, reterr) : status;
+        status = status == PL_OK ? link_to(pl_text_string(&target), folder, pl_text_string(&name), reterr) : status;
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    return status;
+}
+
+static enum pl_status make_directories(const struct pl_trial_folder *folder, struct pl_error *reterr)
+{
+    static const char *const own[] = {"input/config", "output"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(own); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        pl_text_printf(&path, "%s/%s", folder->base, own[i]);
+        PL_TRY(pl_text_check(&path, reterr));
+        PL_TRY(pl_file_make_dirs(pl_text_string(&path), 0755, reterr));
+    }
+    PL_TRY(pl_file_make_dirs(folder->checkpoints, 0755, reterr));
+    PL_TRY(pl_file_make_dirs(folder->model, 0755, reterr));
+    return pl_file_make_dirs(folder->output_data, 0755, reterr);
+}
+
+enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder, int processes,
+                                    const char *hyperparameters, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *job_values = NULL;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *own = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text resource = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text checkpoints = PL_TEXT_NONE;
+
+    pl_file_remove_tree(folder->base);
+    pl_text_printf(&path, "%s/hyperparameters.json", job->paths.input_config);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_config_read(pl_text_string(&path), false, &job_values, reterr));
+    PL_TRY(pl_python_json_parse(hyperparameters, strlen(hyperparameters), "a trial's hyperparameters", &own, reterr));
+    PL_TRY(pl_trial_folder_hyperparameters(job_values, own, processes, &values, reterr));
+    PL_TRY(print_resource(job, &resource, reterr));
+    PL_TRY(print_checkpoint_config(folder, &checkpoints, reterr));
+    PL_TRY(make_directories(folder, reterr));
+    PL_TRY(write_config(folder, "hyperparameters.json", &values, reterr));
+    PL_TRY(write_config(folder, "resourceconfig.json", &resource, reterr));
+    PL_TRY(write_config(folder, "checkpointconfig.json", &checkpoints, reterr));
+    PL_TRY(link_config(job, folder, reterr));
+    PL_TRY(link_to(job->paths.input_data, folder, "input/data", reterr));
+    PL_TRY(link_to(job->paths.code, folder, "code", reterr));
+    PL_TRY(link_to(folder->model, folder, "model", reterr));
+    return link_to(folder->output_data, folder, "output/data", reterr);
+}
+
+/* A line's end, or the text's. */
+static size_t line_bytes(const char *text)
+{
+    return strcspn(text, "\n");
+}
+
+void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text *text)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_FREE char *words = NULL;
+    const char *last;
+    size_t bytes = 0, first_bytes;
+
+    pl_text_printf(&path, "%s/output/failure", folder->base);
+    if (pl_text_check(&path, NULL) != PL_OK ||
+        pl_file_read(pl_text_string(&path), FAILURE_MAX_BYTES, &words, &bytes, NULL) != PL_OK) {
+        return;
+    }
+    while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == ' ')) {
+        words[--bytes] = '\0';
+    }
+    first_bytes = line_bytes(words);
+    pl_text_append_n(text, words, first_bytes);
+    last = strrchr(words, '\n');
+    if (last != NULL && strncmp(last + 1, "Program: ", 9) != 0) {
+        pl_text_printf(text, ": %s", last + 1);
+    }
+}
+
+void pl_trial_folder_remove(const struct pl_trial_folder *folder)
+{
+    pl_file_remove_tree(folder->base);
+    (void)rmdir(folder->output_data); /* where they are empty */
+    (void)rmdir(folder->checkpoints);
+}
+
+void pl_trial_folder_done(struct pl_trial_folder *folder)
+{
+    free(folder->base);
+    free(folder->checkpoints);
+    free(folder->model);
+    free(folder->output_data);
+    *folder = PL_TRIAL_FOLDER_NONE;
+}

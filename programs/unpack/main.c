@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
+ * paceline-unpack --look SOURCE
+ * paceline-unpack --pack DIRECTORY
+ * paceline-unpack --receive DIRECTORY | --receive-in-place DIRECTORY
+ *
+ * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
+ * this; it is removed afterwards. With --look nothing is written: it ends with 0 if SOURCE can be what its name says.
+ * --pack and --receive move a directory from one host to another, see stream.h: it leaves by standard output and comes
+ * by standard input.
+ *
+ * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
+ * whatever it is, process 1 survives.
+ */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "programs/unpack/stream.h"
+#include "programs/unpack/unpack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A name with .tar or .tgz: damaged, or with another content, it is an error, not a file to be copied as it is. */
+static bool has_archive_name(const char *source)
+{
+    const char *name = strrchr(source, '/');
+    size_t length = strlen(source);
+
+    for (const char *tar = strstr(name != NULL ? name : source, ".tar"); tar != NULL; tar = strstr(tar + 1, ".tar")) {
+        if (tar[4] == '\0' || tar[4] == '.') {
+            return true;
+        }
+    }
+    return length > 4 && strcmp(source + length - 4, ".tgz") == 0;
+}
+
+static enum pl_status look(const char *source, struct pl_error *reterr)
+{
+    struct stat info;
+
+    if (stat(source, &info) != 0) {
+        return pl_error_errno(reterr, "opening '%s'", source);
+    }
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
+    }
+    return S_ISREG(info.st_mode) && has_archive_name(source) ? pl_unpack_check(source, reterr) : PL_OK;
+}
+
+static enum pl_status unpack_source(const char *source, int dest_fd, bool is_archive,
+                                    const struct pl_unpack_limits *limits, struct pl_error *reterr)
+{
+    struct stat info;
+
+    if (stat(source, &info) != 0) {
+        return pl_error_errno(reterr, "opening '%s'", source);
+    }
+    if (S_ISDIR(info.st_mode)) {
+        return pl_unpack_copy_tree(source, dest_fd, limits, reterr);
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return pl_error_set(reterr, PL_INVALID, "'%s' is neither a file nor a directory", source);
+    }
+    if (is_archive || has_archive_name(source) || pl_unpack_is_archive(source)) {
+        return pl_unpack_file(source, dest_fd, limits, reterr);
+    }
+    return pl_unpack_copy_file(source, dest_fd, limits, reterr);
+}
+
+/* Whatever ends this before its time: who comes next sees by the file `unfinished` that not all is there. */
+static enum pl_status unpack_whole(const char *source, const char *dest, const char *unfinished, bool is_archive,
+                                   const struct pl_unpack_limits *limits, struct pl_error *reterr)
+{
+    PL_AUTO_CLOSE int dest_fd = -1;
+    PL_AUTO_CLOSE int fd = -1;
+
+    PL_TRY(pl_file_make_dirs(dest, 0755, reterr));
+    dest_fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dest_fd < 0) {
+        return pl_error_errno(reterr, "opening '%s'", dest);
+    }
+    if (unfinished != NULL) {
+        fd = openat(dest_fd, unfinished, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+        if (fd < 0) {
+            return pl_error_errno(reterr, "creating '%s/%s'", dest, unfinished);
+        }
+    }
+    PL_TRY(unpack_source(source, dest_fd, is_archive, limits, reterr));
+    return unfinished == NULL || unlinkat(dest_fd, unfinished, 0) == 0
+               ? PL_OK
+               : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
+}
+
+/* PL_NOT_FOUND, without a report: the word is none of those that move a directory. */
+static enum pl_status move(const char *word, const char *directory, struct pl_error *reterr)
+{
+    if (strcmp(word, "--pack") == 0) {
+        return pl_stream_pack(directory, STDOUT_FILENO, reterr);
+    }
+    if (strcmp(word, "--receive") == 0 || strcmp(word, "--receive-in-place") == 0) {
+        return pl_stream_receive(directory, STDIN_FILENO, strcmp(word, "--receive") != 0, reterr);
+    }
+    return strcmp(word, "--look") == 0 ? look(directory, reterr) : PL_NOT_FOUND;
+}
+
+int main(int argc, char **argv)
+{
+    const char *unfinished = NULL;
+    struct pl_unpack_limits limits = {.max_bytes = INT64_C(1) << 34, .max_entries = 1000000};
+    struct pl_error error = PL_ERROR_NONE;
+    bool fetched = false;
+    enum pl_status status;
+    int at = 1;
+
+    pl_log_set_prefix("paceline-unpack");
+    status = argc == 3 ? move(argv[1], argv[2], &error) : PL_NOT_FOUND;
+    if (status == PL_OK || error.status != PL_OK) {
+        if (status != PL_OK) {
+            pl_log_error(&error, "%s", argv[2]);
+        }
+        return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    }
+    for (; at < argc && argv[at][0] == '-'; at++) {
+        if (strcmp(argv[at], "--fetched") == 0) {
+            fetched = true;
+        } else if (strcmp(argv[at], "--unfinished") == 0 && at + 1 < argc) {
+            unfinished = argv[++at];
+        } else if (strcmp(argv[at], "--max-bytes") == 0 && at + 1 < argc) {
+            char *end = NULL;
+
+            errno = 0;
+            limits.max_bytes = strtoll(argv[++at], &end, 10);
+            if (errno != 0 || *end != '\0' || end == argv[at] || limits.max_bytes < 0) {
+                pl_log(PL_LOG_ERROR, "--max-bytes: expected a number of bytes, found '%s'", argv[at]);
+                return PL_EXIT_USAGE;
+            }
+        } else {
+            break;
+        }
+    }
+    if (argc - at != 2) {
+        pl_log(PL_LOG_ERROR, "usage: paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST");
+        return PL_EXIT_USAGE;
+    }
+    status = unpack_whole(argv[at], argv[at + 1], unfinished, fetched, &limits, &error);
+    if (fetched && unlink(argv[at]) != 0) {
+        pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
+    }
+    if (status != PL_OK) { /* the last line is what the failure file begins with */
+        pl_log_error(&error, "%s", argv[at]);
+    }
+    return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * A directory as a stream: a tar archive of pax format of everything in it, files, directories, symbolic links, modes
+ * and times, with an entry at its end that says that nothing is missing. Sockets, FIFOs and devices are left out.
+ *
+ * Test  tests/unit/programs/unpack/test_stream.c
+ */
+#ifndef PL_PROGRAMS_UNPACK_STREAM_H
+#define PL_PROGRAMS_UNPACK_STREAM_H
+
+#include "base/status.h"
+
+/**
+ * Write the directory, an absolute path as below, to `fd`. One that does not exist is an empty one. Changes the working
+ * directory.
+ */
+enum pl_status pl_stream_pack(const char *directory, int fd, struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Make `directory` of the stream that comes from `fd`: with `in_place` what is there stays unless the stream has
+ * another of its name; else all of it is replaced, once the stream has come whole. Nothing is written outside of it.
+ * Changes the working directory.
+ *
+ * Errors  PL_CORRUPT: it is no such stream, or it ends early; PL_SYSTEM.
+ */
+enum pl_status pl_stream_receive(const char *directory, int fd, bool in_place, struct pl_error *reterr) PL_MUST_CHECK;
+
+#endif

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Unpacks tar archives with libarchive, and copies directories, below a destination that nothing can escape. */
+#include "programs/unpack/unpack.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/text.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 64 * 1024, MAX_DEPTH = 100 };
+
+/* One unpacking: what is left of the limits. */
+struct unpacker {
+    int64_t left_bytes;
+    int64_t left_entries;
+    const struct pl_unpack_limits *limits;
+    struct pl_error *reterr;
+};
+
+static enum pl_status count_entry(struct unpacker *unpacker)
+{
+    if (--unpacker->left_entries < 0) {
+        return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %lld files and directories, found more",
+                            (long long)unpacker->limits->max_entries);
+    }
+    return PL_OK;
+}
+
+static enum pl_status count_bytes(struct unpacker *unpacker, size_t bytes)
+{
+    if ((int64_t)bytes > unpacker->left_bytes) {
+        return pl_error_set(unpacker->reterr, PL_LIMIT, "expected at most %lld bytes of code, found more",
+                            (long long)unpacker->limits->max_bytes);
+    }
+    unpacker->left_bytes -= (int64_t)bytes;
+    return PL_OK;
+}
+
+static void archive_free_at(struct archive **archive)
+{
+    (void)archive_read_free(*archive);
+}
+
+static struct archive *new_reader(void)
+{
+    struct archive *archive = archive_read_new();
+
+    /* Only filters that run inside this process: no external programs. */
+    if (archive != NULL && archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_xz(archive) == ARCHIVE_OK &&
+        archive_read_support_filter_zstd(archive) == ARCHIVE_OK &&
+        archive_read_support_format_tar(archive) == ARCHIVE_OK) {
+        return archive;
+    }
+    (void)archive_read_free(archive);
+    return NULL;
+}
+
+/*
+ * Open the directory below `dir_fd` where `name` lies, with `make` making what is missing, and set `*ret_last` to the
+ * name's last part within `name`. Each part is opened without following links.
+ */
+static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, bool make, int *ret_fd,
+                                  const char **ret_last)
+{
+    PL_AUTO_CLOSE int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    char *part = name;
+
+    if (fd < 0) {
+        return pl_error_errno(unpacker->reterr, "opening the code directory");
+    }
+    for (char *slash = strchr(part, '/'); slash != NULL; slash = strchr(part, '/')) {
+        int next;
+
+        *slash = '\0';
+        if (*part != '\0' && strcmp(part, ".") != 0) {
+            if (make && mkdirat(fd, part, 0755) != 0 && errno != EEXIST) {
+                return pl_error_errno(unpacker->reterr, "making the directory '%s'", part);
+            }
+            next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (next < 0) {
+                return pl_error_errno(unpacker->reterr, "opening the directory '%s'", part);
+            }
+            (void)close(fd);
+            fd = next;
+        }
+        part = slash + 1;
+    }
+    *ret_fd = fd;
+    fd = -1;
+    *ret_last = part;
+    return PL_OK;
+}
+
+/* A fresh file `last` in `dir_fd`; whatever had that name is removed first, unless it is a directory. */
+static enum pl_status create_file(struct unpacker *unpacker, int dir_fd, const char *last, mode_t mode, int *ret_fd)
+{
+    int fd;
+
+    if (unlinkat(dir_fd, last, 0) != 0 && errno != ENOENT) {
+        return pl_error_errno(unpacker->reterr, "replacing '%s'", last);
+    }
+    fd = openat(dir_fd, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, (mode & 0777) | 0600);
+    if (fd < 0) {
+        return pl_error_errno(unpacker->reterr, "creating '%s'", last);
+    }
+    *ret_fd = fd;
+    return PL_OK;
+}
+
+static enum pl_status make_directory(struct unpacker *unpacker, int dir_fd, const char *last)
+{
+    struct stat info;
+
+    if (*last == '\0' || strcmp(last, ".") == 0) {
+        return PL_OK;
+    }
+    if (mkdirat(dir_fd, last, 0755) == 0) {
+        return PL_OK;
+    }
+    if (errno == EEXIST && fstatat(dir_fd, last, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(info.st_mode)) {
+        return PL_OK;
+    }
+    return pl_error_errno(unpacker->reterr, "making the directory '%s'", last);
+}
+
+static enum pl_status refuse(struct unpacker *unpacker, const char *name, const char *why)
+{
+    return pl_error_set(unpacker->reterr, PL_INVALID, "the entry '%.200s' is refused: %s", name, why);
+}
+
+/* True when a part of `name` is "..". */
+static bool leads_up(const char *name)
+{
+    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What may not be unpacked, before anything is written. */
+static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entry *entry, const char *name)
+{
+    mode_t type = archive_entry_filetype(entry);
+    const char *target = archive_entry_hardlink(entry);
+
+    if (*name == '\0') {
+        return refuse(unpacker, name, "it has no name");
+    }
+    if (*name == '/') {
+        return refuse(unpacker, name, "its name is absolute");
+    }
+    if (leads_up(name)) {
+        return refuse(unpacker, name, "its name leads outside the code directory");
+    }
+    if (archive_entry_symlink(entry) != NULL || type == AE_IFLNK) {
+        return refuse(unpacker, name, "it is a symbolic link; pack what it leads to (tar -h)");
+    }
+    if (target != NULL && (*target == '/' || leads_up(target))) {
+        return refuse(unpacker, name, "it is a hard link to a name outside the code directory");
+    }
+    if (target == NULL && type != AE_IFREG && type != AE_IFDIR) {
+        return refuse(unpacker, name, "it is neither a file nor a directory");
+    }
+    return count_entry(unpacker);
+}
+
+static enum pl_status read_failed(struct archive *archive, struct pl_error *reterr)
+{
+    const char *text = archive_error_string(archive);
+
+    return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive),
+                          "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s",
+                          text != NULL ? text : "unknown error");
+}
+
+/* The data of the entry at hand into `fd`. Holes count as data: a sparse entry cannot evade the limit. */
+static enum pl_status write_data(struct unpacker *unpacker, struct archive *archive, int64_t size, int fd,
+                                 const char *name)
+{
+    int64_t end = 0;
+
+    for (;;) {
+        const void *block = NULL;
+        size_t bytes = 0;
+        int64_t offset = 0;
+        int result = archive_read_data_block(archive, &block, &bytes, &offset);
+
+        if (result == ARCHIVE_EOF) {
+            break;
+        }
+        if (result != ARCHIVE_OK) {
+            return read_failed(archive, unpacker->reterr);
+        }
+        if (offset < end) {
+            return refuse(unpacker, name, "its pieces overlap");
+        }
+        if (offset > end) {
+            PL_TRY(count_bytes(unpacker, (size_t)(offset - end)));
+            if (lseek(fd, (off_t)offset, SEEK_SET) < 0) {
+                return pl_error_errno(unpacker->reterr, "writing '%s'", name);
+            }
+        }
+        PL_TRY(count_bytes(unpacker, bytes));
+        PL_TRY(pl_file_write_fd(fd, block, bytes, name, unpacker->reterr));
+        end = offset + (int64_t)bytes;
+    }
+    if (size > end) {
+        PL_TRY(count_bytes(unpacker, (size_t)(size - end)));
+        if (ftruncate(fd, (off_t)size) != 0) {
+            return pl_error_errno(unpacker->reterr, "writing '%s'", name);
+        }
+    }
+    return PL_OK;
+}
+
+static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const char *name, int dest_fd)
+{
+    PL_AUTO_CLOSE int to_fd = -1;
+    PL_AUTO_FREE char *block = pl_memory_new(BLOCK_BYTES, 1, unpacker->reterr);
+    struct stat info;
+
+    PL_TRY(block != NULL ? PL_OK : PL_MEMORY);
+    if (fstat(from_fd, &info) != 0) {
+        return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+    }
+    PL_TRY(create_file(unpacker, dest_fd, name, info.st_mode, &to_fd));
+    for (;;) {
+        ssize_t bytes = read(from_fd, block, BLOCK_BYTES);
+
+        if (bytes < 0 && errno == EINTR) {
+            continue;
+        }
+        if (bytes < 0) {
+            return pl_error_errno(unpacker->reterr, "reading '%s'", name);
+        }
+        if (bytes == 0) {
+            return PL_OK;
+        }
+        PL_TRY(count_bytes(unpacker, (size_t)bytes));
+        PL_TRY(pl_file_write_fd(to_fd, block, (size_t)bytes, name, unpacker->reterr));
+    }
+}
+
+/*
+ * A hard link to an entry before it becomes a copy of that file: found below the destination without following links,
+ * as everything else, and read before its own name, which may be the same, is replaced.
+ */
+static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd,
+                                int parent_fd, const char *last)
+{
+    PL_AUTO_FREE char *parts = pl_memory_string(target, unpacker->reterr);
+    struct unpacker quiet = {.reterr = NULL};
+    PL_AUTO_CLOSE int from_parent_fd = -1;
+    PL_AUTO_CLOSE int fd = -1;
+    const char *from_last = NULL;
+    struct stat info;
+
+    PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
+    if (open_parent(&quiet, dest_fd, parts, false, &from_parent_fd, &from_last) == PL_OK) {
+        fd = openat(from_parent_fd, from_last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    }
+    if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        return refuse(
+            unpacker, name,
+            "it is a hard link to no file of the archive before it; pack files of their own (tar --hard-dereference)");
+    }
+    return copy_data(unpacker, fd, last, parent_fd);
+}
+
+static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *archive, struct archive_entry *entry,
+                                   int dest_fd)
+{
+    const char *given = archive_entry_pathname(entry);
+    PL_AUTO_FREE char *name = NULL;
+    PL_AUTO_FREE char *parts = NULL;
+    PL_AUTO_CLOSE int parent_fd = -1;
+    PL_AUTO_CLOSE int fd = -1;
+    const char *last = NULL;
+    const char *target = archive_entry_hardlink(entry);
+    bool is_directory = target == NULL && archive_entry_filetype(entry) == AE_IFDIR;
+
+    name = pl_memory_string(given != NULL ? given : "", unpacker->reterr);
+    PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(check_entry(unpacker, entry, name));
+    parts = pl_memory_string(name, unpacker->reterr);
+    PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(open_parent(unpacker, dest_fd, parts, true, &parent_fd, &last));
+    if (is_directory) {
+        return make_directory(unpacker, parent_fd, last);
+    }
+    if (*last == '\0' || strcmp(last, ".") == 0) {
+        return refuse(unpacker, name, "a file cannot have the name of a directory");
+    }
+    if (target != NULL) {
+        return copy_link(unpacker, target, name, dest_fd, parent_fd, last);
+    }
+    PL_TRY(create_file(unpacker, parent_fd, last, archive_entry_perm(entry), &fd));
+    return write_data(unpacker, archive, archive_entry_size(entry), fd, name);
+}
+
+/* PL_END after the last entry; none at all is an error. */
+static enum pl_status next_header(struct archive *archive, bool first, struct archive_entry **ret_entry,
+                                  struct pl_error *reterr)
+{
+    int result = archive_read_next_header(archive, ret_entry);
+
+    if (result == ARCHIVE_EOF) {
+        return first ? pl_error_set(reterr, PL_CORRUPT, "the archive is empty") : PL_END;
+    }
+    return result == ARCHIVE_OK || result == ARCHIVE_WARN ? PL_OK : read_failed(archive, reterr);
+}
+
+static enum pl_status unpack(struct archive *archive, int dest_fd, const struct pl_unpack_limits *limits,
+                             struct pl_error *reterr)
+{
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+
+    for (bool first = true;; first = false) {
+        struct archive_entry *entry = NULL;
+        enum pl_status status = next_header(archive, first, &entry, reterr);
+
+        if (status != PL_OK) {
+            return status == PL_END ? PL_OK : status;
+        }
+        PL_TRY(unpack_entry(&unpacker, archive, entry, dest_fd));
+    }
+}
+
+static enum pl_status open_file(const char *path, struct archive **ret_archive, struct pl_error *reterr)
+{
+    *ret_archive = new_reader();
+    if (*ret_archive == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
+    }
+    return archive_read_open_filename(*ret_archive, path, BLOCK_BYTES) == ARCHIVE_OK
+               ? PL_OK
+               : read_failed(*ret_archive, reterr);
+}
+
+enum pl_status pl_unpack_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                              struct pl_error *reterr)
+{
+    __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
+
+    PL_TRY(open_file(path, &archive, reterr));
+    return unpack(archive, dest_fd, limits, reterr);
+}
+
+enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, const struct pl_unpack_limits *limits,
+                                struct pl_error *reterr)
+{
+    __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
+
+    if (archive == NULL) {
+        return pl_error_set(reterr, PL_MEMORY, "out of memory reading an archive");
+    }
+    if (archive_read_open_memory(archive, data, bytes) != ARCHIVE_OK) {
+        return read_failed(archive, reterr);
+    }
+    return unpack(archive, dest_fd, limits, reterr);
+}
+
+enum pl_status pl_unpack_check(const char *path, struct pl_error *reterr)
+{
+    __attribute__((cleanup(archive_free_at))) struct archive *archive = NULL;
+    struct archive_entry *entry = NULL;
+
+    PL_TRY(open_file(path, &archive, reterr));
+    return next_header(archive, true, &entry, reterr);
+}
+
+bool pl_unpack_is_archive(const char *path)
+{
+    return pl_unpack_check(path, NULL) == PL_OK;
+}
+
+static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth);
+
+/* One entry of the directory `from_fd`, whatever a link leads to. */
+static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const char *name, int dest_fd, int depth)
+{
+    PL_AUTO_CLOSE int fd = openat(from_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    PL_AUTO_CLOSE int below_fd = -1;
+    struct stat info;
+
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        return pl_error_errno(unpacker->reterr, "opening '%s'", name);
+    }
+    if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+        return refuse(unpacker, name, "it is neither a file nor a directory");
+    }
+    PL_TRY(count_entry(unpacker));
+    if (S_ISREG(info.st_mode)) {
+        return copy_data(unpacker, fd, name, dest_fd);
+    }
+    PL_TRY(make_directory(unpacker, dest_fd, name));
+    below_fd = openat(dest_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (below_fd < 0) {
+        return pl_error_errno(unpacker->reterr, "opening '%s'", name);
+    }
+    return copy_directory(unpacker, fd, below_fd, depth + 1);
+}
+
+static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth)
+{
+    PL_AUTO_DIRECTORY DIR *dir = pl_file_open_directory(from_fd, ".", 0);
+    const struct dirent *entry;
+    enum pl_status status = PL_OK;
+
+    if (dir == NULL) {
+        return pl_error_errno(unpacker->reterr, "listing a directory");
+    }
+    if (depth > MAX_DEPTH) {
+        return pl_error_set(unpacker->reterr, PL_LIMIT,
+                            "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
+    }
+    while (status == PL_OK && (errno = 0, entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            status = copy_entry(unpacker, from_fd, entry->d_name, dest_fd, depth);
+        }
+    }
+    if (status == PL_OK && errno != 0) {
+        status = pl_error_errno(unpacker->reterr, "listing a directory");
+    }
+    return status;
+}
+
+enum pl_status pl_unpack_copy_tree(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr)
+{
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "opening '%s'", path);
+    }
+    return copy_directory(&unpacker, fd, dest_fd, 0);
+}
+
+enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct pl_unpack_limits *limits,
+                                   struct pl_error *reterr)
+{
+    struct unpacker unpacker = {
+        .left_bytes = limits->max_bytes, .left_entries = limits->max_entries, .limits = limits, .reterr = reterr};
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const char *slash = strrchr(path, '/');
+
+    if (fd < 0) {
+        return pl_error_errno(reterr, "opening '%s'", path);
+    }
+    PL_TRY(count_entry(&unpacker));
+    return copy_data(&unpacker, fd, slash != NULL ? slash + 1 : path, dest_fd);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers entrypoint/proc/proc.c. */
+#include "entrypoint/proc/proc.h"
+
+#include "base/memory.h"
+#include "tests/support/unit.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TAIL " 18002 20327 0 -1 4194304 131 7 8 9 120 3 5 6 20 0 1 0 2136371 2990080 412"
+
+START_TEST(a_line_of_stat_is_taken_apart_whatever_the_name)
+{
+    static const struct {
+        const char *line, *name;
+    } cases[] = {
+        {"7 (sleep) S 3" TAIL, "sleep"}, {"7 (a) Z 9 (b) S 3" TAIL, "a) Z 9 (b"},
+        {"7 () S 3" TAIL, ""},           {"7 (a\x01\xc2\x9b) S 3" TAIL, "a???"},
+        {"7 (a\xff) S 3" TAIL, "a?"},
+    };
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_proc_stat stat;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        ck_assert_ok(pl_proc_parse_stat(cases[i].line, &stat, &error), &error);
+        ck_assert_str_eq(stat.name, cases[i].name);
+        ck_assert_int_eq(stat.state, 'S');
+        ck_assert_int_eq(stat.parent, 3);
+        ck_assert_uint_eq(stat.cpu_ticks, 123);
+        ck_assert_uint_eq(stat.start_ticks, 2136371);
+    }
+}
+END_TEST
+
+START_TEST(what_is_no_line_of_stat_is_refused)
+{
+    static const char *const lines[] = {"", "7", "7 (sleep", "7 )sleep(", "7 (sleep) S", "7 (sleep) S x 1 2 3"};
+    struct pl_error error = PL_ERROR_NONE;
+    struct pl_proc_stat stat;
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(lines); i++) {
+        ck_assert_int_eq(pl_proc_parse_stat(lines[i], &stat, &error), PL_CORRUPT);
+    }
+}
+END_TEST
+
+/* A process for as long as this one lives. */
+static pid_t start_child(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    return pid;
+}
+
+START_TEST(a_process_that_has_ended_is_not_found)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    pid_t pid = start_child();
+    struct pl_proc_stat stat;
+
+    ck_assert_ok(pl_proc_read_stat(pid, 0, &stat, &error), &error);
+    ck_assert_int_eq(stat.parent, getpid());
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    ck_assert_int_eq(pl_proc_read_stat(pid, 0, &stat, &error), PL_NOT_FOUND);
+}
+END_TEST
+
+START_TEST(programs_below_nobody_of_ours_are_none)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE pid_t *pids = NULL;
+    struct stat self;
+    size_t count;
+
+    (void)start_child(); /* it runs the same file as its parent, as a shim does */
+    ck_assert_int_eq(stat("/proc/self/exe", &self), 0);
+    ck_assert_ok(pl_proc_find_programs(&self, &pids, &count, &error), &error);
+    ck_assert_uint_eq(count, 0);
+}
+END_TEST
+
+UNIT_MAIN("entrypoint/proc/proc", a_line_of_stat_is_taken_apart_whatever_the_name, what_is_no_line_of_stat_is_refused,
+          a_process_that_has_ended_is_not_found, programs_below_nobody_of_ours_are_none)

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers programs/stacks/order.c. */
+#include "programs/stacks/order.h"
+
+#include "tests/support/unit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_PROGRAMS = 5 };
+
+/* Zeroed memory that is touched only where it is written. */
+static struct pl_stacks_program *programs[MOST_PROGRAMS];
+static struct pl_order_program order[MOST_PROGRAMS];
+
+/* A program whose main thread's functions are the words of `stack`, from the outermost. */
+static void set(size_t index, char state, const char *stack)
+{
+    char words[256], *rest = words, *word;
+    size_t count = 0;
+
+    programs[index] = calloc(1, sizeof(*programs[index]));
+    ck_assert_ptr_nonnull(programs[index]);
+    programs[index]->rank = (int)index;
+    programs[index]->pid = 1000 - (pid_t)index;
+    programs[index]->state = programs[index]->threads[0].state = state;
+    for (const char *at = stack; *at != '\0'; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        count++;
+    }
+    programs[index]->threads[0].frame_count = count;
+    snprintf(words, sizeof(words), "%s", stack);
+    while ((word = strsep(&rest, " ")) != NULL && count > 0) {
+        struct pl_stacks_frame *frame = &programs[index]->threads[0].frames[--count];
+
+        snprintf(frame->function, sizeof(frame->function), "%s", word);
+    }
+}
+
+/* The ranks in the order that comes out. */
+static const char *ranks(size_t count)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    static char text[MOST_PROGRAMS * 4], here[] = "";
+    struct pl_text keys[MOST_PROGRAMS] = {PL_TEXT_NONE};
+
+    for (size_t i = 0; i < count; i++) {
+        pl_order_key(programs[i], &keys[i]);
+        order[i] = (struct pl_order_program){
+            .host = here, .rank = programs[i]->rank, .pid = programs[i]->pid, .key = keys[i].data};
+    }
+    ck_assert_ok(pl_order_programs(order, count, &error), &error);
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%d ", order[i].rank);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free(programs[i]);
+        pl_text_done(&keys[i]);
+    }
+    return text;
+}
+
+START_TEST(the_rank_that_departs_first_with_the_fewest_others_comes_first)
+{
+    set(0, 'R', "main step MPI_Allreduce poll");
+    set(1, 'S', "main step MPI_Allreduce poll");
+    set(2, 'R', "main step stuck_here");
+    set(3, 'R', "main step MPI_Allreduce yield");
+    ck_assert_str_eq(ranks(4), "2 3 0 1 ");
+}
+END_TEST
+
+START_TEST(a_rank_that_waits_for_the_others_is_found_as_well)
+{
+    set(0, 'S', "main load read");
+    set(1, 'S', "main load decode inflate");
+    set(2, 'S', "main MPI_Allreduce poll progress vader");
+    set(3, 'S', "main load decode crc");
+    ck_assert_str_eq(ranks(4), "2 0 1 3 ");
+}
+END_TEST
+
+START_TEST(a_stopped_rank_is_before_all_others)
+{
+    set(0, 'T', "main step MPI_Allreduce poll");
+    set(1, 'T', "main step MPI_Allreduce poll");
+    set(2, 'R', "main step stuck_here");
+    ck_assert_str_eq(ranks(3), "0 1 2 ");
+}
+END_TEST
+
+START_TEST(a_state_that_few_share_counts_before_stacks)
+{
+    set(0, 'S', "main a");
+    set(1, 'R', "main b");
+    set(2, 'S', "main b");
+    set(3, 'D', "main b");
+    set(4, 'S', "main b");
+    ck_assert_str_eq(ranks(5), "3 0 1 2 4 ");
+    set(0, 'S', "main b");
+    set(1, 'S', "main a");
+    set(2, 'D', "main b");
+    programs[2]->threads[0].state = 'S'; /* a page fault, when it was looked at first */
+    ck_assert_str_eq(ranks(3), "1 0 2 ");
+}
+END_TEST
+
+START_TEST(without_stacks_states_and_waits_tell)
+{
+    set(0, 'S', "");
+    set(1, 'S', "");
+    set(2, 'S', "");
+    for (int i = 0; i < 3; i++) {
+        strcpy(programs[i]->threads[0].wait, i == 1 ? "pipe_read" : "futex_do_wait");
+    }
+    ck_assert_str_eq(ranks(3), "1 0 2 ");
+}
+END_TEST
+
+START_TEST(functions_without_names_are_told_apart_by_their_places)
+{
+    set(0, 'S', "main x");
+    set(1, 'S', "main x");
+    set(2, 'S', "main x");
+    for (int i = 0; i < 3; i++) {
+        programs[i]->threads[0].frames[0].function[0] = '\0';
+        programs[i]->threads[0].frames[0].offset = i == 2 ? 16 : 32;
+    }
+    ck_assert_str_eq(ranks(3), "2 0 1 ");
+}
+END_TEST
+
+START_TEST(equals_are_in_the_order_of_ranks_and_processes)
+{
+    set(0, 'S', "main wait");
+    set(1, 'S', "main wait");
+    set(2, 'S', "main wait");
+    ck_assert_str_eq(ranks(3), "0 1 2 ");
+    set(0, 'S', "main wait");
+    set(1, 'S', "main wait");
+    programs[0]->rank = programs[1]->rank = -1;
+    ck_assert_str_eq(ranks(2), "-1 -1 ");
+    ck_assert_int_eq(order[0].pid, 999); /* before 1000 */
+}
+END_TEST
+
+START_TEST(python_s_own_functions_count_before_native_ones)
+{
+    static const char at_work[] = "Current thread 0x1 (most recent call first):\n  File \"t.py\", line 9 in step\n"
+                                  "  File \"t.py\", line 20 in <module>\n";
+    static const char stuck[] = "Current thread 0x1 (most recent call first):\n  File \"queue.py\", line 171 in get\n"
+                                "  File \"t.py\", line 20 in <module>\n";
+
+    set(0, 'S', "main eval poll");
+    set(1, 'S', "main eval recv"); /* which native functions differ says less */
+    set(2, 'S', "main eval wait");
+    set(3, 'S', "main eval wait");
+    for (int i = 0; i < 4; i++) {
+        strcpy(programs[i]->python, i == 2 ? stuck : at_work);
+    }
+    ck_assert_str_eq(ranks(4), "2 0 1 3 ");
+}
+END_TEST
+
+START_TEST(one_and_none_are_orders_too)
+{
+    set(0, 'S', "main");
+    ck_assert_str_eq(ranks(1), "0 ");
+    ck_assert_str_eq(ranks(0), "");
+}
+END_TEST
+
+UNIT_MAIN("programs/stacks/order", the_rank_that_departs_first_with_the_fewest_others_comes_first,
+          a_rank_that_waits_for_the_others_is_found_as_well, a_stopped_rank_is_before_all_others,
+          a_state_that_few_share_counts_before_stacks, without_stacks_states_and_waits_tell,
+          functions_without_names_are_told_apart_by_their_places, equals_are_in_the_order_of_ranks_and_processes,
+          python_s_own_functions_count_before_native_ones, one_and_none_are_orders_too)

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers programs/stacks/python.c. */
+#include "programs/stacks/python.h"
+
+#include "entrypoint/supervise/watch.h"
+#include "tests/support/unit.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char stacks[] = "Thread 0x00007f1 (most recent call first):\n"
+                             "  File \"/lib/threading.py\", line 320 in wait\n"
+                             "\n"
+                             "Current thread 0x00007f2 (most recent call first):\n"
+                             "  File \"/lib/queue.py\", line 171 in get\n"
+                             "  File \"/opt/ml/code/my train.py\", line 12 in next_batch\n"
+                             "  File \"/opt/ml/code/my train.py\", line 30 in <module>\n";
+
+START_TEST(the_key_has_the_main_thread_s_functions_from_the_outermost)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    pl_python_append_key(stacks, &text);
+    ck_assert_str_eq(pl_text_string(&text), "  File \"/opt/ml/code/my train.py\", line 30 in <module>\n"
+                                            "  File \"/opt/ml/code/my train.py\", line 12 in next_batch\n"
+                                            "  File \"/lib/queue.py\", line 171 in get\n");
+    pl_text_clear(&text);
+    pl_python_append_key("Thread 0x1 (most recent call first):\n  File \"a\", line 1 in b\n", &text);
+    pl_python_append_key("", &text);
+    ck_assert_str_eq(pl_text_string(&text), "");
+}
+END_TEST
+
+START_TEST(the_place_is_the_innermost_functions_of_the_main_thread)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    ck_assert(pl_python_append_place(stacks, &text));
+    ck_assert_str_eq(pl_text_string(&text),
+                     "get (queue.py line 171) in next_batch (my train.py line 12) in <module> (my train.py line 30)");
+    ck_assert(!pl_python_append_place("", &text));
+    ck_assert(!pl_python_append_place("Current thread 0x1 (most recent call first):\n  File \"a\", line\n", &text));
+}
+END_TEST
+
+START_TEST(the_report_is_cut_at_a_number_of_lines)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    ck_assert_uint_eq(pl_python_append_report(stacks, 20, &text), 6);
+    ck_assert_ptr_nonnull(strstr(pl_text_string(&text), "  Python: Current thread 0x00007f2 (most recent call first):\n"
+                                                        "    File \"/lib/queue.py\", line 171 in get\n"));
+    pl_text_clear(&text);
+    ck_assert_uint_eq(pl_python_append_report(stacks, 3, &text), 3);
+    ck_assert_str_eq(pl_text_string(&text), "  Python: Thread 0x00007f1 (most recent call first):\n"
+                                            "    File \"/lib/threading.py\", line 320 in wait\n"
+                                            "  ... more of Python's stacks\n");
+    pl_text_clear(&text);
+    ck_assert_uint_eq(pl_python_append_report("", 3, &text), 0);
+}
+END_TEST
+
+static int output_fd;
+
+static void write_stacks(int number)
+{
+    (void)number;
+    (void)!write(output_fd, stacks, sizeof(stacks) - 1);
+}
+
+/* A process with the hook's signal and file, or without; by exec, since /proc shows the variables of its start. */
+static pid_t start(const char *folder, bool with_hook, int ready_fd)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        char variable[96], self[] = "/proc/self/exe", child[] = "PACELINE_TEST_CHILD=1",
+                           hook[] = "PACELINE_TEST_HOOK=1";
+        char *argv[] = {self, NULL}, *environment[] = {variable, child, with_hook ? hook : NULL, NULL};
+
+        snprintf(variable, sizeof(variable), "%s=%s", PL_WATCH_PYTHON_VARIABLE, folder);
+        (void)dup2(ready_fd, STDOUT_FILENO);
+        (void)execve(argv[0], argv, environment);
+        _exit(127);
+    }
+    return pid;
+}
+
+/* What the process that start() has started does. */
+static int be_child(void)
+{
+    const char *folder = getenv(PL_WATCH_PYTHON_VARIABLE);
+    char path[96];
+
+    if (getenv("PACELINE_TEST_CHILD") == NULL) {
+        return 0;
+    }
+    if (getenv("PACELINE_TEST_HOOK") != NULL) {
+        snprintf(path, sizeof(path), "%s/%d", folder, (int)getpid());
+        output_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        (void)signal(PL_PYTHON_SIGNAL, write_stacks);
+    }
+    (void)!write(STDOUT_FILENO, "r", 1);
+    for (;;) {
+        (void)pause();
+    }
+}
+
+static struct pl_stacks_program *ask(bool with_hook, const char *folder)
+{
+    struct pl_stacks_program *program = calloc(1, sizeof(*program));
+    char byte, path[96];
+    int fds[2], status;
+
+    ck_assert_ptr_nonnull(program);
+    ck_assert_int_eq(pipe(fds), 0);
+    program->pid = start(folder, with_hook, fds[1]);
+    ck_assert_int_gt(program->pid, 0);
+    ck_assert_int_eq(read(fds[0], &byte, 1), 1);
+    for (int i = 0; i < 2; i++) { /* the second time what the first has written is not read again */
+        strcpy(program->python, "old");
+        pl_python_collect(program, INT64_MAX);
+    }
+    (void)kill(program->pid, SIGKILL);
+    ck_assert_int_eq(waitpid(program->pid, &status, 0), program->pid);
+    ck_assert_int_eq(WTERMSIG(status), SIGKILL); /* not of the hook's signal */
+    snprintf(path, sizeof(path), "%s/%d", folder, (int)program->pid);
+    (void)unlink(path);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+    return program;
+}
+
+START_TEST(a_process_with_the_hook_is_asked_and_another_one_is_left_alone)
+{
+    char folder[] = "/tmp/paceline-test-XXXXXX";
+    struct pl_stacks_program *program;
+
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    program = ask(true, folder);
+    ck_assert_str_eq(program->python, stacks);
+    free(program);
+    program = ask(false, folder);
+    ck_assert_str_eq(program->python, "");
+    free(program);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+UNIT_MAIN_AFTER("programs/stacks/python", be_child(), the_key_has_the_main_thread_s_functions_from_the_outermost,
+                the_place_is_the_innermost_functions_of_the_main_thread, the_report_is_cut_at_a_number_of_lines,
+                a_process_with_the_hook_is_asked_and_another_one_is_left_alone)

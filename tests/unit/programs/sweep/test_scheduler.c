@@ -1,0 +1,518 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers programs/sweep/scheduler.c. */
+#include "base/memory.h"
+#include "base/random.h"
+#include "programs/sweep/scheduler.h"
+#include "tests/support/unit.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TRIALS = 12, REPORTS = 64, EVENTS = 160, WORLDS = 1500 };
+
+static struct pl_scheduler *made(const struct pl_sweep_space *space)
+{
+    struct pl_scheduler *scheduler = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_scheduler_new(space, &scheduler, &error), &error);
+    return scheduler;
+}
+
+static struct pl_sweep_space asha(size_t trials)
+{
+    return (struct pl_sweep_space){.maximize = true,
+                                   .trials_count = trials,
+                                   .max_failed = 0.5,
+                                   .scheduler = PL_SWEEP_SCHEDULER_ASHA,
+                                   .min_step = 1,
+                                   .factor = 3,
+                                   .max_step = 9,
+                                   .least_trials = 3};
+}
+
+/* Start the next trial, which is `expected`. */
+static void start(struct pl_scheduler *scheduler, size_t expected)
+{
+    size_t trial = SIZE_MAX;
+
+    ck_assert(pl_scheduler_next(scheduler, &trial));
+    ck_assert_uint_eq(trial, expected);
+    pl_scheduler_note_start(scheduler, trial);
+}
+
+/* A run with one report, that pauses. */
+static void run_to_pause(struct pl_scheduler *scheduler, size_t trial, int64_t step, double value)
+{
+    start(scheduler, trial);
+    ck_assert(pl_scheduler_note_report(scheduler, trial, step, value));
+    pl_scheduler_note_end(scheduler, trial, PL_SWEEP_END_STOPPED);
+}
+
+static enum pl_sweep_state state_of(const struct pl_scheduler *scheduler, size_t trial)
+{
+    return pl_scheduler_progress(scheduler, trial)->state;
+}
+
+START_TEST(a_paused_trial_goes_on_when_it_has_become_one_of_the_best_of_its_rung)
+{
+    struct pl_sweep_space space = asha(4);
+    struct pl_scheduler *scheduler = made(&space);
+    size_t best;
+
+    run_to_pause(scheduler, 0, 1, 0.5);
+    run_to_pause(scheduler, 1, 1, 0.7);
+    run_to_pause(scheduler, 2, 1, 0.7); /* the first reported of two equal ones is better */
+    start(scheduler, 1);
+    ck_assert(!pl_scheduler_note_report(scheduler, 1, 1, 0.9)); /* from an older checkpoint: nothing new */
+    ck_assert_double_eq(pl_scheduler_progress(scheduler, 1)->best, 0.7);
+    ck_assert(!pl_scheduler_note_report(scheduler, 1, 2, 0.71));
+    start(scheduler, 3);
+    ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, 0.9)); /* the best 1 of 4 */
+    ck_assert(pl_scheduler_note_report(scheduler, 3, 3, 0.6));  /* the first of the next rung */
+    pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_STOPPED);
+    ck_assert_int_eq(state_of(scheduler, 3), PL_SWEEP_PAUSED);
+    ck_assert(!pl_scheduler_next(scheduler, &best) && !pl_scheduler_is_done(scheduler));
+    pl_scheduler_note_end(scheduler, 1, PL_SWEEP_END_COMPLETED);
+    ck_assert(pl_scheduler_is_done(scheduler)); /* those that pause stay so */
+    ck_assert(pl_scheduler_best(scheduler, &best) && best == 3);
+    ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->best_step, 1);
+    ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->step, 3);
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(a_report_beyond_several_rungs_enters_each_and_the_highest_decides)
+{
+    struct pl_sweep_space space = asha(4);
+    struct pl_scheduler *scheduler = made(&space);
+
+    run_to_pause(scheduler, 0, 1, 0.5);
+    run_to_pause(scheduler, 1, 1, 0.4);
+    start(scheduler, 2);
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 4, 0.9)); /* the best of three at step 1, the only one at 3 */
+    start(scheduler, 3); /* trial 2 still runs, and the place among the best is its */
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 5, 0.9)); /* a second report until it ends */
+    pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_STOPPED);
+    ck_assert(pl_scheduler_note_report(scheduler, 3, 100, -1.0));
+    pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_STOPPED);
+    ck_assert(pl_scheduler_is_done(scheduler));
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(values_that_are_not_finite_are_never_the_best)
+{
+    static const double odd[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+
+    for (int maximize = 0; maximize < 2; maximize++) {
+        struct pl_sweep_space space = asha(4);
+        struct pl_scheduler *scheduler;
+        size_t best;
+
+        space.maximize = maximize;
+        scheduler = made(&space);
+        for (size_t i = 0; i < PL_ARRAY_ITEMS(odd); i++) {
+            run_to_pause(scheduler, i, 1, odd[i]);
+            if (i < 2) {
+                ck_assert(!pl_scheduler_best(scheduler, &best));
+            }
+            ck_assert(!pl_scheduler_progress(scheduler, i)->has_value);
+        }
+        start(scheduler, 0); /* the best third of three that are all as bad: the first */
+        start(scheduler, 3);
+        ck_assert(!pl_scheduler_note_report(scheduler, 3, 1, maximize ? -1e300 : 1e300));
+        ck_assert(pl_scheduler_best(scheduler, &best) && best == 3);
+        pl_scheduler_free(scheduler);
+    }
+}
+END_TEST
+
+START_TEST(a_lost_trial_comes_before_paused_and_new_ones_unless_it_was_to_stop)
+{
+    struct pl_sweep_space space = asha(5);
+    struct pl_scheduler *scheduler = made(&space);
+
+    for (size_t i = 0; i < 2; i++) {
+        run_to_pause(scheduler, i, 1, 0.1);
+    }
+    start(scheduler, 2);
+    start(scheduler, 3);
+    ck_assert(pl_scheduler_note_report(scheduler, 2, 1, 0.0));
+    pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_LOST); /* its stop was asked for */
+    ck_assert_int_eq(state_of(scheduler, 2), PL_SWEEP_PAUSED);
+    pl_scheduler_note_end(scheduler, 3, PL_SWEEP_END_LOST);
+    ck_assert_int_eq(state_of(scheduler, 3), PL_SWEEP_WAITING);
+    start(scheduler, 3);
+    ck_assert_int_eq(pl_scheduler_progress(scheduler, 3)->runs, 2);
+    start(scheduler, 0); /* one of the best */
+    start(scheduler, 4);
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(nothing_starts_after_the_time_is_over)
+{
+    struct pl_sweep_space space = asha(4);
+    struct pl_scheduler *scheduler = made(&space);
+    size_t next;
+
+    run_to_pause(scheduler, 0, 1, 0.1);
+    start(scheduler, 1);
+    start(scheduler, 2);
+    pl_scheduler_close(scheduler);
+    ck_assert(!pl_scheduler_next(scheduler, &next) && !pl_scheduler_is_done(scheduler));
+    pl_scheduler_note_end(scheduler, 1, PL_SWEEP_END_STOPPED);
+    pl_scheduler_note_end(scheduler, 2, PL_SWEEP_END_LOST);
+    ck_assert(pl_scheduler_is_done(scheduler));
+    for (size_t i = 0; i < 4; i++) {
+        ck_assert_int_eq(state_of(scheduler, i), PL_SWEEP_STOPPED);
+    }
+    pl_scheduler_free(scheduler);
+}
+END_TEST
+
+START_TEST(a_sweep_fails_when_more_than_the_given_part_of_its_trials_did)
+{
+    struct pl_sweep_space space = asha(4);
+    struct pl_scheduler *scheduler;
+
+    for (int strict = 0; strict < 2; strict++) {
+        space.max_failed = strict ? 0 : 0.5;
+        scheduler = made(&space);
+        for (size_t i = 0; i < 3; i++) {
+            ck_assert_int_eq(pl_scheduler_has_failed(scheduler), i > (strict ? 0 : 2));
+            start(scheduler, i);
+            pl_scheduler_note_end(scheduler, i, PL_SWEEP_END_FAILED);
+        }
+        ck_assert(pl_scheduler_has_failed(scheduler));
+        pl_scheduler_free(scheduler);
+    }
+}
+END_TEST
+
+/*
+ * The model: what each trial has reported, in order; everything else is found from that at each call, slowly.
+ */
+struct model_trial {
+    enum pl_sweep_state state;
+    int runs;
+    bool stop;
+    size_t count;
+    struct {
+        int64_t step;
+        double value;
+        unsigned at;
+    } reports[REPORTS];
+};
+
+struct model {
+    const struct pl_sweep_space *space;
+    struct model_trial trials[TRIALS];
+    unsigned reports;
+    bool closed;
+};
+
+struct model_entry {
+    double value;
+    unsigned at;
+    size_t trial;
+};
+
+static double badness(const struct model *model, double value)
+{
+    return !isfinite(value) ? (double)INFINITY : model->space->maximize ? -value : value;
+}
+
+/* Sort the best first, and of equal ones the first reported. */
+static void sort(const struct model *model, struct model_entry *entries, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        for (size_t j = i; j > 0; j--) {
+            double a = badness(model, entries[j - 1].value), b = badness(model, entries[j].value);
+
+            if (a > b || (a == b && entries[j - 1].at > entries[j].at)) {
+                struct model_entry swapped = entries[j];
+
+                entries[j] = entries[j - 1];
+                entries[j - 1] = swapped;
+            }
+        }
+    }
+}
+
+/* The entries of the rung at `step`, sorted. */
+static size_t rung_of(const struct model *model, int64_t step, struct model_entry entries[TRIALS])
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < model->space->trials_count; i++) {
+        for (size_t j = 0; j < model->trials[i].count; j++) {
+            if (model->trials[i].reports[j].step >= step) {
+                entries[count++] = (struct model_entry){
+                    .value = model->trials[i].reports[j].value, .at = model->trials[i].reports[j].at, .trial = i};
+                break;
+            }
+        }
+    }
+    sort(model, entries, count);
+    return count;
+}
+
+/* The highest rung at or below `step`; 0: none. */
+static int64_t rung_below(const struct model *model, int64_t step)
+{
+    int64_t rung = 0;
+
+    for (int64_t at = model->space->min_step; at < model->space->max_step && at <= step; at *= model->space->factor) {
+        rung = at;
+    }
+    return rung;
+}
+
+static int64_t step_of(const struct model_trial *trial)
+{
+    return trial->count > 0 ? trial->reports[trial->count - 1].step : 0;
+}
+
+/* Whether the trial is among those of its highest rung that go on. */
+static bool is_promoted(const struct model *model, size_t trial)
+{
+    struct model_entry entries[TRIALS];
+    size_t count = rung_of(model, rung_below(model, step_of(&model->trials[trial])), entries);
+
+    for (size_t i = 0; i < count / (size_t)model->space->factor; i++) {
+        if (entries[i].trial == trial) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool model_next(const struct model *model, size_t *ret_trial)
+{
+    struct model_entry entries[TRIALS];
+    int64_t highest = 0;
+
+    if (model->closed) {
+        return false;
+    }
+    for (size_t i = 0; i < model->space->trials_count; i++) {
+        if (model->trials[i].state == PL_SWEEP_WAITING && model->trials[i].runs > 0) {
+            *ret_trial = i;
+            return true;
+        }
+        if (model->trials[i].state == PL_SWEEP_PAUSED && is_promoted(model, i)) {
+            int64_t rung = rung_below(model, step_of(&model->trials[i]));
+
+            highest = rung > highest ? rung : highest;
+        }
+    }
+    for (size_t i = 0, count = highest > 0 ? rung_of(model, highest, entries) : 0; i < count; i++) {
+        size_t trial = entries[i].trial;
+
+        if (model->trials[trial].state == PL_SWEEP_PAUSED && is_promoted(model, trial) &&
+            rung_below(model, step_of(&model->trials[trial])) == highest) {
+            *ret_trial = trial;
+            return true;
+        }
+    }
+    for (size_t i = 0; i < model->space->trials_count; i++) {
+        if (model->trials[i].state == PL_SWEEP_WAITING) {
+            *ret_trial = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The best value of a trial as an entry; false: it has none. */
+static bool best_of(const struct model *model, size_t trial, struct model_entry *ret_best)
+{
+    struct model_entry entries[REPORTS];
+
+    for (size_t i = 0; i < model->trials[trial].count; i++) {
+        entries[i] = (struct model_entry){
+            .value = model->trials[trial].reports[i].value, .at = model->trials[trial].reports[i].at, .trial = trial};
+    }
+    sort(model, entries, model->trials[trial].count);
+    *ret_best = entries[0];
+    return model->trials[trial].count > 0 && isfinite(entries[0].value);
+}
+
+static bool model_is_below_median(const struct model *model, size_t trial)
+{
+    struct model_entry averages[TRIALS], best = {.value = (double)NAN};
+    int64_t step = step_of(&model->trials[trial]);
+    size_t count = 0;
+
+    if (!best_of(model, trial, &best)) {
+        best.value = (double)NAN;
+    }
+    for (size_t i = 0; i < model->space->trials_count; i++) {
+        const struct model_trial *other = &model->trials[i];
+        double sum = 0;
+        size_t values = 0;
+
+        for (; values < other->count && other->reports[values].step <= step; values++) {
+            sum += other->reports[values].value;
+        }
+        if (i != trial && step_of(other) >= step && values > 0) {
+            averages[count++] = (struct model_entry){.value = sum / (double)values};
+        }
+    }
+    sort(model, averages, count);
+    return step >= model->space->min_step && count >= (size_t)model->space->least_trials &&
+           badness(model, averages[count / 2].value) < badness(model, best.value);
+}
+
+static bool model_report(struct model *model, size_t number, int64_t step, double value)
+{
+    struct model_trial *trial = &model->trials[number];
+    int64_t before = step_of(trial);
+
+    if (step > before) {
+        trial->reports[trial->count].step = step;
+        trial->reports[trial->count].value = value;
+        trial->reports[trial->count++].at = model->reports++;
+        if (model->space->scheduler == PL_SWEEP_SCHEDULER_ASHA && rung_below(model, step) > rung_below(model, before)) {
+            trial->stop = trial->stop || !is_promoted(model, number);
+        } else if (model->space->scheduler == PL_SWEEP_SCHEDULER_MEDIAN) {
+            trial->stop = trial->stop || model_is_below_median(model, number);
+        }
+    }
+    return trial->stop;
+}
+
+static void model_end(struct model *model, size_t number, enum pl_sweep_end end)
+{
+    struct model_trial *trial = &model->trials[number];
+    bool may_go_on = model->space->scheduler == PL_SWEEP_SCHEDULER_ASHA && !model->closed;
+
+    if (end == PL_SWEEP_END_COMPLETED || end == PL_SWEEP_END_FAILED) {
+        trial->state = end == PL_SWEEP_END_COMPLETED ? PL_SWEEP_COMPLETED : PL_SWEEP_FAILED;
+    } else if (end == PL_SWEEP_END_LOST && !trial->stop && !model->closed) {
+        trial->state = PL_SWEEP_WAITING;
+    } else {
+        trial->state = trial->stop && may_go_on ? PL_SWEEP_PAUSED : PL_SWEEP_STOPPED;
+    }
+}
+
+/* What differs between what the scheduler says and what the model finds; NULL: nothing. (Each assertion of Check is a
+ * system call.) */
+static const char *difference(const struct model *model, const struct pl_scheduler *scheduler)
+{
+    size_t next = SIZE_MAX, model_said = SIZE_MAX, best = SIZE_MAX, failed = 0;
+    struct model_entry entries[TRIALS], of_trial = {.value = 0};
+    size_t count = 0;
+    bool runs = false;
+
+    if (pl_scheduler_next(scheduler, &next) != model_next(model, &model_said) || next != model_said) {
+        return "the next trial";
+    }
+    for (size_t i = 0; i < model->space->trials_count; i++) {
+        const struct pl_sweep_progress *progress = pl_scheduler_progress(scheduler, i);
+        const struct model_trial *trial = &model->trials[i];
+        bool has_value = best_of(model, i, &of_trial);
+
+        if (progress->state != trial->state || progress->runs != trial->runs || progress->step != step_of(trial)) {
+            return "a trial's state";
+        }
+        if (progress->has_value != has_value || (has_value && memcmp(&progress->best, &of_trial.value, 8) != 0)) {
+            return "a trial's value";
+        }
+        if (has_value && trial->state != PL_SWEEP_FAILED) {
+            entries[count++] = of_trial;
+        }
+        runs = runs || trial->state == PL_SWEEP_RUNNING;
+        failed += trial->state == PL_SWEEP_FAILED;
+    }
+    sort(model, entries, count);
+    if (pl_scheduler_best(scheduler, &best) != (count > 0) || best != (count > 0 ? entries[0].trial : SIZE_MAX)) {
+        return "the best trial";
+    }
+    if (pl_scheduler_is_done(scheduler) != (!runs && next == SIZE_MAX)) {
+        return "whether it is done";
+    }
+    return pl_scheduler_has_failed(scheduler) !=
+                   ((double)failed > model->space->max_failed * (double)model->space->trials_count)
+               ? "whether it has failed"
+               : NULL;
+}
+
+/* One event, where the drawn one is possible; false: another answer than the model's. */
+static bool happen(struct model *model, struct pl_scheduler *scheduler, uint64_t *state)
+{
+    static const double values[] = {0, 1, 2, 3, -4, 1, 2, (double)NAN, (double)INFINITY, -(double)INFINITY};
+    size_t number = pl_random_next(state) % model->space->trials_count;
+    struct model_trial *trial = &model->trials[number];
+    uint64_t drawn = pl_random_next(state) % 100;
+
+    if (drawn == 0) {
+        model->closed = true;
+        for (size_t i = 0; i < model->space->trials_count; i++) {
+            if (model->trials[i].state == PL_SWEEP_WAITING || model->trials[i].state == PL_SWEEP_PAUSED) {
+                model->trials[i].state = PL_SWEEP_STOPPED;
+            }
+        }
+        pl_scheduler_close(scheduler);
+    } else if (drawn < 35) {
+        if (model_next(model, &number)) {
+            model->trials[number].state = PL_SWEEP_RUNNING;
+            model->trials[number].runs++;
+            model->trials[number].stop = false;
+            pl_scheduler_note_start(scheduler, number);
+        }
+    } else if (trial->state == PL_SWEEP_RUNNING && drawn < 85 && trial->count < REPORTS) {
+        int64_t step = step_of(trial) + (int64_t)(pl_random_next(state) % 5) - 1;
+        double value = values[pl_random_next(state) % PL_ARRAY_ITEMS(values)];
+
+        return pl_scheduler_note_report(scheduler, number, step, value) == model_report(model, number, step, value);
+    } else if (trial->state == PL_SWEEP_RUNNING && (trial->stop || drawn > 92)) {
+        enum pl_sweep_end end = (enum pl_sweep_end)(trial->stop && drawn % 4 ? PL_SWEEP_END_STOPPED : drawn % 4);
+
+        model_end(model, number, end);
+        pl_scheduler_note_end(scheduler, number, end);
+    }
+    return true;
+}
+
+START_TEST(any_order_of_events_gives_what_a_slow_model_finds)
+{
+    const char *given = getenv("PACELINE_TEST_SEED");
+    uint64_t first = given ? strtoull(given, NULL, 10) : 0;
+
+    for (uint64_t world = first; world < first + WORLDS; world++) {
+        uint64_t state = world;
+        struct pl_sweep_space space = {
+            .maximize = pl_random_next(&state) % 2,
+            .trials_count = 1 + pl_random_next(&state) % TRIALS,
+            .max_failed = (double)(pl_random_next(&state) % 5) / 4,
+            .scheduler = (enum pl_sweep_scheduler)(pl_random_next(&state) % 3),
+            .min_step = 1 + (int64_t)(pl_random_next(&state) % 3),
+            .factor = 2 + (int64_t)(pl_random_next(&state) % 3),
+            .max_step = pl_random_next(&state) % 2 ? INT64_C(1) << 40 : 20,
+            .least_trials = 1 + (int64_t)(pl_random_next(&state) % 4),
+        };
+        struct model model = {.space = &space};
+        struct pl_scheduler *scheduler = made(&space);
+
+        for (int event = 0; event < EVENTS; event++) {
+            const char *wrong = happen(&model, scheduler, &state) ? difference(&model, scheduler) : "a stop";
+
+            if (wrong != NULL) {
+                ck_abort_msg("seed %llu, event %d: %s differs from the model's", (unsigned long long)world, event,
+                             wrong);
+            }
+        }
+        pl_scheduler_free(scheduler);
+    }
+}
+END_TEST
+
+UNIT_MAIN("programs/sweep/scheduler", a_paused_trial_goes_on_when_it_has_become_one_of_the_best_of_its_rung,
+          a_report_beyond_several_rungs_enters_each_and_the_highest_decides,
+          values_that_are_not_finite_are_never_the_best,
+          a_lost_trial_comes_before_paused_and_new_ones_unless_it_was_to_stop, nothing_starts_after_the_time_is_over,
+          a_sweep_fails_when_more_than_the_given_part_of_its_trials_did,
+          any_order_of_events_gives_what_a_slow_model_finds)

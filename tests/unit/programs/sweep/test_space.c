@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Covers programs/sweep/space_parse.c, programs/sweep/space_expand.c, programs/sweep/metric_regex.c,
+ * programs/sweep/value.c, programs/sweep/job_sweep.c. */
+#include "base/text.h"
+#include "programs/sweep/job_sweep.h"
+#include "programs/sweep/metric_regex.h"
+#include "tests/unit/entrypoint/tree.h"
+
+#include <math.h>
+#include <regex.h>
+
+/* A specification without its end, with all that is required but the space. */
+#define HEAD "{\"metric\": \"acc\", \"goal\": \"maximize\", "
+
+static struct pl_sweep_space *parsed(const char *text)
+{
+    struct pl_sweep_space *space = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &space, &error), &error);
+    return space;
+}
+
+/* The trials of `text`, each on a line as POINT HYPERPARAMETERS. */
+static void check_trials(const char *text, const char *expected)
+{
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = parsed(text);
+    PL_AUTO_TEXT struct pl_text trials = PL_TEXT_NONE;
+
+    for (size_t i = 0; i < space->trials_count; i++) {
+        pl_text_printf(&trials, "%zu %s\n", space->trials[i].point, space->trials[i].hyperparameters);
+    }
+    ck_assert_str_eq(pl_text_string(&trials), expected);
+}
+
+START_TEST(a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first)
+{
+    check_trials(HEAD "\"space\": {\"b\": [1e-3, 2.50], \"a\": {\"int\": [-1, 1]}}}", "0 {\"b\": 1e-3, \"a\": -1}\n"
+                                                                                      "1 {\"b\": 1e-3, \"a\": 0}\n"
+                                                                                      "2 {\"b\": 1e-3, \"a\": 1}\n"
+                                                                                      "3 {\"b\": 2.50, \"a\": -1}\n"
+                                                                                      "4 {\"b\": 2.50, \"a\": 0}\n"
+                                                                                      "5 {\"b\": 2.50, \"a\": 1}\n");
+    check_trials(HEAD "\"search\": \"grid\", \"space\": {\"l\": {\"log\": [0.0001, 1, 5]}, \"c\": {\"choice\": "
+                      "[\"x\\\"y\", true]}}}",
+                 "0 {\"l\": 0.0001, \"c\": \"x\\\"y\"}\n1 {\"l\": 0.0001, \"c\": true}\n"
+                 "2 {\"l\": 0.001, \"c\": \"x\\\"y\"}\n3 {\"l\": 0.001, \"c\": true}\n"
+                 "4 {\"l\": 0.01, \"c\": \"x\\\"y\"}\n5 {\"l\": 0.01, \"c\": true}\n"
+                 "6 {\"l\": 0.1, \"c\": \"x\\\"y\"}\n7 {\"l\": 0.1, \"c\": true}\n"
+                 "8 {\"l\": 1.0, \"c\": \"x\\\"y\"}\n9 {\"l\": 1.0, \"c\": true}\n");
+    check_trials(HEAD "\"space\": {\"f\": {\"float\": [0.1, 0.5, 5]}}}",
+                 "0 {\"f\": 0.1}\n1 {\"f\": 0.2}\n2 {\"f\": 0.3}\n3 {\"f\": 0.4}\n4 {\"f\": 0.5}\n");
+}
+END_TEST
+
+START_TEST(a_list_may_have_a_point_twice_and_points_of_other_names)
+{
+    check_trials(HEAD "\"search\": \"list\", \"space\": [{\"a\": 1}, {\"b\": \"x\"}, {\"a\": 1}, {}]}",
+                 "0 {\"a\": 1}\n1 {\"b\": \"x\"}\n2 {\"a\": 1}\n3 {}\n");
+}
+END_TEST
+
+START_TEST(each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before)
+{
+    check_trials(HEAD "\"space\": {\"a\": [1, 2]}, \"seeds\": [7, 5]}", "0 {\"a\": 1, \"seed\": 7}\n"
+                                                                        "1 {\"a\": 2, \"seed\": 7}\n"
+                                                                        "0 {\"a\": 1, \"seed\": 5}\n"
+                                                                        "1 {\"a\": 2, \"seed\": 5}\n");
+    check_trials(HEAD "\"search\": \"list\", \"space\": [{}], \"seeds\": {\"name\": \"s\", \"values\": [1]}}",
+                 "0 {\"s\": 1}\n");
+}
+END_TEST
+
+#define DRAWN                                                                                                          \
+    "\"seed\": 1, \"space\": {\"l\": {\"log\": [0.01, 1]}, \"i\": {\"int\": [1, 6]}, \"f\": {\"float\": [-1, 1]}, "    \
+    "\"c\": [16, 32]}}"
+
+/* As another program (Python) draws them: other machines, compilers and C libraries must, too. */
+START_TEST(draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are)
+{
+    static const char first[] = "0 {\"l\": 0.13586986702, \"i\": 2, \"f\": 0.942005507174, \"c\": 32}\n";
+    static const char more[] = "1 {\"l\": 0.0773623051134, \"i\": 3, \"f\": 0.754697373528, \"c\": 32}\n"
+                               "2 {\"l\": 0.0372406599661, \"i\": 5, \"f\": -0.1917156619, \"c\": 16}\n";
+    PL_AUTO_TEXT struct pl_text all = PL_TEXT_NONE;
+
+    pl_text_printf(&all, "%s%s", first, more);
+    check_trials(HEAD "\"search\": \"random\", \"trials\": 1, " DRAWN, first);
+    check_trials(HEAD "\"search\": \"random\", \"trials\": 3, " DRAWN, pl_text_string(&all));
+}
+END_TEST
+
+START_TEST(drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number)
+{
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = parsed(
+        HEAD "\"search\": \"random\", \"trials\": 2000, \"space\": {\"l\": {\"log\": [1e-5, 3e-5]}, \"i\": {\"int\": "
+             "[-1, 1]}, \"f\": {\"float\": [0.1, 0.3]}, \"w\": {\"int\": [-9007199254740992, 9007199254740992]}}}");
+    unsigned seen[3] = {0, 0, 0};
+    unsigned low_half = 0;
+
+    for (size_t i = 0; i < space->trials_count; i++) {
+        struct pl_error error = PL_ERROR_NONE;
+        PL_AUTO_PYTHON_JSON struct pl_python_json *values = NULL;
+        const char *text = space->trials[i].hyperparameters;
+        double l, f;
+        int64_t whole;
+
+        ck_assert_ok(pl_python_json_parse_strict(text, strlen(text), "trial", &values, &error), &error);
+        l = pl_python_json_double(pl_python_json_member(values, "l"));
+        f = pl_python_json_double(pl_python_json_member(values, "f"));
+        ck_assert_ok(pl_python_json_int64(pl_python_json_member(values, "i"), &whole, &error), &error);
+        ck_assert(l >= 1e-5 && l <= 3e-5 && f >= 0.1 && f <= 0.3 && whole >= -1 && whole <= 1);
+        seen[whole + 1]++;
+        low_half += l < sqrt(1e-5 * 3e-5);
+    }
+    ck_assert(seen[0] > 500 && seen[1] > 500 && seen[2] > 500);
+    ck_assert(low_half > 850 && low_half < 1150);
+}
+END_TEST
+
+#define SPACE "\"space\": {\"a\": [1, 2]}"
+#define REGEX(text) "{\"goal\": \"minimize\", " SPACE ", \"metric\": {\"name\": \"m\", \"regex\": \"" text "\"}}"
+
+START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected)
+{
+    static const struct {
+        const char *text, *told;
+    } wrong[] = {
+        {"", "S:1:1: expected a value, found the end of the text"},
+        {"[]", "S:1:1: expected an object, found a list"},
+        {HEAD "\"space\": {\"a\": [1, 2]}", "S:1:61: expected ',' or '}', found the end of the text"},
+        {HEAD "\"space\": {\"a\": [1],\n \"a\": [2]}}", "S:2:2: expected each name once, found \"a\" twice"},
+        {HEAD SPACE ", \"sead\": 1}",
+         "S:1:71: sead is not known here: expected space, search, trials, seed, metric, goal, scheduler, seeds, "
+         "processes, slots, max_failed or trial_time_s"},
+        {HEAD "\"seed\": 1}", "S:1:1: space: expected an object with at least one hyperparameter, found nothing"},
+        {HEAD "\"space\": {}}", "S:1:48: space: expected an object with at least one hyperparameter, found an object"},
+        {HEAD "\"space\": {\"a\": 1}}",
+         "S:1:54: space.a: expected a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or "
+         "{\"log\": [...]}, found 1"},
+        {HEAD "\"space\": {\"a\": {\"int\": [1, 2], \"log\": [1, 2]}}}",
+         "S:1:54: space.a: expected a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or "
+         "{\"log\": [...]}, found an object"},
+        {HEAD "\"space\": {\"a\": {\"uniform\": [1, 2]}}}",
+         "S:1:66: space.a.uniform is not known here: expected choice, int, float or log"},
+        {HEAD "\"space\": {\"b c\": []}}",
+         "S:1:56: space[\"b c\"]: expected a list with at least one value, found a list"},
+        {HEAD "\"space\": {\"a\": [1, [2]]}}",
+         "S:1:58: space.a[1]: expected a number, a string, true or false, found a list"},
+        {HEAD "\"space\": {\"a\": [null]}}",
+         "S:1:55: space.a[0]: expected a number, a string, true or false, found null"},
+        {HEAD "\"space\": {\"sagemaker_program\": [1]}}",
+         "S:1:70: space.sagemaker_program: expected the name of a hyperparameter of the program, not sagemaker_* or "
+         "paceline_*, found a list"},
+        {HEAD "\"space\": {\"a\": {\"int\": [2, 1]}}}",
+         "S:1:62: space.a.int: expected low not above high, found a list"},
+        {HEAD "\"space\": {\"a\": {\"int\": [1, 2.5]}}}",
+         "S:1:66: space.a.int[1]: expected a whole number from -9007199254740992 to 9007199254740992, found 2.5"},
+        {HEAD "\"space\": {\"a\": {\"int\": [1, 2, 2]}}}", "S:1:62: space.a.int: expected [low, high], found a list"},
+        {HEAD "\"space\": {\"a\": {\"float\": [1, 2]}}}",
+         "S:1:64: space.a.float: expected [low, high, points] in a grid, found a list"},
+        {HEAD "\"space\": {\"a\": {\"float\": [1, 1, 2]}}}",
+         "S:1:64: space.a.float: expected low below high, found a list"},
+        {HEAD "\"space\": {\"a\": {\"float\": [1, 2, 1]}}}",
+         "S:1:71: space.a.float[2]: expected a whole number from 2 to 10000, found 1"},
+        {HEAD "\"space\": {\"a\": {\"float\": [-1e308, 1e308, 2]}}}",
+         "S:1:64: space.a.float: expected a range whose length is a number, found a list"},
+        {HEAD "\"space\": {\"a\": {\"log\": [0, 1, 2]}}}",
+         "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
+        {HEAD "\"space\": {\"a\": {\"log\": [1e-300, 1e300, 2]}}}",
+         "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
+        {HEAD "\"search\": \"random\", \"trials\": 2, \"space\": {\"a\": {\"log\": [1, 2, 3]}}}",
+         "S:1:95: space.a.log: expected [low, high], found a list"},
+        {HEAD "\"search\": \"random\", " SPACE "}",
+         "S:1:1: trials: expected a whole number from 1 to 9007199254740992, found nothing"},
+        {HEAD "\"trials\": 2, " SPACE "}", "S:1:49: trials: expected no number of trials: without \"search\": "
+                                           "\"random\" the space has it, found 2"},
+        {HEAD "\"search\": \"bayes\", " SPACE "}",
+         "S:1:49: search: expected \"grid\", \"random\" or \"list\", found \"bayes\""},
+        {HEAD "\"search\": \"list\", " SPACE "}",
+         "S:1:66: space: expected a list with at least one object, since \"search\" is \"list\", found an object"},
+        {HEAD "\"search\": \"list\", \"space\": [{\"a\": 1}, 2]}",
+         "S:1:77: space[1]: expected an object with the hyperparameters of a trial, found 2"},
+        {HEAD "\"search\": \"list\", \"space\": [{\"a\": [1]}]}",
+         "S:1:73: space[0].a: expected a number, a string, true or false, found a list"},
+        {HEAD "\"seed\": -1, " SPACE "}", "S:1:47: seed: expected a whole number from 0 to 9007199254740992, found -1"},
+        {HEAD SPACE ", \"seeds\": []}", "S:1:72: seeds: expected a list with at least one seed, found a list"},
+        {HEAD SPACE ", \"seeds\": [1, 2, 1]}", "S:1:79: seeds[2]: expected each seed once, found 1"},
+        {HEAD SPACE ", \"seeds\": {\"name\": \"a\", \"values\": [1]}}",
+         "S:1:72: seeds.name: expected the name of a hyperparameter that the space does not have, found \"a\""},
+        {HEAD SPACE ", \"seeds\": {\"value\": [1]}}", "S:1:82: seeds.value is not known here: expected name or values"},
+        {"{\"goal\": \"minimize\", " SPACE "}",
+         "S:1:1: metric: expected a name, or {\"name\": ..., \"regex\": ...}, found nothing"},
+        {"{\"metric\": \"m\", " SPACE "}", "S:1:1: goal: expected \"maximize\" or \"minimize\", found nothing"},
+        {"{\"metric\": \"m\", \"goal\": \"max\", " SPACE "}",
+         "S:1:25: goal: expected \"maximize\" or \"minimize\", found \"max\""},
+        {"{\"metric\": \"seconds\", \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric: expected another name: trials.jsonl has this one for something else, found \"seconds\""},
+        {"{\"metric\": \"\", \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric: expected a name of 1 to 100 bytes, found \"\""},
+        {"{\"metric\": \"a\\nb\", \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric: expected a name without control characters, found \"a\\nb\""},
+        {"{\"metric\": \"a\\u009bb\", \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric: expected a name without control characters, found \"a\\u009bb\""},
+        {"{\"metric\": {\"name\": \"m\"}, \"goal\": \"maximize\", " SPACE "}",
+         "S:1:12: metric.regex: expected a string, found nothing"},
+        {REGEX("m=\\\\d+"), "S:1:79: metric.regex: expected [0-9] in place of \\d, found \"m=\\\\d+\""},
+        {REGEX("m=([\\\\d.]+)"), "S:1:79: metric.regex: expected [0-9] in place of \\d, found \"m=([\\\\d.]+)\""},
+        {REGEX("(\\\\w+)"), "S:1:79: metric.regex: expected [A-Za-z0-9_] in place of \\w, found \"(\\\\w+)\""},
+        {REGEX("\\\\s(1)"), "S:1:79: metric.regex: expected [[:space:]] in place of \\s, found \"\\\\s(1)\""},
+        {REGEX("\\\\b(1)"), "S:1:79: metric.regex: expected no backslash before a letter or digit (this is POSIX's "
+                            "grammar), found \"\\\\b(1)\""},
+        {REGEX("m=(.*?);"), "S:1:79: metric.regex: expected no *? or +?, which do not exist here: for (.*?); write "
+                            "([^;]*);, found \"m=(.*?);\""},
+        {REGEX("(?:a)(1)"), "S:1:79: metric.regex: expected no (?...): a group is (...) here, found \"(?:a)(1)\""},
+        {REGEX("(1"), "S:1:79: metric.regex: expected an extended regular expression (Unmatched ( or \\(), found "
+                      "\"(1\""},
+        {REGEX("([0-9]++++++++++++++++)"), "S:1:79: metric.regex: expected a regular expression with less repeats in "
+                                           "repeats, found \"([0-9]++++++++++++++++)\""},
+        {REGEX("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)"),
+         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, found "
+         "\"((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)\""},
+        {REGEX("((a{100}){3,100})"),
+         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, "
+         "found \"((a{100}){3,100})\""},
+        {REGEX("[0-9]+"), "S:1:79: metric.regex: expected a group around the number, ([0-9.]+), found \"[0-9]+\""},
+        {HEAD SPACE ", \"scheduler\": \"asha\"}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or "
+                                                  "{\"median\": {...}}, found \"asha\""},
+        {HEAD SPACE ", \"scheduler\": {}}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or {\"median\": "
+                                            "{...}}, found an object"},
+        {HEAD SPACE ", \"scheduler\": {\"hyperband\": {}}}",
+         "S:1:90: scheduler.hyperband is not known here: expected asha or median"},
+        {HEAD SPACE ", \"scheduler\": {\"asha\": {\"fctor\": 3}}}",
+         "S:1:95: scheduler.asha.fctor is not known here: expected step, min, max or factor"},
+        {HEAD SPACE ", \"scheduler\": {\"asha\": {\"factor\": 1}}}",
+         "S:1:96: scheduler.asha.factor: expected a whole number from 2 to 1000000, found 1"},
+        {HEAD SPACE ", \"scheduler\": {\"asha\": {\"min\": 4, \"max\": 4}}}",
+         "S:1:103: scheduler.asha.max: expected a whole number from 5 to 9007199254740992, found 4"},
+        {HEAD SPACE ", \"scheduler\": {\"median\": {\"step\": \"e\"}}}",
+         "S:1:96: scheduler.median.step: expected a group around the number, ([0-9.]+), found \"e\""},
+        {HEAD SPACE ", \"scheduler\": {\"median\": {\"max\": 4}}}",
+         "S:1:95: scheduler.median.max is not known here: expected step, min or least_trials"},
+        {HEAD SPACE ", \"processes\": 0}", "S:1:76: processes: expected a whole number from 1 to 4096, found 0"},
+        {HEAD SPACE ", \"slots\": 1.5}", "S:1:72: slots: expected a whole number from 1 to 4096, found 1.5"},
+        {HEAD SPACE ", \"max_failed\": 50}", "S:1:77: max_failed: expected a number from 0 to 1, found 50"},
+        {HEAD SPACE ", \"trial_time_s\": 0}",
+         "S:1:79: trial_time_s: expected seconds above 0, of at most ten years, found 0"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        struct pl_sweep_space *space = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+
+        ck_assert_int_eq(pl_sweep_space_parse(wrong[i].text, strlen(wrong[i].text), "S", &space, &error), PL_INVALID);
+        ck_assert_str_eq(error.cause, wrong[i].told);
+    }
+}
+END_TEST
+
+START_TEST(more_trials_than_the_bound_are_refused)
+{
+    static const char *const wrong[] = {
+        HEAD "\"space\": {\"a\": {\"int\": [1, 10001]}}}",
+        HEAD "\"space\": {\"a\": {\"int\": [1, 101]}, \"b\": {\"int\": [1, 100]}}}",
+        HEAD "\"space\": {\"a\": {\"int\": [-9007199254740992, 9007199254740992]}, \"b\": {\"int\": "
+             "[-9007199254740992, 9007199254740992]}}}",
+        HEAD "\"space\": {\"a\": {\"int\": [1, 5001]}}, \"seeds\": [1, 2]}",
+        HEAD "\"space\": {\"a\": [1]}, \"search\": \"random\", \"trials\": 10001}",
+    };
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *most = parsed(HEAD "\"space\": {\"a\": {\"int\": [1, 10000]}}}");
+    PL_AUTO_FREE char *large = NULL;
+    struct pl_sweep_space *space = NULL;
+    struct pl_error error = PL_ERROR_NONE;
+
+    ck_assert_uint_eq(most->trials_count, PL_SWEEP_TRIALS_MAX);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
+        ck_assert_int_eq(pl_sweep_space_parse(wrong[i], strlen(wrong[i]), "S", &space, &error), PL_LIMIT);
+        ck_assert_str_eq(error.cause, "S: expected at most 10000 trials, found more");
+    }
+    large = pl_memory_new(200000, 1, &error); /* a text of 100,000 bytes in each of 1,000 trials */
+    (void)strcpy(large, HEAD "\"space\": {\"b\": {\"int\": [1, 1000]}, \"a\": [\"");
+    memset(large + strlen(large), 'x', 100000);
+    (void)strcat(large, "\"]}}");
+    ck_assert_int_eq(pl_sweep_space_parse(large, strlen(large), "S", &space, &error), PL_LIMIT);
+    ck_assert_str_eq(error.cause, "S: expected at most 67108864 bytes of hyperparameters in all trials, found more");
+}
+END_TEST
+
+START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
+{
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *plain = parsed(HEAD SPACE "}");
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *said = parsed(
+        "{\"metric\": {\"name\": \"m\", \"regex\": \"m ([0-9]+)\"}, \"goal\": \"minimize\", " SPACE ", \"scheduler\": "
+        "{\"asha\": {\"step\": \"e=([0-9]+)\", \"min\": 2, \"max\": 100, \"factor\": 4}}, \"processes\": 2, \"slots\": "
+        "8, \"max_failed\": 0, \"trial_time_s\": 1.5}");
+    PL_AUTO_SWEEP_SPACE struct pl_sweep_space *median =
+        parsed(HEAD SPACE ", \"scheduler\": {\"median\": {\"min\": 7, \"least_trials\": 5}}}");
+
+    ck_assert_str_eq(plain->text, HEAD SPACE "}");
+    ck_assert_int_eq(plain->scheduler, PL_SWEEP_SCHEDULER_NONE);
+    ck_assert(plain->maximize && plain->processes == 1 && plain->slots == 0);
+    ck_assert_ptr_null(plain->step_regex);
+    ck_assert_ptr_null(plain->seed_name);
+    ck_assert_double_eq(plain->max_failed, 0.5);
+    ck_assert_double_eq(plain->trial_time_s, 0);
+    ck_assert_int_eq(said->scheduler, PL_SWEEP_SCHEDULER_ASHA);
+    ck_assert(!said->maximize && said->processes == 2 && said->slots == 8);
+    ck_assert_str_eq(said->metric_name, "m");
+    ck_assert_str_eq(said->metric_regex, "m ([0-9]+)");
+    ck_assert_str_eq(said->step_regex, "e=([0-9]+)");
+    ck_assert(said->min_step == 2 && said->max_step == 100 && said->factor == 4);
+    ck_assert_double_eq(said->max_failed, 0);
+    ck_assert_double_eq(said->trial_time_s, 1.5);
+    ck_assert_int_eq(median->scheduler, PL_SWEEP_SCHEDULER_MEDIAN);
+    ck_assert(median->min_step == 7 && median->least_trials == 5);
+}
+END_TEST
+
+START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
+{
+    static const struct {
+        const char *name, *line, *number; /* NULL: none */
+    } cases[] = {
+        {"acc", "epoch=3 acc=0.5", "0.5"},
+        {"acc", "acc: 1e-3, acc: -2.5E+2, loss: 3", "-2.5E+2"},
+        {"acc", "acc 7", "7"},
+        {"acc", "{\"acc\": .25}", ".25"},
+        {"acc", "acc = 4.", "4."},
+        {"acc", "acc=0.97%", "0.97"},
+        {"acc", "val_acc=0.5", NULL},
+        {"acc", "acc=0.1 val_acc=0.5", "0.1"},
+        {"acc", "acc=nan", NULL},
+        {"acc", "acc=-inf", NULL},
+        {"acc", "acc0.5", NULL},
+        {"acc", "accuracy=0.5", NULL},
+        {"a.c*", "abc=1 a.c*=2 abc=3", "2"},
+        {"top (1) [%]", "top (1) [%]: 12", "12"},
+        {"^x$|y", "^x$|y=1", "1"},
+        {"Test accuracy", "Test accuracy: 0.98 (10 s)", "0.98"},
+    };
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        PL_AUTO_FREE char *text = NULL;
+        struct pl_error error = PL_ERROR_NONE;
+        char found[64] = "";
+        regmatch_t groups[2];
+        regex_t regex;
+        int code;
+
+        ck_assert_ok(pl_metric_regex_of_name(cases[i].name, &text, &error), &error);
+        ck_assert_int_eq(regcomp(&regex, text, REG_EXTENDED), 0);
+        code = regexec(&regex, cases[i].line, 2, groups, 0);
+        regfree(&regex);
+        ck_assert_msg((code == 0) == (cases[i].number != NULL), "%s", cases[i].line);
+        if (code == 0) {
+            (void)snprintf(found, sizeof(found), "%.*s", (int)(groups[1].rm_eo - groups[1].rm_so),
+                           cases[i].line + groups[1].rm_so);
+            ck_assert_str_eq(found, cases[i].number);
+        }
+    }
+}
+END_TEST
+
+/* As the SDK sends them: each hyperparameter is a string, of JSON or not. */
+START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
+{
+    static const char spec[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"z\": [1, 2], \"a\": [3]}}";
+    static const char quoted[] = "\"{\\\"metric\\\": \\\"acc\\\", \\\"goal\\\": \\\"maximize\\\", \\\"space\\\": "
+                                 "{\\\"z\\\": [1, 2], \\\"a\\\": [3]}}\"";
+    const char *const values[] = {spec, quoted, "\"sweep.json\"", "\"\\\"sweep.json\\\"\""};
+    struct pl_sweep_space *space = NULL;
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_write(&tree, "code/sweep.json", spec);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
+        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+        pl_text_printf(&text, "{\"paceline_sweep\": %s}", values[i]);
+        tree_hyperparameters(&tree, pl_text_string(&text));
+        ck_assert_ok(tree_job(&tree), &tree.error);
+        ck_assert_ok(pl_sweep_space_of_job(tree.job, &space, &tree.error), &tree.error);
+        ck_assert_uint_eq(space->trials_count, 2);
+        ck_assert_str_eq(space->trials[1].hyperparameters, "{\"z\": 2, \"a\": 3}"); /* z stays before a */
+        pl_sweep_space_free(space);
+    }
+    tree_hyperparameters(&tree, "{\"paceline_sweep\": \"none.json\"}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
+    ck_assert_str_eq(tree.error.context, "paceline_sweep: expected a JSON object or a file in the code directory");
+    tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable wins */
+    ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep:1:2: space: expected"));
+    tree_env(&tree, "PACELINE_SWEEP", "");
+    tree_hyperparameters(&tree, "{\"paceline_sweep\": null}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_sweep_space_of_job(tree.job, &space, &tree.error), &tree.error);
+    ck_assert_ptr_null(space);
+    tree_done(&tree);
+}
+END_TEST
+
+UNIT_MAIN("programs/sweep/space", a_grid_is_in_the_order_of_the_file_and_its_last_dimension_changes_first,
+          a_list_may_have_a_point_twice_and_points_of_other_names,
+          each_point_is_trained_once_with_each_seed_all_points_with_the_first_one_before,
+          draws_follow_from_the_seed_alone_and_the_first_do_not_depend_on_how_many_there_are,
+          drawn_values_lie_in_their_ranges_and_read_back_as_the_same_number,
+          a_wrong_specification_is_refused_with_its_place_and_what_was_expected, more_trials_than_the_bound_are_refused,
+          what_is_not_said_has_its_default_and_what_is_said_is_read,
+          the_expression_of_a_name_finds_the_last_number_after_it,
+          a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
