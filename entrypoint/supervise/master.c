@@ -139,6 +139,14 @@ static void send_result(struct pl_supervisor *supervisor, struct pl_connection *
     PL_SUPERVISE_SEND(supervisor, link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
 }
 
+/* Of a worker whose frame has come: its link is up. */
+static struct pl_session *session_of(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
+{
+    const struct master *master = supervisor->state;
+
+    return pl_sessions_find(&master->sessions, connection);
+}
+
 /* How many processes a host gets that has devices of its own. */
 static void note_processes(struct pl_supervisor *supervisor, const struct pl_session *session,
                            const struct pl_frame *frame)
@@ -156,10 +164,10 @@ static void note_processes(struct pl_supervisor *supervisor, const struct pl_ses
     supervisor->plan->slots[index] = (int)processes;
 }
 
-static void handle_ready(struct pl_supervisor *supervisor, struct pl_session *session, struct pl_connection *connection,
-                         const struct pl_frame *frame)
+static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     const struct master *master = supervisor->state;
+    struct pl_session *session = session_of(supervisor, connection);
 
     if (frame->count < 1 || strcmp(frame->fields[0], session->host) != 0) {
         pl_supervise_fail(
@@ -190,8 +198,9 @@ static void warn_of_outside_end(const struct pl_session *session, const struct p
     }
 }
 
-static void handle_end(struct pl_supervisor *supervisor, struct pl_session *session, const struct pl_frame *frame)
+static void take_end(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
+    struct pl_session *session = session_of(supervisor, connection);
     struct pl_exit_report exit_report;
 
     if (pl_exit_report_receive(frame, &exit_report, NULL) != PL_OK) {
@@ -212,8 +221,10 @@ static void handle_end(struct pl_supervisor *supervisor, struct pl_session *sess
 }
 
 /* A worker itself cannot go on; its words name it already where they are of its configuration. */
-static void handle_worker_failure(struct pl_supervisor *supervisor, const char *host, const char *words)
+static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                const struct pl_frame *frame)
 {
+    const char *host = session_of(supervisor, connection)->host, *words = frame->fields[1];
     const size_t length = strlen(host);
     const bool named = strncmp(words, "host ", 5) == 0 && strncmp(words + 5, host, length) == 0 &&
                        strncmp(words + 5 + length, ": ", 2) == 0;
@@ -225,91 +236,97 @@ static void handle_worker_failure(struct pl_supervisor *supervisor, const char *
     }
 }
 
-static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_session *session,
-                                struct pl_connection *connection, const struct pl_frame *frame)
-{
-    struct master *master = supervisor->state;
-    struct pl_connection *agent;
-    int64_t number;
-
-    switch (frame->type) {
-    case PL_FRAME_READY:
-        handle_ready(supervisor, session, connection, frame);
-        break;
-    case PL_FRAME_STARTED:
-        if (frame->count >= 1) {
-            agent = find_agent(supervisor, (int)(session - master->sessions.items));
-            if (agent != NULL) {
-                agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
-            }
-            if (frame->fields[0][0] != '\0') {
-                reject_start(supervisor, session->host, frame->fields[0]);
-            }
-        }
-        break;
-    case PL_FRAME_ENDED:
-        handle_end(supervisor, session, frame);
-        break;
-    case PL_FRAME_STOP:
-        if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
-            pl_supervise_stop(supervisor, (int)number, true);
-        }
-        break;
-    case PL_FRAME_RESULT:
-        handle_worker_failure(supervisor, session->host, frame->count >= 2 ? frame->fields[1] : "failed");
-        break;
-    case PL_FRAME_DONE:
-        session->done = true;
-        break;
-    case PL_FRAME_CATCHES:
-        pl_holding_note_answer(supervisor, frame, (int)(session - master->sessions.items));
-        break;
-    case PL_FRAME_SUSPENDED:
-        pl_supervise_note_suspended(supervisor, frame);
-        break;
-    case PL_FRAME_QUIET:
-        session->quiet = frame->count >= 1 && strcmp(frame->fields[0], "1") == 0;
-        if (pl_link_frame_number(frame, 1, PL_APART_UNKNOWN, PL_APART_CONNECTED, &number, NULL) == PL_OK) {
-            session->apart = (enum pl_apart_state)number;
-        }
-        break;
-    case PL_FRAME_STANDS:
-    case PL_FRAME_LOOKED:
-        pl_looking_pass(supervisor, frame);
-        break;
-    case PL_FRAME_HELLO:
-    case PL_FRAME_HEARTBEAT:
-    case PL_FRAME_START:
-    case PL_FRAME_BEGUN:
-    case PL_FRAME_HOLD:
-    case PL_FRAME_RELEASE:
-    case PL_FRAME_LOOK:
-    case PL_FRAME_LOOKING:
-    case PL_FRAME_EXEC:
-    case PL_FRAME_MESSAGE:
-    case PL_FRAME_TYPES:
-        break;
-    }
-}
-
-static void master_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+/* The agent that waits for it hears whether the daemon of its host runs. */
+static void take_started(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
     const struct master *master = supervisor->state;
-    struct pl_session *session = pl_sessions_find(&master->sessions, connection);
+    const struct pl_session *session = session_of(supervisor, connection);
+    struct pl_connection *agent = find_agent(supervisor, (int)(session - master->sessions.items));
 
-    if (session != NULL) {
-        handle_worker_frame(supervisor, session, connection, frame);
-    } else if (connection->kind == PL_CONNECTION_SHIM && frame->type == PL_FRAME_CATCHES) {
-        pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
-    } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
-        forward_start(supervisor, connection, frame);
-    } else if (connection->kind == PL_CONNECTION_STACKS) {
-        pl_looking_ask(supervisor, connection, frame, &master->sessions);
-    } else if (connection->kind == PL_CONNECTION_MASTER) {
-        connection->dropped = true; /* this host is the master */
+    if (agent != NULL) {
+        agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
+    }
+    if (frame->fields[0][0] != '\0') {
+        reject_start(supervisor, session->host, frame->fields[0]);
     }
 }
+
+static void take_done(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    (void)frame;
+    session_of(supervisor, connection)->done = true;
+}
+
+static void take_answer(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                        const struct pl_frame *frame)
+{
+    const struct master *master = supervisor->state;
+    const struct pl_session *session = session_of(supervisor, connection);
+
+    pl_holding_note_answer(supervisor, frame,
+                           session != NULL ? (int)(session - master->sessions.items) : PL_HOLDING_HERE);
+}
+
+static void take_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                           const struct pl_frame *frame)
+{
+    (void)connection;
+    pl_supervise_note_suspended(supervisor, frame);
+}
+
+static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    struct pl_session *session = session_of(supervisor, connection);
+    int64_t number;
+
+    session->quiet = strcmp(frame->fields[0], "1") == 0;
+    if (pl_link_frame_number(frame, 1, PL_APART_UNKNOWN, PL_APART_CONNECTED, &number, NULL) == PL_OK) {
+        session->apart = (enum pl_apart_state)number;
+    }
+}
+
+static void pass_looked(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                        const struct pl_frame *frame)
+{
+    (void)connection;
+    pl_looking_pass(supervisor, frame);
+}
+
+static void take_look(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    const struct master *master = supervisor->state;
+
+    pl_looking_ask(supervisor, connection, frame, &master->sessions);
+}
+
+/* This host is the master. */
+static void refuse_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                          const struct pl_frame *frame)
+{
+    (void)supervisor;
+    (void)frame;
+    connection->dropped = true;
+}
+
+static const struct pl_frame_rule master_frames[] = {
+    {PL_FRAME_READY, PL_CONNECTION_WORKER, 0, take_ready},
+    {PL_FRAME_STARTED, PL_CONNECTION_WORKER, 1, take_started},
+    {PL_FRAME_ENDED, PL_CONNECTION_WORKER, 0, take_end},
+    {PL_FRAME_STOP, PL_CONNECTION_WORKER, 1, pl_supervise_take_stop},
+    {PL_FRAME_RESULT, PL_CONNECTION_WORKER, 2, take_worker_failure},
+    {PL_FRAME_DONE, PL_CONNECTION_WORKER, 0, take_done},
+    {PL_FRAME_CATCHES, PL_CONNECTION_WORKER, 2, take_answer},
+    {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
+    {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
+    {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
+    {PL_FRAME_STANDS, PL_CONNECTION_WORKER, 3, pass_looked},
+    {PL_FRAME_LOOKED, PL_CONNECTION_WORKER, 1, pass_looked},
+    {PL_FRAME_LOOK, PL_CONNECTION_STACKS, 0, take_look},
+    {PL_FRAME_LOOKED, PL_CONNECTION_STACKS, 0, take_look},
+    {PL_FRAME_START, PL_CONNECTION_AGENT, 2, forward_start},
+    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
+};
 
 /* Its own program has ended well, and it has nothing to do any more. */
 static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
@@ -717,8 +734,12 @@ static void finish(struct pl_supervisor *supervisor)
 
 int pl_master_run(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {
-        .ended = master_ended, .frame = master_frame, .gone = master_gone, .tick = master_tick, .waits = master_waits};
+    static const struct pl_role role = {.ended = master_ended,
+                                        .frames = master_frames,
+                                        .frames_count = PL_ARRAY_ITEMS(master_frames),
+                                        .gone = master_gone,
+                                        .tick = master_tick,
+                                        .waits = master_waits};
     struct master master = {.sessions = PL_SESSIONS_NONE, .left_early = PL_EXIT_REPORT_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool report_only = supervisor->failed;

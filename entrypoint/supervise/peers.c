@@ -75,10 +75,9 @@ static void answered(struct pl_supervisor *supervisor, struct pl_connection *con
 {
     struct answer *answer = supervisor->state;
 
-    if (connection->kind == PL_CONNECTION_RESOLVER && frame->type == PL_FRAME_RESULT && frame->count >= 2) {
-        answer->known = true;
-        snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
-    }
+    (void)connection;
+    answer->known = true;
+    snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
 }
 
 static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
@@ -109,7 +108,8 @@ static bool may_link(const struct pl_supervisor *supervisor)
 
 enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    static const struct pl_role role = {.frame = answered, .gone = resolver_gone};
+    static const struct pl_frame_rule frames[] = {{PL_FRAME_RESULT, PL_CONNECTION_RESOLVER, 2, answered}};
+    static const struct pl_role role = {.frames = frames, .frames_count = 1, .gone = resolver_gone};
     const struct pl_role *outer_role = supervisor->role;
     void *outer_state = supervisor->state;
     struct answer answer = {.known = false};

@@ -291,6 +291,17 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     }
 }
 
+void pl_supervise_take_stop(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                            const struct pl_frame *frame)
+{
+    int64_t number;
+
+    (void)connection;
+    if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
+        pl_supervise_stop(supervisor, (int)number, true);
+    }
+}
+
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host)
 {
     char text[16];
@@ -352,8 +363,14 @@ static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection 
 static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
-    if (supervisor->role != NULL && supervisor->role->frame != NULL) {
-        supervisor->role->frame(supervisor, connection, frame);
+    const struct pl_role *role = supervisor->role;
+
+    for (size_t i = 0; role != NULL && i < role->frames_count && !connection->dropped; i++) {
+        const struct pl_frame_rule *rule = &role->frames[i];
+
+        if (rule->type == frame->type && rule->from == connection->kind && frame->count >= rule->fields) {
+            rule->handle(supervisor, connection, frame);
+        }
     }
 }
 

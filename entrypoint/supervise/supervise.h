@@ -50,6 +50,14 @@ struct pl_connection {
 
 struct pl_supervisor;
 
+/** A frame that a role takes: one of another type, from another kind of connection, or with less fields is ignored. */
+struct pl_frame_rule {
+    enum pl_frame_type type;
+    enum pl_connection_kind from;
+    size_t fields; /* at least */
+    void (*handle)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+};
+
 /**
  * What a role does about events. All are called from pl_supervise_poll(); where one is NULL, the event is ignored.
  * The end of the upload of intermediate output, which fails no job, is no event.
@@ -57,7 +65,8 @@ struct pl_supervisor;
 struct pl_role {
     void (*ended)(struct pl_supervisor *supervisor, struct pl_connection *connection,
                   const struct pl_exit_report *exit_report);
-    void (*frame)(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
+    const struct pl_frame_rule *frames;
+    size_t frames_count;
     void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
     /* while pl_supervise_wait_main() waits: what is due now; `*next_ns` becomes earlier where more is due before it */
     void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
@@ -243,6 +252,10 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
  * notify the other hosts.
  */
 void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_link);
+
+/** A STOP frame from another host: it is being stopped, and so is this one. */
+void pl_supervise_take_stop(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                            const struct pl_frame *frame);
 
 /** Forward the stop to another host, when the job is being stopped. */
 void pl_supervise_forward_stop(struct pl_supervisor *supervisor, struct pl_connection *host);

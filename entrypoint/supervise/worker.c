@@ -218,11 +218,12 @@ static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char 
     return status;
 }
 
-static void handle_start(struct pl_supervisor *supervisor, const struct pl_frame *frame)
+static void take_start(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (frame->count >= 2 && start_daemon(supervisor, frame->fields[1], &error) != PL_OK) {
+    (void)connection;
+    if (start_daemon(supervisor, frame->fields[1], &error) != PL_OK) {
         answer_start(supervisor, error.cause);
     }
 }
@@ -267,6 +268,9 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     struct worker_state *state = supervisor->state;
     char processes[16];
 
+    if (connection == state->master) {
+        return; /* it was, by its first frame */
+    }
     if (state->leaving) {
         connection->dropped = true;
         return;
@@ -289,84 +293,94 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     report_earlier_ends(supervisor);
 }
 
-static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                         const struct pl_frame *frame)
+static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
-    struct worker_state *state = supervisor->state;
-    int64_t number;
-
-    if (connection->kind == PL_CONNECTION_SHIM) {
-        if (frame->type == PL_FRAME_BEGUN && connection->source == PL_EXIT_SOURCE_DAEMON) {
-            answer_start(supervisor, "");
-        } else if (frame->type == PL_FRAME_CATCHES && frame->count >= 2) {
-            pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
-            if (state->master != NULL) {
-                PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, frame->fields[0], frame->fields[1]);
-            }
-        } else if (frame->type == PL_FRAME_SUSPENDED && frame->count >= 2 && state->master != NULL) {
-            PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_SUSPENDED, frame->fields[0], frame->fields[1]);
-        }
-        return;
-    }
-    if (connection->kind == PL_CONNECTION_STACKS) {
-        pl_looking_answer(supervisor, connection, frame, state->master);
-        return;
-    }
-    if (connection->kind != PL_CONNECTION_MASTER) {
-        connection->dropped = true;
-        return;
-    }
-    switch (frame->type) {
-    case PL_FRAME_HELLO:
-        /* the master's first frame; a later one is ignored */
-        if (connection != state->master && frame->count >= 2) {
-            accept_master(supervisor, connection, frame);
-        }
-        break;
-    case PL_FRAME_START:
-        handle_start(supervisor, frame);
-        break;
-    case PL_FRAME_STOP:
-        if (pl_link_frame_number(frame, 0, 1, 64, &number, NULL) == PL_OK) {
-            pl_supervise_stop(supervisor, (int)number, true);
-        }
-        break;
-    case PL_FRAME_HOLD:
-        if (frame->count >= 1) {
-            pl_supervise_write_failure(supervisor, frame->fields[0]);
-        }
-        break;
-    case PL_FRAME_RELEASE:
-        pl_supervise_release(supervisor);
-        break;
-    case PL_FRAME_LOOK:
-        pl_looking_start(supervisor, connection);
-        break;
-    case PL_FRAME_RESULT:
-        state->result_known = true;
-        supervisor->main_dismissed = supervisor->plan->is_outside;
-        if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
-            pl_supervise_fail_as(supervisor, frame->fields[1]);
-        }
-        break;
-    case PL_FRAME_READY:
-    case PL_FRAME_HEARTBEAT:
-    case PL_FRAME_STARTED:
-    case PL_FRAME_BEGUN:
-    case PL_FRAME_ENDED:
-    case PL_FRAME_DONE:
-    case PL_FRAME_CATCHES:
-    case PL_FRAME_SUSPENDED:
-    case PL_FRAME_QUIET:
-    case PL_FRAME_LOOKING:
-    case PL_FRAME_STANDS:
-    case PL_FRAME_LOOKED:
-    case PL_FRAME_EXEC:
-    case PL_FRAME_MESSAGE:
-    case PL_FRAME_TYPES:
-        break;
+    (void)frame;
+    if (connection->source == PL_EXIT_SOURCE_DAEMON) {
+        answer_start(supervisor, "");
     }
 }
+
+/* What a shim of this host says, and the master has to know. */
+static void pass_on(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    const struct worker_state *state = supervisor->state;
+
+    (void)connection;
+    if (frame->type == PL_FRAME_CATCHES) {
+        pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
+    }
+    if (state->master != NULL) {
+        pl_supervise_send(supervisor, state->master, frame->type, frame->fields, frame->count);
+    }
+}
+
+static void take_looked(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                        const struct pl_frame *frame)
+{
+    const struct worker_state *state = supervisor->state;
+
+    pl_looking_answer(supervisor, connection, frame, state->master);
+}
+
+static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    (void)connection;
+    pl_supervise_write_failure(supervisor, frame->fields[0]);
+}
+
+static void take_release(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
+{
+    (void)connection;
+    (void)frame;
+    pl_supervise_release(supervisor);
+}
+
+static void take_look(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+{
+    (void)frame;
+    pl_looking_start(supervisor, connection);
+}
+
+static void take_result(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                        const struct pl_frame *frame)
+{
+    struct worker_state *state = supervisor->state;
+
+    (void)connection;
+    state->result_known = true;
+    supervisor->main_dismissed = supervisor->plan->is_outside;
+    if (frame->count >= 2 && strcmp(frame->fields[0], "0") != 0) {
+        pl_supervise_fail_as(supervisor, frame->fields[1]);
+    }
+}
+
+/* mpirun runs on the master. */
+static void refuse_agent(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                         const struct pl_frame *frame)
+{
+    (void)supervisor;
+    (void)frame;
+    connection->dropped = true;
+}
+
+static const struct pl_frame_rule worker_frames[] = {
+    {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 2, accept_master},
+    {PL_FRAME_START, PL_CONNECTION_MASTER, 2, take_start},
+    {PL_FRAME_STOP, PL_CONNECTION_MASTER, 1, pl_supervise_take_stop},
+    {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
+    {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
+    {PL_FRAME_LOOK, PL_CONNECTION_MASTER, 0, take_look},
+    {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
+    {PL_FRAME_START, PL_CONNECTION_AGENT, 0, refuse_agent},
+    {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
+    {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, pass_on},
+    {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, pass_on},
+    {PL_FRAME_LOOK, PL_CONNECTION_STACKS, 0, take_looked},
+    {PL_FRAME_STANDS, PL_CONNECTION_STACKS, 3, take_looked},
+    {PL_FRAME_LOOKED, PL_CONNECTION_STACKS, 1, take_looked},
+};
 
 static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
@@ -631,8 +645,12 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
 
 int pl_worker_run(struct pl_supervisor *supervisor)
 {
-    static const struct pl_role role = {
-        .ended = worker_ended, .frame = worker_frame, .gone = worker_gone, .tick = worker_tick, .waits = worker_waits};
+    static const struct pl_role role = {.ended = worker_ended,
+                                        .frames = worker_frames,
+                                        .frames_count = PL_ARRAY_ITEMS(worker_frames),
+                                        .gone = worker_gone,
+                                        .tick = worker_tick,
+                                        .waits = worker_waits};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
     const bool report_only = supervisor->failed;
