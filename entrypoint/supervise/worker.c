@@ -302,7 +302,8 @@ static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *c
 }
 
 /* What a shim of this host says, and the master has to know. */
-static void pass_on(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
+static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                        const struct pl_frame *frame)
 {
     const struct worker_state *state = supervisor->state;
 
@@ -375,8 +376,8 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
     {PL_FRAME_START, PL_CONNECTION_AGENT, 0, refuse_agent},
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
-    {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, pass_on},
-    {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, pass_on},
+    {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
+    {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_LOOK, PL_CONNECTION_STACKS, 0, take_looked},
     {PL_FRAME_STANDS, PL_CONNECTION_STACKS, 3, take_looked},
     {PL_FRAME_LOOKED, PL_CONNECTION_STACKS, 1, take_looked},
