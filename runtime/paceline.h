@@ -63,7 +63,6 @@ extern "C" {
 #include "s3io/example.h"
 #include "s3io/idx.h"
 #include "s3io/loader.h"
-#include "s3io/proto_tensor.h"
 #include "s3io/record.h"
 #include "s3io/sampler.h"
 #include "s3io/source.h"
