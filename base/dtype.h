@@ -36,7 +36,7 @@ enum pl_dtype {
  *               zero; bool: refused.
  * MIN, MAX      a NaN from any rank makes the result NaN; which zero wins is open; bool: and (min), or (max).
  * ADASUM        floats in host memory, allreduce over ranks whose number is a power of two: vectors added pairwise so
- *               that what is parallel is averaged and what is orthogonal summed (collectives/core/adasum.h).
+ *               that what is parallel is averaged and what is orthogonal summed (collectives/calls/adasum.h).
  *
  * A bool element is one byte, any non-zero byte counts as true, results are 0 or 1.
  */

@@ -62,6 +62,7 @@ enum {
      */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
+    PL_WIRE_INT8 = 1 << 4, /* of parameter servers, by the setting ps_wire_type; no collective takes it */
     /**
      * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without
      * the hosts, the call is not compared between ranks. Elsewhere without effect. Ranks that do call differently then

@@ -7,7 +7,6 @@
  *   device.h, kernel.h         this rank's GPU
  *   plan.h, optimizer.h        gradients in shared buckets, and what is done with them
  *   named.h, process_set.h     tensors by name, in any order; groups of ranks; uneven data
- *   sparse.h                   gradients of a few rows of a table
  *   checkpoint.h, stop.h       going on later, bit for bit
  *   schedule.h                 learning rates
  *   channel.h                  where the platform put the data
@@ -57,7 +56,6 @@ extern "C" {
 #include "runtime/schedule.h"
 #include "runtime/server.h"
 #include "runtime/server_rows.h"
-#include "runtime/sparse.h"
 #include "runtime/start.h"
 #include "runtime/stop.h"
 #include "runtime/trace.h"
@@ -65,7 +63,6 @@ extern "C" {
 #include "s3io/example.h"
 #include "s3io/idx.h"
 #include "s3io/loader.h"
-#include "s3io/proto_tensor.h"
 #include "s3io/record.h"
 #include "s3io/sampler.h"
 #include "s3io/source.h"

@@ -14,7 +14,7 @@
  * In device memory (option `memory`) everything is ordered by one stream and the host does not wait: ready() means
  * "what the stream was given so far computes this gradient", wait() makes the stream wait, and what went wrong in a
  * step's communication is reported by the next step, or by pl_plan_finish(). The host is at most one step ahead of the
- * device. One rank's buckets need no communication, and so no call of the driver before they are waited for.
+ * device. One rank's buckets need no communication, and so no call of the driver.
  *
  * Threads  one thread a plan, which is also the world's.
  * Source   the idea of one in-place reduction over adjacent outputs is TensorFlow's ScopedAllocator; buckets that
@@ -30,24 +30,13 @@
 
 struct pl_plan;
 
-enum pl_plan_order {
-    PL_PLAN_BACKWARD, /* last registered first */
-    PL_PLAN_FORWARD,  /* as registered */
-};
-
 enum { PL_PLAN_MAX_DIMS = 8 };
 
 /** Zero-initialise; zero means the default everywhere. */
 struct pl_plan_options {
     uint64_t bucket_bytes; /* 0: the knob bucket_bytes */
-    /* so many tensors a bucket instead, longer buckets still being split (allreduce_merge_scope); 0: by bytes */
-    unsigned merge_tensors;
-    enum pl_plan_order order;
-    bool sum;                 /* add gradients over ranks; default: average */
-    double predivide;         /* f: divide by f before and by size / f after the sum; 0: average in one go */
-    unsigned passes_per_step; /* each gradient becomes ready so many times before its bucket starts; 0: 1 */
-    bool average_passes;      /* divide by that number, too */
-    unsigned wire_flags;      /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
+    bool sum;              /* add gradients over ranks; default: average */
+    unsigned wire_flags;   /* PL_WIRE_FLOAT16 or PL_WIRE_BFLOAT16 between hosts */
     /* exchange nothing: the program reduces the gradients itself, e.g. as named tensors, before they are ready */
     bool local;
     /* used in messages and to keep residuals of wire_flags, so plans of one world must differ in it; "gradients" */
@@ -115,16 +104,13 @@ void *pl_plan_stream(const struct pl_plan *plan);
 enum pl_dtype pl_plan_gradient_dtype(const struct pl_plan *plan);
 
 /**
- * The gradient of tensor `index` is complete in this pass; its buckets start when nothing of them is missing. Buckets
- * start in order, on every rank the same one.
+ * The gradient of tensor `index` is complete; its buckets start when nothing of them is missing. Buckets start in
+ * order, on every rank the same one. A program that adds up several backward passes calls it in the last one.
  *
- * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it was ready more often than
- *         passes_per_step says; those of a post.
+ * Errors  PL_INVALID for an index that no tensor has, and, naming the tensor, when it is ready twice in a step; those
+ *         of a post.
  */
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr) PL_MUST_CHECK;
-
-/** True while gradients of tensor `index` have to be added to what an earlier pass of this step left. */
-bool pl_plan_accumulates(const struct pl_plan *plan, size_t index);
 
 /** Advance what was started, without waiting. */
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;

@@ -4,14 +4,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json/python_json.h"
 #include "base/memory.h"
+#include "runtime/trace_events.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -178,21 +178,14 @@ void pl_trace_add_event(void *trace_at, const struct pl_event *event)
     publish(trace);
 }
 
-static void print_head(const struct ring_head *head, const char *comma, struct pl_text *text)
+static void print_head(struct pl_trace_events *events, const struct ring_head *head)
 {
-    pl_text_printf(text,
-                   "%s\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%d,\"args\":{\"name\":\"rank %d on host %d\"}},"
-                   "\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"program\"}},"
-                   "\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":1,\"args\":{\"name\":\"collectives\"}}",
-                   comma, head->rank, head->rank, head->host, head->rank, head->rank);
-}
+    char name[64];
 
-/* Nanoseconds as the format's microseconds, digit by digit: a double of the time since 1970 has steps of 256 ns. */
-static void print_us(int64_t ns, struct pl_text *text)
-{
-    uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
-
-    pl_text_printf(text, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", size / 1000, (unsigned)(size % 1000));
+    snprintf(name, sizeof(name), "rank %d on host %d", head->rank, head->host);
+    pl_trace_events_process(events, head->rank, name);
+    pl_trace_events_thread(events, head->rank, 0, "program");
+    pl_trace_events_thread(events, head->rank, 1, "collectives");
 }
 
 /* On the wall clock; what a damaged ring holds wraps around. */
@@ -201,51 +194,42 @@ static int64_t wall_ns(const struct ring_head *head, int64_t ns)
     return (int64_t)((uint64_t)ns + (uint64_t)head->realtime_minus_monotonic_ns);
 }
 
-static void print_record(const struct ring_head *head, const struct ring_record *record, int64_t midnight_ns,
-                         struct pl_text *text)
+static void print_record(struct pl_trace_events *events, const struct ring_head *head, const struct ring_record *record,
+                         int64_t midnight_ns)
 {
-    char name[PL_TRACE_NAME_BYTES + 1] = "";
+    char name[PL_TRACE_NAME_BYTES + 1] = "", label[PL_TRACE_NAME_BYTES + 32];
     bool program = record->kind == PROGRAM;
-    PL_AUTO_TEXT struct pl_text label = PL_TEXT_NONE;
+    const char *kind = record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective";
 
     memcpy(name, record->name, pl_text_whole_bytes(record->name, strnlen(record->name, PL_TRACE_NAME_BYTES)));
     pl_text_mask_broken(name, strlen(name));
-    if (program) {
-        pl_text_append(&label, name);
-    } else {
-        pl_text_printf(&label, "%s%s%s",
-                       record->kind < PL_KIND_COUNT ? pl_kind_text((enum pl_kind)record->kind) : "collective",
-                       *name ? " " : "", name);
-    }
-    pl_text_append(text, ",\n{\"ph\":\"X\",\"name\":");
-    pl_python_json_print_string(pl_text_string(&label), text);
-    pl_text_printf(text, ",\"pid\":%d,\"tid\":%d,\"ts\":", head->rank, program ? 0 : 1 + record->part);
-    print_us((int64_t)((uint64_t)wall_ns(head, record->start_ns) - (uint64_t)midnight_ns), text);
-    pl_text_append(text, ",\"dur\":");
-    print_us((int64_t)((uint64_t)record->end_ns - (uint64_t)record->start_ns), text);
+    snprintf(label, sizeof(label), "%s%s%s", program ? "" : kind, *name && !program ? " " : "", name);
+    pl_trace_events_begin(events, "X", label, head->rank, program ? 0 : 1 + record->part);
+    pl_trace_events_time(events, "ts", (int64_t)((uint64_t)wall_ns(head, record->start_ns) - (uint64_t)midnight_ns));
+    pl_trace_events_time(events, "dur", (int64_t)((uint64_t)record->end_ns - (uint64_t)record->start_ns));
     if (!program) {
-        pl_text_printf(text, ",\"args\":{\"bytes\":%llu,\"waited_us\":", (unsigned long long)record->bytes);
-        print_us(record->waited_ns, text);
+        pl_trace_events_args(events);
+        pl_trace_events_number(events, "bytes", (int64_t)record->bytes);
+        pl_trace_events_time(events, "waited_us", record->waited_ns);
         if (record->waited_for >= 0) {
-            pl_text_printf(text, ",\"waited_for_rank\":%d", record->waited_for);
+            pl_trace_events_number(events, "waited_for_rank", record->waited_for);
         }
         if (record->status != PL_OK) {
-            pl_text_printf(text, ",\"status\":\"%s\"", pl_status_name((enum pl_status)record->status));
+            pl_trace_events_text(events, "status", pl_status_name((enum pl_status)record->status));
         }
-        pl_text_append(text, "}");
     }
-    pl_text_append(text, "}");
+    pl_trace_events_end(events);
 }
 
 /* A line for the collectives of each sub-world. */
-static void print_parts(const struct ring_head *head, const bool parts[PARTS], struct pl_text *text)
+static void print_parts(struct pl_trace_events *events, const struct ring_head *head, const bool parts[PARTS])
 {
     for (int part = 1; part < PARTS; part++) {
         if (parts[part]) {
-            pl_text_printf(text,
-                           ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
-                           "\"collectives of sub-world %d\"}}",
-                           head->rank, 1 + part, part);
+            char name[64];
+
+            snprintf(name, sizeof(name), "collectives of sub-world %d", part);
+            pl_trace_events_thread(events, head->rank, 1 + part, name);
         }
     }
 }
@@ -324,27 +308,28 @@ static enum pl_status find_midnight(const char *const *paths, size_t count, int6
     return PL_OK;
 }
 
-static enum pl_status merge_one(const char *path, const char *comma, int64_t midnight_ns, struct pl_text *text,
+static enum pl_status merge_one(const char *path, int64_t midnight_ns, struct pl_trace_events *events,
                                 struct pl_error *reterr)
 {
     bool parts[PARTS] = {false};
     struct ring ring;
 
     PL_TRY(read_ring(path, &ring, reterr));
-    print_head(&ring.head, comma, text);
+    print_head(events, &ring.head);
     for (uint64_t at = ring.first; at < ring.head.written; at++) {
         const struct ring_record *record = &ring.records[at % ring.head.records];
 
-        print_record(&ring.head, record, midnight_ns, text);
+        print_record(events, &ring.head, record, midnight_ns);
         parts[record->part] = true;
     }
-    print_parts(&ring.head, parts, text);
+    print_parts(events, &ring.head, parts);
     free(ring.records);
     return PL_OK;
 }
 
 enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_text *text, struct pl_error *reterr)
 {
+    struct pl_trace_events events = {.text = text};
     char date[sizeof("2000-01-01T00:00:00Z")] = "";
     int64_t midnight_ns;
     struct tm parts;
@@ -355,7 +340,7 @@ enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_
     (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
     pl_text_printf(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"ts_0\":\"%s\"},\"traceEvents\":[", date);
     for (size_t i = 0; i < count; i++) {
-        PL_TRY(merge_one(paths[i], i ? "," : "", midnight_ns, text, reterr));
+        PL_TRY(merge_one(paths[i], midnight_ns, &events, reterr));
     }
     pl_text_append(text, "\n]}\n");
     return pl_text_check(text, reterr);

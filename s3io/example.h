@@ -10,7 +10,14 @@
 #define PL_S3IO_EXAMPLE_H
 
 #include "base/status.h"
-#include "s3io/protobuf.h"
+
+#include <stddef.h>
+
+/** Bytes of a message; valid as long as the message. */
+struct pl_view {
+    const unsigned char *data;
+    size_t bytes;
+};
 
 enum pl_example_kind { PL_EXAMPLE_EMPTY, PL_EXAMPLE_BYTES, PL_EXAMPLE_FLOAT32, PL_EXAMPLE_INT64 };
 
@@ -28,16 +35,6 @@ struct pl_example_feature {
  */
 enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature,
                                struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Step through the features of `message` in their order; start with a zeroed `walk`. PL_END after the last. */
-struct pl_example_walk {
-    bool started;
-    struct pl_protobuf example;
-    struct pl_protobuf features;
-};
-
-enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, size_t bytes,
-                               struct pl_example_feature *ret_feature, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The only value of a bytes feature. PL_INVALID when it has another kind or number of values. */
 enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value,

@@ -77,8 +77,8 @@ struct pl_request {
     uint64_t progress_count;
 
     /* The world's: */
-    struct pl_adasum *adasum; /* of which this is a step; NULL: of none */
-    int adasum_step;
+    struct pl_chain *chain; /* of which this is a step; NULL: of none */
+    int step;
     const struct pl_world_backend *backend;
     struct pl_request *older;      /* among all of the world, for its end */
     struct pl_request *next;       /* in the queue, or in the list of unused ones */
@@ -225,6 +225,10 @@ struct pl_world *pl_world_host_world(const struct pl_world *world);
 /** An internal sub-world for a backend's own use, without devices. Only the ranks listed call. */
 enum pl_status pl_world_new_internal(struct pl_world *parent, const int *ranks, int count, struct pl_world **ret_world,
                                      struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_collective_post() for a backend, whose collectives are never adasum. */
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective,
+                               struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The rank of `world` that its running request waits for; -1 when there is none or that is unknown. */
 int pl_late_waits_for(const struct pl_world *world);

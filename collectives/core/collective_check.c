@@ -2,7 +2,6 @@
 /* What can be wrong with a descriptor, found before anything starts. */
 #include "base/hash.h"
 #include "base/memory.h"
-#include "collectives/core/adasum.h"
 #include "collectives/core/counts.h"
 #include "collectives/core/types.h"
 
@@ -157,9 +156,6 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
     if ((unsigned)c->op >= PL_OP_COUNT) {
         return pl_error_set(reterr, PL_INVALID, "%d is no operation", (int)c->op);
     }
-    if (c->op == PL_ADASUM) {
-        PL_TRY(pl_adasum_check(world->size, c, reterr));
-    }
     if (c->dtype == PL_BOOL && (c->op == PL_AVERAGE || c->scaled)) {
         return pl_error_set(reterr, PL_INVALID, "bool elements can be neither averaged nor scaled");
     }
@@ -240,8 +236,8 @@ static enum pl_status check(const struct pl_world *world, const struct pl_collec
     return check_overlap(c, item, &extents, reterr);
 }
 
-enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
-                                   struct pl_error *reterr)
+enum pl_status pl_request_check(const struct pl_world *world, const struct pl_collective *collective,
+                                struct pl_error *reterr)
 {
     uint64_t total;
 
@@ -259,9 +255,6 @@ __attribute__((flatten)) enum pl_status pl_collective_check_request(struct pl_re
 
     PL_TRY(check(world, collective, &total, reterr));
     pl_copy_fresh(c, collective, sizeof(*c));
-    if (c->op == PL_ADASUM && pl_kind_reduces(c->kind)) {
-        c->op = PL_SUM; /* of one rank, or of nothing */
-    }
     if (!c->scaled) {
         c->prescale = 1.0;
         c->postscale = 1.0;
@@ -292,13 +285,8 @@ enum pl_status pl_collective_sign_step(struct pl_request *request, const struct 
                                        const struct pl_collective *step, const struct pl_collective *of,
                                        struct pl_error *reterr)
 {
-    struct pl_signature signature;
-
     request->collective = *step;
-    sign(world, of, of->count, &signature);
-    sign(world, step, of->count, &request->signature);
-    request->signature.what |= (uint64_t)PL_ADASUM << 16;
-    request->signature.scale_hash = signature.scale_hash;
+    sign(world, of, of->count, &request->signature);
     request->collective.name = NULL;
     request->collective.prescale = request->collective.postscale = 1.0;
     request->collective.divisor = 1;

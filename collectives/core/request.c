@@ -6,7 +6,8 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "collectives/core/adasum.h"
+#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/chain.h"
 #include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
 #include "device/device.h"
@@ -14,6 +15,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* One of those that refer to it does not need it any more. */
+static void release_chain(struct pl_chain *chain)
+{
+    if (--chain->requests == 0) {
+        chain->free(chain);
+    }
+}
 
 void pl_request_release(struct pl_request *request)
 {
@@ -23,9 +32,9 @@ void pl_request_release(struct pl_request *request)
         free(request->counts);
         request->counts = NULL;
     }
-    if (request->adasum) {
-        pl_adasum_release(request->adasum);
-        request->adasum = NULL;
+    if (request->chain) {
+        release_chain(request->chain);
+        request->chain = NULL;
     }
     request->next = world->unused;
     world->unused = request;
@@ -110,7 +119,7 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
 /* Nobody but the queue has it. */
 static bool is_internal(const struct pl_request *request)
 {
-    return request->adasum && !pl_adasum_is_last(request->adasum, request->adasum_step);
+    return request->chain && request->step < request->chain->steps - 1;
 }
 
 /* pl_request_fail_all(), with this rank's host and device where the failure is one `on_device`. */
@@ -172,11 +181,28 @@ static void abort_backend(struct pl_world *world, const struct pl_error *why)
     }
 }
 
+static enum pl_status start_step(struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
+{
+    struct pl_chain *chain = request->chain;
+
+    if (world->scratch_bytes < chain->scratch_bytes) {
+        free(world->scratch);
+        world->scratch_bytes = 0;
+        world->scratch = pl_memory_new(chain->scratch_bytes, 1, reterr);
+        if (!world->scratch) {
+            return PL_MEMORY;
+        }
+        world->scratch_bytes = chain->scratch_bytes;
+    }
+    chain->start(chain, request->step, world->scratch, &request->collective);
+    return PL_OK;
+}
+
 static enum pl_status start(struct pl_world *world, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
 
-    if (request->adasum && pl_adasum_start(request, reterr) != PL_OK) {
+    if (request->chain && start_step(world, request, reterr) != PL_OK) {
         abort_backend(world, reterr);
         return PL_MEMORY;
     }
@@ -236,8 +262,8 @@ void pl_request_advance(struct pl_world *world)
         if (!done) {
             return;
         }
-        if (head->adasum && !is_internal(head)) {
-            pl_adasum_finish(head);
+        if (head->chain && !is_internal(head)) {
+            head->chain->finish(head->chain);
         }
         head->phase = PL_REQUEST_DONE;
         notify_ended(world, head);
@@ -313,10 +339,10 @@ static void enqueue(struct pl_world *world, struct pl_request *request)
 }
 
 static enum pl_status prepare_step(struct pl_world *world, const struct pl_collective *collective,
-                                   struct pl_adasum *adasum, int number, struct pl_request **ret_request,
+                                   struct pl_chain *chain, int number, struct pl_request **ret_request,
                                    struct pl_error *reterr)
 {
-    struct pl_collective step = pl_adasum_describe(adasum, number);
+    struct pl_collective step = chain->describe(chain, number);
     struct pl_request *request = take(world, reterr);
     enum pl_status status;
 
@@ -331,31 +357,24 @@ static enum pl_status prepare_step(struct pl_world *world, const struct pl_colle
         pl_request_release(request);
         return status;
     }
-    request->adasum = adasum;
-    request->adasum_step = number;
+    chain->requests++;
+    request->chain = chain;
+    request->step = number;
     *ret_request = request;
     return PL_OK;
 }
 
-/* Adasum is a chain of collectives, all in the queue from the start, so that every rank has them in the same order. */
-static enum pl_status enqueue_adasum(struct pl_world *world, const struct pl_collective *collective,
-                                     struct pl_request **ret_request, struct pl_error *reterr)
+enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_collective *collective,
+                                        struct pl_chain *chain, struct pl_request **ret_request,
+                                        struct pl_error *reterr)
 {
     struct pl_request *first = NULL, **end_at = &first, *request;
-    struct pl_adasum *adasum = NULL;
-    enum pl_status status = PL_OK;
-    int steps = 0, step = 0;
+    enum pl_status status = world->failure.status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 
-    PL_TRY(pl_collective_check(world, collective, reterr));
-    PL_TRY(pl_adasum_new(world, collective, &adasum, &steps, reterr));
-    for (; step < steps && status == PL_OK; step++) {
-        status = prepare_step(world, collective, adasum, step, end_at, reterr);
+    chain->requests = 1; /* this call */
+    for (int step = 0; step < chain->steps && status == PL_OK; step++) {
+        status = prepare_step(world, collective, chain, step, end_at, reterr);
         end_at = status == PL_OK ? &(*end_at)->next : end_at;
-    }
-    if (status != PL_OK) {
-        for (; step <= steps; step++) { /* those without a request */
-            pl_adasum_release(adasum);
-        }
     }
     while (first) {
         request = first;
@@ -368,41 +387,35 @@ static enum pl_status enqueue_adasum(struct pl_world *world, const struct pl_col
             pl_request_release(request);
         }
     }
+    release_chain(chain);
+    if (status == PL_OK) {
+        pl_request_advance(world);
+    }
     return status;
 }
 
-/* A vector that one rank alone reduces, or that is empty, is a sum like any other. */
-static bool is_adasum(const struct pl_world *world, const struct pl_collective *collective)
-{
-    return collective->op == PL_ADASUM && pl_kind_reduces(collective->kind) && world->size > 1 && collective->count > 0;
-}
-
-enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
-                               struct pl_request **ret_request, struct pl_error *reterr)
+enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
+                                  struct pl_request **ret_request, struct pl_error *reterr)
 {
     struct pl_request *request = NULL;
 
     if (world->failure.status != PL_OK) {
         return pl_request_world_failure(world, reterr);
     }
-    if (is_adasum(world, collective)) {
-        PL_TRY(enqueue_adasum(world, collective, &request, reterr));
-    } else {
-        PL_TRY(prepare(world, collective, &request, reterr));
-        request->poll_budget = poll_budget;
-        enqueue(world, request);
-    }
+    PL_TRY(prepare(world, collective, &request, reterr));
+    request->poll_budget = poll_budget;
+    enqueue(world, request);
     pl_request_advance(world);
     *ret_request = request;
     return PL_OK;
 }
 
-enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
-                                  struct pl_request **ret_request, struct pl_error *reterr)
+enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective,
+                               struct pl_request **ret_request, struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);
 
-    PL_TRY(pl_request_post(world, collective, 0, ret_request, reterr));
+    PL_TRY(pl_request_enqueue(world, collective, 0, ret_request, reterr));
     if (world->first) {
         pl_core_wake_progress(world->progress);
     }
@@ -482,11 +495,11 @@ void pl_request_drop_all(struct pl_world *world)
         struct pl_request *request = world->newest;
 
         world->newest = request->older;
-        if (request->adasum) {
-            pl_adasum_release(request->adasum);
+        if (request->chain) {
+            release_chain(request->chain);
         }
         free(request->counts);
         free(request);
     }
-    pl_adasum_drop(world);
+    free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : world->scratch); /* a step's messages use it */
 }

@@ -46,10 +46,6 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
         snprintf(text, text_bytes, "barrier%s", name);
         return;
     }
-    if (op == PL_ADASUM && !reduces) { /* a step of it */
-        kind = PL_ALLREDUCE;
-        reduces = true;
-    }
     snprintf(text, text_bytes, "%s%s of %" PRIu64 " %s%s%s%s%s", pl_kind_text(kind), name, signature->count,
              pl_dtype_text(dtype), reduces ? ", " : "", reduces ? pl_op_text(op) : "", root,
              signature->scale_hash ? ", scaled" : "");

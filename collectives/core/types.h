@@ -112,8 +112,8 @@ struct pl_world {
     /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
-    void *adasum_memory; /* scratch of the adasum that runs */
-    size_t adasum_bytes;
+    void *scratch; /* of the chain that runs */
+    size_t scratch_bytes;
 
     uint64_t sequence;
     struct pl_request *first; /* the one that runs */
@@ -158,19 +158,21 @@ enum pl_status pl_collective_check_request(struct pl_request *request, const str
                                            const struct pl_collective *collective,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * The same for a step of an adasum, whose buffers are not known yet; `of` is the program's collective.
- */
+/** Check `collective` as that does, and copy nothing. */
+enum pl_status pl_request_check(const struct pl_world *world, const struct pl_collective *collective,
+                                struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same as pl_collective_check_request() for a step of `of`'s chain, whose buffers are not known yet. */
 enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
                                        const struct pl_collective *step, const struct pl_collective *of,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_collective_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,
+ * pl_request_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,
  * because the caller would only wait.
  */
-enum pl_status pl_request_post(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
-                               struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
+                                  struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Run the queue as far as it gets without waiting. Under the lock of lock.h, as is all of request.c and request_wait.c.

@@ -11,6 +11,7 @@
 #include "collectives/core/ranks.h"
 #include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
+#include "collectives/reduce/compress.h"
 #include "collectives/reduce/kernel.h"
 
 #include <stdatomic.h>
@@ -205,9 +206,7 @@ static enum pl_status build(struct pl_world *world, const struct pl_world_option
         PL_TRY(check_kernel(world, deadline_ns, reterr));
     }
     world->always_flags = pl_knob_bool(&world->knobs, PL_KNOB_REPRODUCIBLE) ? PL_REPRODUCIBLE : 0;
-    world->wire_flag = strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "float16") == 0    ? PL_WIRE_FLOAT16
-                       : strcmp(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE), "bfloat16") == 0 ? PL_WIRE_BFLOAT16
-                                                                                                 : 0;
+    world->wire_flag = pl_compress_named(pl_knob_text(&world->knobs, PL_KNOB_WIRE_TYPE));
     PL_TRY(pl_topology_init(&world->topology, world->bootstrap, options, parent, parent_ranks, deadline_ns, reterr));
     if (chooser) {
         PL_TRY(choose_device(world, options, chooser, reterr));

@@ -38,7 +38,7 @@ enum pl_status pl_compare_calls_start(struct pl_compare_calls *comparisons, cons
     }
     gather.send = &comparison->own;
     gather.recv = comparison->records;
-    status = pl_collective_post(pl_world_host_world(comparisons->world), &gather, &comparison->gather, reterr);
+    status = pl_request_post(pl_world_host_world(comparisons->world), &gather, &comparison->gather, reterr);
     if (status != PL_OK) {
         comparison->gather = NULL;
         pl_compare_calls_release(comparisons, comparison);

@@ -168,9 +168,8 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
         case PL_HOST_STAGED_SHARED:
             PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
             if (done) {
-                PL_TRY(pl_collective_post(d->host,
-                                          &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
-                                          &d->leaving, reterr));
+                PL_TRY(pl_request_post(d->host, &(struct pl_collective){.kind = PL_BARRIER, .deadline_ns = INT64_MAX},
+                                       &d->leaving, reterr));
                 d->stage = PL_HOST_STAGED_LEAVING;
             }
             break;

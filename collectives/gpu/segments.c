@@ -155,7 +155,7 @@ static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, 
         }
     }
     slot->stage = PL_SLOT_HOSTS;
-    return pl_collective_post(d->host, &part, &slot->request, reterr);
+    return pl_request_post(d->host, &part, &slot->request, reterr);
 }
 
 static enum pl_status copy_up(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)

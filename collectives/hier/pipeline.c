@@ -190,7 +190,7 @@ static enum pl_status progress_staged(struct pl_hier *h, bool *ret_done, struct 
                 end_stage(h, c);
                 continue;
             }
-            PL_TRY(pl_collective_post(h->stage == PL_HIER_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
+            PL_TRY(pl_request_post(h->stage == PL_HIER_BETWEEN ? h->between : h->inside, &part, &h->step, reterr));
         }
         PL_TRY(step_on(h, &h->step, reterr));
         if (h->step) {
@@ -262,7 +262,7 @@ static enum pl_status post_scatter(struct pl_hier *h, const struct pl_collective
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
     scale_first(h, c, &part);
     h->scattered++;
-    return pl_collective_post(h->inside, &part, &chunk->scatter, reterr);
+    return pl_request_post(h->inside, &part, &chunk->scatter, reterr);
 }
 
 static enum pl_status post_sum(struct pl_hier *h, const struct pl_collective *c, struct pl_hier_chunk *chunk,
@@ -281,7 +281,7 @@ static enum pl_status post_sum(struct pl_hier *h, const struct pl_collective *c,
     name_sum(h, c, chunk->at, name, &part);
     part.recv = at_elem(c->recv, chunk->own_at, c->dtype);
     part.send = part.recv;
-    return pl_collective_post(h->between, &part, &chunk->sum, reterr);
+    return pl_request_post(h->between, &part, &chunk->sum, reterr);
 }
 
 static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective *c, struct pl_hier_chunk *chunk,
@@ -294,7 +294,7 @@ static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective 
     part.send = at_elem(c->recv, chunk->own_at, c->dtype);
     part.recv = at_elem(c->recv, chunk->at, c->dtype);
     h->gathered++;
-    return pl_collective_post(h->inside, &part, &chunk->gather, reterr);
+    return pl_request_post(h->inside, &part, &chunk->gather, reterr);
 }
 
 /* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is

@@ -7,6 +7,7 @@
 #include "collectives/core/counts.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
+#include "collectives/reduce/compress.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -142,8 +143,8 @@ static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
         if (range.count && (source != dest || reduction.prescale != 1.0)) {
             convert(p2p, &reduction, dest, source, range.count);
         }
-        if (p2p->compressed) {
-            pl_compress_load(p2p, (float *)(void *)dest, range.at, range.count);
+        if (p2p->wire) {
+            pl_residuals_add(p2p, (float *)(void *)dest, range.at, range.count);
         }
     }
 }
@@ -214,11 +215,11 @@ static int rank_at(const struct pl_p2p *p2p, int position)
 /* The 16-bit form of a range that is to be sent, in the slot's own memory. */
 static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char *data, struct range range)
 {
-    enum pl_compress_step step = slot->round < p2p->size - 1    ? PL_COMPRESS_PARTIAL
-                                 : slot->round == p2p->size - 1 ? PL_COMPRESS_FINISHED
-                                                                : PL_COMPRESS_PASS;
+    enum pl_residuals_step step = slot->round < p2p->size - 1    ? PL_RESIDUALS_PARTIAL
+                                  : slot->round == p2p->size - 1 ? PL_RESIDUALS_FINISHED
+                                                                 : PL_RESIDUALS_PASS;
 
-    pl_compress_pack(p2p, (uint16_t *)(void *)slot->accumulator, (float *)(void *)data, range.at, range.count, step);
+    pl_residuals_pack(p2p, slot->accumulator, (float *)(void *)data, range.at, range.count, step);
     return slot->accumulator;
 }
 
@@ -275,7 +276,7 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
     const struct pl_collective *c = &p2p->request->collective;
     uint32_t tag = pl_check_calls_tag(p2p->request->signature.sequence, (unsigned)(slot - p2p->slots));
     int position = p2p->by_position ? p2p->position_of[p2p->rank] : p2p->rank;
-    size_t item = p2p->compressed ? sizeof(uint16_t) : item_bytes(p2p);
+    size_t item = p2p->wire ? sizeof(uint16_t) : item_bytes(p2p);
     struct pl_algorithm_step *step = &slot->step;
 
     *step = pl_algorithm_step_at(p2p->algorithm, p2p->size, position, c->root, slot->round);
@@ -283,9 +284,9 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
         /* What is kept apart is the sender's input for the rank's own block. */
         struct range range =
             range_of(p2p, slot, p2p->recv_at, step->per_sender ? position : step->recv_first, step->recv_blocks);
-        char *data = step->per_sender                   ? per_sender_at(p2p, slot, step->from)
-                     : step->combine || p2p->compressed ? slot->recv_buffer
-                                                        : accumulator_at(p2p, slot, step->recv_first, range);
+        char *data = step->per_sender             ? per_sender_at(p2p, slot, step->from)
+                     : step->combine || p2p->wire ? slot->recv_buffer
+                                                  : accumulator_at(p2p, slot, step->recv_first, range);
 
         if (!range.empty) {
             PL_TRY(start_segmented(p2p, &slot->in, data, range.count * item, rank_at(p2p, step->from), tag, false,
@@ -299,7 +300,7 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
         char *data = input ? at_input(p2p, range) : accumulator_at(p2p, slot, step->send_first, range);
 
         if (!range.empty) {
-            const char *out = p2p->compressed ? pack(p2p, slot, data, range) : data;
+            const char *out = p2p->wire ? pack(p2p, slot, data, range) : data;
 
             PL_TRY(
                 start_segmented(p2p, &slot->out, out, range.count * item, rank_at(p2p, step->to), tag, true, reterr));
@@ -315,8 +316,8 @@ static void combine(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
     struct pl_reduction reduction = reduction_of(&p2p->request->collective);
     void *own = accumulator_at(p2p, slot, step->recv_first, range);
 
-    if (p2p->compressed) {
-        pl_compress_unpack(p2p, own, (const uint16_t *)(void *)slot->recv_buffer, range.count, step->combine);
+    if (p2p->wire) {
+        pl_compress_unpack(p2p->kernel, p2p->wire, own, slot->recv_buffer, step->combine, range.count);
         return;
     }
     const void *sources[2] = {step->received_left ? slot->recv_buffer : own,
@@ -364,7 +365,7 @@ static enum pl_status run_slot(struct pl_p2p *p2p, struct pl_p2p_slot *slot, str
         if (!ended) {
             return PL_OK;
         }
-        if (slot->step.from >= 0 && (slot->step.combine || p2p->compressed)) {
+        if (slot->step.from >= 0 && (slot->step.combine || p2p->wire)) {
             combine(p2p, slot);
         }
         if (pl_algorithm_reduces_per_sender(p2p->algorithm, p2p->size, slot->round)) {
@@ -448,8 +449,8 @@ static enum pl_status plan_segments(struct pl_p2p *p2p, const struct pl_collecti
 {
     pl_p2p_plan(p2p, c);
     PL_TRY(make_room(p2p, c, reterr));
-    p2p->compressed = p2p->segment_count && pl_p2p_is_compressed(c);
-    return p2p->compressed ? pl_compress_start(p2p, reterr) : PL_OK;
+    p2p->wire = p2p->segment_count && pl_p2p_is_compressed(c) ? c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16) : 0;
+    return p2p->wire ? pl_residuals_find(p2p, reterr) : PL_OK;
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr);
@@ -467,7 +468,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     p2p->segments_started = 0;
     p2p->segments_ended = 0;
     p2p->segment_count = 0;
-    p2p->compressed = false;
+    p2p->wire = false;
     pl_counts_starts(c->counts, c->count, p2p->size, p2p->send_at);
     pl_counts_starts(c->recv_counts ? c->recv_counts : c->counts, c->count, p2p->size, p2p->recv_at);
     inline_bytes = pl_p2p_eager_bytes(p2p, c);
@@ -566,7 +567,7 @@ static void free_p2p(void *state)
         free(p2p->slots[i].accumulator);
     }
     pl_check_calls_done(&p2p->check);
-    pl_compress_done(p2p);
+    pl_residuals_done(p2p);
     free(p2p->position_of);
     free(p2p->send_at);
     free(p2p->recv_at);

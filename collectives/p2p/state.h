@@ -21,7 +21,7 @@ enum { PL_P2P_SLOTS = 8 };
 
 enum { PL_P2P_PROBES = 5 }; /* message sizes that are timed */
 
-struct pl_residual; /* compress.c */
+struct pl_residual; /* residuals.c */
 
 /* A segmented message of a slot: each piece is one message of the transport, and the first is under way. */
 struct pl_p2p_segmented {
@@ -74,9 +74,8 @@ struct pl_p2p {
     size_t piece_bytes; /* a slot's message is cut into these */
     uint64_t *send_at;  /* [size + 1] starts of the ranks' blocks, where ragged */
     uint64_t *recv_at;
-    const void **sources; /* [size] scratch: one pointer a rank */
-    bool compressed;      /* compressed: float32 is sent as `wire_dtype` */
-    enum pl_dtype wire_dtype;
+    const void **sources;             /* [size] scratch: one pointer a rank */
+    unsigned wire;                    /* a flag PL_WIRE_*: float32 is compressed so; 0: it is not */
     float *residual;                  /* [count] of the collective's name; NULL: not kept */
     struct pl_deferred_error failure; /* of a lane */
 };
@@ -113,22 +112,19 @@ enum pl_algorithm pl_p2p_choose(const struct pl_p2p *p2p, uint64_t bytes);
 void pl_p2p_describe(void *state, struct pl_text *text);
 
 /** Find or make the residual that earlier calls of this name have left. */
-enum pl_status pl_compress_start(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
-void pl_compress_done(struct pl_p2p *p2p);
+enum pl_status pl_residuals_find(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
+void pl_residuals_done(struct pl_p2p *p2p);
 
 /** Add the residual to `data`, which is the vector's elements from `at`. */
-void pl_compress_load(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
+void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
 
-enum pl_compress_step {
-    PL_COMPRESS_PARTIAL,  /* keep the rounding error */
-    PL_COMPRESS_FINISHED, /* and replace the data by its rounded form */
-    PL_COMPRESS_PASS,     /* exact: it was received in 16 bits */
+enum pl_residuals_step {
+    PL_RESIDUALS_PARTIAL,  /* keep the rounding error */
+    PL_RESIDUALS_FINISHED, /* and replace the data by its rounded form */
+    PL_RESIDUALS_PASS,     /* exact: it was received in 16 bits */
 };
 
-void pl_compress_pack(const struct pl_p2p *p2p, uint16_t *packed, float *data, uint64_t at, uint64_t count,
-                      enum pl_compress_step step);
-
-/** Replace `data`, or add what was received as the left operand. */
-void pl_compress_unpack(const struct pl_p2p *p2p, float *data, const uint16_t *packed, uint64_t count, bool combine);
+void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,
+                       enum pl_residuals_step step);
 
 #endif

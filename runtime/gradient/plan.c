@@ -8,32 +8,17 @@
 #include "device/kernel.h"
 #include "runtime/gradient/plan_private.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static enum pl_status check_options(const struct pl_plan_options *options, struct pl_error *reterr)
-{
-    if (options->local &&
-        (options->sum || options->predivide != 0.0 || options->average_passes || options->wire_flags)) {
-        return pl_error_set(
-            reterr, PL_INVALID,
-            "a local plan reduces nothing: sum, predivide, average_passes and wire_flags have no meaning in it");
-    }
-    if (!isfinite(options->predivide) || options->predivide < 0.0) {
-        return pl_error_set(reterr, PL_INVALID, "predivide is %g, expected a number above 0, or 0 for none",
-                            options->predivide);
-    }
-    return PL_OK;
-}
 
 enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options *options, struct pl_plan **ret_plan,
                            struct pl_error *reterr)
 {
     struct pl_plan *plan;
 
-    if (options) {
-        PL_TRY(check_options(options, reterr));
+    if (options && options->local && (options->sum || options->wire_flags)) {
+        return pl_error_set(reterr, PL_INVALID,
+                            "a local plan reduces nothing: sum and wire_flags have no meaning in it");
     }
     plan = pl_memory_new(1, sizeof(*plan), reterr);
     if (!plan) {
@@ -47,9 +32,6 @@ enum pl_status pl_plan_new(struct pl_world *world, const struct pl_plan_options 
         return PL_MEMORY;
     }
     plan->options.name = plan->name;
-    if (plan->options.passes_per_step == 0) {
-        plan->options.passes_per_step = 1;
-    }
     if (plan->options.memory == PL_MEMORY_DEVICE) {
         plan->device = pl_world_device(world);
     }
@@ -202,60 +184,29 @@ static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step,
     return status;
 }
 
-/* How buckets `first` to `end` - 1 are reduced. */
-static struct pl_collective describe_reduction(const struct pl_plan *plan, size_t first, size_t end)
-{
-    const struct pl_plan_options *options = &plan->options;
-    uint64_t first_elem = plan->buckets[first].first_elem;
-    void *data = pl_plan_gradient_at(plan, first_elem);
-    double passes = options->average_passes ? (double)options->passes_per_step : 1.0;
-    struct pl_collective collective = {
-        .kind = PL_ALLREDUCE,
-        .dtype = options->gradient_dtype,
-        .op = options->sum || options->predivide > 0.0 ? PL_SUM : PL_AVERAGE,
-        .flags = options->wire_flags | PL_AGREED,
-        .prescale = 1.0,
-        .postscale = 1.0 / passes,
-        .count = plan->buckets[end - 1].first_elem + plan->buckets[end - 1].count_elems - first_elem,
-        .send = data,
-        .recv = data,
-        .memory = options->memory,
-        .stream = options->stream,
-        .name = plan->buckets[first].name,
-    };
-
-    if (options->predivide > 0.0) {
-        collective.prescale = 1.0 / options->predivide;
-        collective.postscale = options->predivide / passes / (options->sum ? 1.0 : (double)pl_world_size(plan->world));
-    }
-    collective.scaled = options->predivide > 0.0 || options->average_passes;
-    return collective;
-}
-
 static enum pl_status start_bucket(struct pl_plan *plan, size_t b, struct pl_error *reterr)
 {
-    struct pl_collective collective;
+    const struct pl_plan_options *options = &plan->options;
+    void *data = pl_plan_gradient_at(plan, plan->buckets[b].first_elem);
 
     if (plan->exchange.start) {
         return plan->exchange.start(plan->exchange.context, b, reterr);
     }
-    collective = describe_reduction(plan, b, b + 1);
     PL_TRY(end_request(plan, b, plan->counts.steps - 1, reterr));
-    return pl_collective_post(plan->world, &collective, &plan->buckets[b].request, reterr);
-}
-
-/* What a reduction is for one rank alone, for adjacent buckets at once. */
-static enum pl_status scale_buckets(struct pl_plan *plan, size_t first, size_t end, struct pl_error *reterr)
-{
-    struct pl_collective c = describe_reduction(plan, first, end);
-
-    if (c.prescale == 1.0 && c.postscale == 1.0) {
-        return PL_OK;
-    }
-    return pl_world_check_device(plan->world,
-                                 pl_device_reduce(plan->device, c.recv, &c.send, 1, c.count, c.dtype, c.op, 1,
-                                                  c.prescale, c.postscale, c.stream, reterr),
-                                 reterr);
+    return pl_collective_post(plan->world,
+                              &(struct pl_collective){
+                                  .kind = PL_ALLREDUCE,
+                                  .dtype = options->gradient_dtype,
+                                  .op = options->sum ? PL_SUM : PL_AVERAGE,
+                                  .flags = options->wire_flags | PL_AGREED,
+                                  .count = plan->buckets[b].count_elems,
+                                  .send = data,
+                                  .recv = data,
+                                  .memory = options->memory,
+                                  .stream = options->stream,
+                                  .name = plan->buckets[b].name,
+                              },
+                              &plan->buckets[b].request, reterr);
 }
 
 static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *reterr)
@@ -271,6 +222,7 @@ static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *rete
 
 static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
 {
+    tensor->ready = true;
     for (size_t b = tensor->first_bucket; b <= tensor->last_bucket; b++) {
         plan->buckets[b].pending--;
     }
@@ -292,24 +244,13 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
 
     PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
     tensor = &plan->tensors[index];
-    if (tensor->passes >= plan->options.passes_per_step) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "%s: '%s' was ready %u times in this step, passes_per_step is %u (wait for the step first)",
-                            plan->name, tensor->name, tensor->passes + 1, plan->options.passes_per_step);
-    }
-    tensor->passes++;
-    if (tensor->passes < plan->options.passes_per_step) {
-        return PL_OK;
+    if (tensor->ready) {
+        return pl_error_set(reterr, PL_INVALID, "%s: '%s' was ready twice in this step (wait for the step first)",
+                            plan->name, tensor->name);
     }
     complete_tensor(plan, tensor);
     PL_TRY(start_complete(plan, reterr));
     return pl_plan_progress(plan, reterr);
-}
-
-bool pl_plan_accumulates(const struct pl_plan *plan, size_t index)
-{
-    PL_BUG_IF(index >= plan->tensor_count);
-    return plan->tensors[index].passes > 0;
 }
 
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
@@ -338,20 +279,16 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tens
 static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
-        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
+        struct plan_tensor *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
 
         if (tensor->first_bucket > bucket) {
             break;
         }
-        if (tensor->passes == plan->options.passes_per_step) {
-            continue;
-        }
-        if (tensor->passes == 0) {
+        if (!tensor->ready) {
             PL_TRY(zero_gradient(plan, tensor, reterr));
             plan->counts.zeroed++;
+            complete_tensor(plan, tensor);
         }
-        tensor->passes = plan->options.passes_per_step;
-        complete_tensor(plan, tensor);
     }
     return PL_OK;
 }
@@ -369,8 +306,6 @@ static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl
     }
     if (pl_plan_exchanges(plan)) {
         PL_TRY(last ? pl_request_stream_wait(last, plan->options.stream, reterr) : PL_OK);
-    } else if (!plan->options.local) {
-        PL_TRY(scale_buckets(plan, plan->ended, bucket + 1, reterr));
     }
     plan->ended = bucket + 1;
     return PL_OK;

@@ -23,7 +23,7 @@ enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error 
 void pl_plan_begin_step(struct pl_plan *plan)
 {
     for (size_t i = 0; i < plan->tensor_count; i++) {
-        plan->tensors[i].passes = 0;
+        plan->tensors[i].ready = false;
     }
     for (size_t b = 0; b < plan->bucket_count; b++) {
         plan->buckets[b].pending = plan->buckets[b].tensors;
@@ -50,6 +50,5 @@ void pl_plan_release_layout(struct pl_plan *plan)
     if (plan->step_event) {
         pl_device_event_free(plan->device, PL_TAKE(plan->step_event));
     }
-    free(PL_TAKE(plan->order));
     plan->elems = 0;
 }

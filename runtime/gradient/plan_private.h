@@ -28,7 +28,7 @@ struct plan_tensor {
     char *name;
     size_t first_bucket;
     size_t last_bucket;
-    unsigned passes; /* how often it was ready in this step */
+    bool ready; /* in this step */
 };
 
 struct plan_bucket {
@@ -60,7 +60,6 @@ struct pl_plan {
     struct plan_bucket *buckets;
     size_t bucket_count;
     size_t bucket_capacity;
-    size_t *order; /* order[i]: the tensor at position i of the layout */
 
     size_t started; /* buckets of this step */
     size_t ended;
@@ -79,10 +78,13 @@ void pl_plan_release_layout(struct pl_plan *plan);
 /** Nothing is ready yet. */
 void pl_plan_begin_step(struct pl_plan *plan);
 
-/**
- * Whether buckets are reduced between ranks, and so have requests. With one rank's device memory nothing is: only the
- * factors of a reduction are left.
- */
+/** The tensor at position `place` of the layout: the last one registered comes first. */
+static inline size_t pl_plan_tensor_at(const struct pl_plan *plan, size_t place)
+{
+    return plan->tensor_count - 1 - place;
+}
+
+/** Whether buckets are reduced between ranks, and so have requests. In one rank's device memory nothing is. */
 bool pl_plan_exchanges(const struct pl_plan *plan);
 
 /** Where the gradient of element `elem` of the layout lies. */

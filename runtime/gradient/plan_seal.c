@@ -29,14 +29,9 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
     if (!lines) {
         return PL_MEMORY;
     }
-    pl_text_printf(text,
-                   "options bucket_bytes=%llu merge_tensors=%u order=%d sum=%d predivide=%g passes_per_step=%u "
-                   "average_passes=%d wire=%u local=%d "
-                   "memory=%d gradient=%s",
-                   (unsigned long long)options->bucket_bytes, options->merge_tensors, (int)options->order,
-                   (int)options->sum, options->predivide, options->passes_per_step, (int)options->average_passes,
-                   options->wire_flags, (int)options->local, (int)options->memory,
-                   pl_dtype_text(options->gradient_dtype));
+    pl_text_printf(text, "options bucket_bytes=%llu sum=%d wire=%u local=%d memory=%d gradient=%s",
+                   (unsigned long long)options->bucket_bytes, (int)options->sum, options->wire_flags,
+                   (int)options->local, (int)options->memory, pl_dtype_text(options->gradient_dtype));
     for (size_t i = 0; i < plan->tensor_count; i++) {
         pl_text_append_char(text, '\0');
         pl_plan_print_tensor(&plan->tensors[i].info, text);
@@ -63,32 +58,27 @@ static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t 
     return PL_OK;
 }
 
-/* Cut [first, end) into buckets of the wanted size; a rest below half of that goes to the one before it. */
-static enum pl_status cut(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
+/* Buckets of the wanted size; a rest below half of that goes to the one before it. */
+static enum pl_status cut(struct pl_plan *plan, struct pl_error *reterr)
 {
     uint64_t want =
         plan->options.bucket_bytes / pl_dtype_bytes(plan->options.gradient_dtype) / ALIGN_ELEMS * ALIGN_ELEMS;
+    uint64_t first = 0;
 
     want = want < ALIGN_ELEMS ? ALIGN_ELEMS : want;
-    while (end - first > want + want / 2) {
+    while (plan->elems - first > want + want / 2) {
         PL_TRY(add_bucket(plan, first, first + want, reterr));
         first += want;
     }
-    return add_bucket(plan, first, end, reterr);
+    return add_bucket(plan, first, plan->elems, reterr);
 }
 
 /* Give tensors their offsets, one after the other. */
 static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
 {
-    plan->order = pl_memory_new(plan->tensor_count, sizeof(*plan->order), reterr);
-    if (!plan->order) {
-        return PL_MEMORY;
-    }
     for (size_t place = 0; place < plan->tensor_count; place++) {
-        size_t index = plan->options.order == PL_PLAN_FORWARD ? place : plan->tensor_count - 1 - place;
-        struct pl_plan_tensor *info = &plan->tensors[index].info;
+        struct pl_plan_tensor *info = &plan->tensors[pl_plan_tensor_at(plan, place)].info;
 
-        plan->order[place] = index;
         info->offset_elems = plan->elems;
         plan->elems += (info->count_elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
         if (plan->elems > PTRDIFF_MAX / sizeof(float)) {
@@ -101,21 +91,9 @@ static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reter
 
 static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
 {
-    unsigned merge = plan->options.merge_tensors;
-    uint64_t cut_at = 0;
-
-    for (size_t place = 1; place <= plan->tensor_count; place++) {
-        bool last = place == plan->tensor_count;
-
-        if (last || (merge > 0 && place % merge == 0)) {
-            uint64_t end = last ? plan->elems : plan->tensors[plan->order[place]].info.offset_elems;
-
-            PL_TRY(cut(plan, cut_at, end, reterr));
-            cut_at = end;
-        }
-    }
+    PL_TRY(cut(plan, reterr));
     for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
-        struct plan_tensor *tensor = &plan->tensors[plan->order[place]];
+        struct plan_tensor *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
         uint64_t end = tensor->info.offset_elems + tensor->info.count_elems;
 
         while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->info.offset_elems) {

@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "runtime/trace_events.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -39,9 +39,9 @@ static struct {
     struct {
         int fd; /* -1: none */
         bool mark_cycles, stop;
-        bool any; /* an event was written */
         int64_t start_ns;
         struct pl_text text; /* not yet written */
+        struct pl_trace_events events;
         struct line *lines[CHAINS];
         int line_count;
     } synced;
@@ -52,44 +52,24 @@ static struct {
               .synced = {.fd = -1}};
 
 /* An event, open for more; `line` 0 is the file's own. Under the lock. */
-static struct pl_json_writer begin(const char *phase, const char *name, int line, int thread)
+static struct pl_trace_events *begin(const char *phase, const char *name, int line, int thread)
 {
-    struct pl_json_writer writer = PL_JSON_WRITER(&timeline.synced.text);
+    struct pl_trace_events *events = &timeline.synced.events;
 
-    pl_text_append(&timeline.synced.text, timeline.synced.any ? ",\n" : "[\n");
-    timeline.synced.any = true;
-    pl_json_write_object(&writer, NULL);
-    pl_json_write_text(&writer, "ph", phase);
-    if (name) {
-        pl_json_write_text(&writer, "name", name);
-    }
-    pl_json_write_int64(&writer, "pid", line);
-    pl_json_write_int64(&writer, "tid", thread);
-    if (*phase != 'M') {
-        pl_json_write_int64(&writer, "ts", (pl_clock_now_ns() - timeline.synced.start_ns) / PL_NS_PER_US);
-    }
-    return writer;
+    pl_trace_events_begin(events, phase, name, line, thread);
+    pl_trace_events_time(events, "ts", pl_clock_now_ns() - timeline.synced.start_ns);
+    return events;
 }
 
-/* `writer` has nothing but names that were made readable, and numbers. */
-static void end(struct pl_json_writer *writer)
+/* An event of the file's own with a number. */
+static void add_head(const char *name, int line, const char *argument, int64_t number)
 {
-    pl_json_write_close(writer);
-}
+    struct pl_trace_events *events = &timeline.synced.events;
 
-/* An event of the file's own with one argument. */
-static void add_head(const char *name, int line, const char *argument, const char *text, int64_t number)
-{
-    struct pl_json_writer writer = begin("M", name, line, 0);
-
-    pl_json_write_object(&writer, "args");
-    if (text) {
-        pl_json_write_text(&writer, argument, text);
-    } else {
-        pl_json_write_int64(&writer, argument, number);
-    }
-    pl_json_write_close(&writer);
-    end(&writer);
+    pl_trace_events_begin(events, "M", name, line, 0);
+    pl_trace_events_args(events);
+    pl_trace_events_number(events, argument, number);
+    pl_trace_events_end(events);
 }
 
 /* The number of the line for `name`, which begins with its first event; 0 without memory. */
@@ -113,9 +93,9 @@ static int find_line(const char *name)
         *at = line;
         snprintf(readable, sizeof(readable), "%s", name);
         pl_text_mask_broken(readable, strlen(readable));
-        add_head("process_name", line->number, "name", readable, 0);
-        add_head("process_sort_index", line->number, "sort_index", NULL, line->number);
-        add_head("thread_name", line->number, "name", "negotiation", 0);
+        pl_trace_events_process(&timeline.synced.events, line->number, readable);
+        add_head("process_sort_index", line->number, "sort_index", line->number);
+        pl_trace_events_thread(&timeline.synced.events, line->number, NEGOTIATION, "negotiation");
     }
     return (*at)->number;
 }
@@ -130,7 +110,7 @@ static const char *word_of(const char *before, enum pl_kind kind, char word[WORD
     return word;
 }
 
-static void add_shape(struct pl_json_writer *writer, const struct pl_named_event *event)
+static void add_shape(struct pl_trace_events *events, const struct pl_named_event *event)
 {
     char shape[PL_NAMED_MAX_DIMS * 24] = "";
     size_t used = 0;
@@ -139,31 +119,29 @@ static void add_shape(struct pl_json_writer *writer, const struct pl_named_event
         used += (size_t)snprintf(shape + used, sizeof(shape) - used, "%s%llu", i ? ", " : "",
                                  (unsigned long long)event->shape[i]);
     }
-    pl_json_write_object(writer, "args");
-    pl_json_write_text(writer, "dtype", pl_dtype_text(event->dtype));
-    pl_json_write_text(writer, "shape", shape);
-    pl_json_write_close(writer);
+    pl_trace_events_args(events);
+    pl_trace_events_text(events, "dtype", pl_dtype_text(event->dtype));
+    pl_trace_events_text(events, "shape", shape);
 }
 
 static void add_announced(const struct pl_named_event *event, int line)
 {
     char word[WORD_BYTES], rank[16];
-    struct pl_json_writer writer;
+    struct pl_trace_events *events;
 
     if (event->first) {
-        writer = begin("B", word_of("negotiate_", event->kind, word), line, NEGOTIATION);
-        end(&writer);
+        pl_trace_events_end(begin("B", word_of("negotiate_", event->kind, word), line, NEGOTIATION));
     }
     snprintf(rank, sizeof(rank), "%d", event->rank);
-    writer = begin("X", rank, line, NEGOTIATION);
-    pl_json_write_int64(&writer, "dur", 0);
-    end(&writer);
+    events = begin("X", rank, line, NEGOTIATION);
+    pl_trace_events_time(events, "dur", 0);
+    pl_trace_events_end(events);
 }
 
 static void add(const struct pl_named_event *event)
 {
     int line = event->phase == PL_NAMED_ROUND ? 0 : find_line(event->name);
-    struct pl_json_writer writer;
+    struct pl_trace_events *events = NULL;
     char word[WORD_BYTES];
 
     switch (event->phase) {
@@ -171,24 +149,24 @@ static void add(const struct pl_named_event *event)
         add_announced(event, line);
         return;
     case PL_NAMED_AGREED:
-        writer = begin("E", NULL, line, NEGOTIATION);
+        events = begin("E", NULL, line, NEGOTIATION);
         break;
     case PL_NAMED_STARTED:
-        writer = begin("B", word_of("", event->kind, word), line, OPERATION);
-        add_shape(&writer, event);
+        events = begin("B", word_of("", event->kind, word), line, OPERATION);
+        add_shape(events, event);
         break;
     case PL_NAMED_ENDED:
-        writer = begin("E", NULL, line, OPERATION);
+        events = begin("E", NULL, line, OPERATION);
         break;
     case PL_NAMED_ROUND:
         if (!timeline.synced.mark_cycles) {
             return;
         }
-        writer = begin("i", "CYCLE_START", line, 0);
-        pl_json_write_text(&writer, "s", "g");
+        events = begin("i", "CYCLE_START", line, 0);
+        pl_trace_events_text(events, "s", "g");
         break;
     }
-    end(&writer);
+    pl_trace_events_end(events);
 }
 
 static void happened(void *context, const struct pl_named_event *event)
@@ -292,11 +270,13 @@ static enum pl_status start(const char *path, bool mark_cycles, struct pl_error 
     pthread_mutex_lock(&timeline.lock);
     timeline.synced.fd = fd;
     timeline.synced.mark_cycles = mark_cycles;
-    timeline.synced.stop = timeline.synced.any = false;
+    timeline.synced.stop = false;
     timeline.synced.start_ns = pl_clock_now_ns();
     timeline.synced.text = PL_TEXT_NONE;
+    timeline.synced.events = (struct pl_trace_events){.text = &timeline.synced.text};
     timeline.synced.line_count = 0;
-    add_head("start_time_since_epoch_in_micros", 0, "start_time_since_epoch_in_micros", NULL,
+    pl_text_append(&timeline.synced.text, "[");
+    add_head("start_time_since_epoch_in_micros", 0, "start_time_since_epoch_in_micros",
              (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     pl_named_observe(&observer, true); /* before the thread, whose first write may fail and end it */
     status = pl_thread_start(&timeline.thread, write_all, NULL, "the thread of the timeline", reterr);

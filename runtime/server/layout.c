@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/reduce/compress.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
 
@@ -22,7 +23,7 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
                    kind_names[head->kind], head->momentum, (int)head->nesterov, head->weight_decay, head->beta1,
                    head->beta2, head->epsilon);
     pl_text_printf(text, "staleness=%lld wire=%s pieces=%llu\n", (long long)head->staleness,
-                   pl_server_wire_name((enum pl_server_wire)head->wire), (unsigned long long)head->pieces);
+                   pl_compress_name(head->wire), (unsigned long long)head->pieces);
     for (size_t i = 0; i < pl_plan_tensor_count(plan); i++) {
         pl_plan_print_tensor(pl_plan_tensor(plan, i), text);
         pl_text_append_char(text, '\n');
@@ -34,8 +35,8 @@ static void write_lines(const struct pl_plan *plan, const struct pl_server_layou
 }
 
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
-                                    int64_t staleness, enum pl_server_wire wire, const struct pl_table *tables,
-                                    size_t table_count, struct pl_server_layout *ret_layout, struct pl_error *reterr)
+                                    int64_t staleness, unsigned wire, const struct pl_table *tables, size_t table_count,
+                                    struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE, whole = PL_TEXT_NONE;
     struct pl_server_layout_head head = {
@@ -130,7 +131,7 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
                             (unsigned long long)head->elems);
     }
     if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1 ||
-        head->wire > PL_SERVER_INT8) {
+        !pl_compress_name(head->wire)) {
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has staleness %lld, optimizer %llu, wire type %u",
                             (long long)head->staleness, (unsigned long long)head->kind, head->wire);
     }

@@ -15,7 +15,6 @@
 
 #include "runtime/optimizer.h"
 #include "runtime/server/table.h"
-#include "runtime/server/wire.h"
 
 enum { PL_SERVER_NO_BOUND = -1 }; /* a staleness: fully asynchronous */
 
@@ -33,7 +32,7 @@ struct pl_server_layout_head {
     int64_t staleness; /* steps, or PL_SERVER_NO_BOUND */
     uint64_t kind;     /* enum pl_optimizer_kind */
     uint32_t nesterov;
-    uint32_t wire; /* enum pl_server_wire */
+    uint32_t wire; /* 0 or a flag PL_WIRE_* */
     double momentum, weight_decay, beta1, beta2, epsilon;
 };
 
@@ -49,9 +48,8 @@ struct pl_server_layout {
 
 /** Of a plan that is laid out, and checked options and tables. PL_MEMORY. */
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
-                                    int64_t staleness, enum pl_server_wire wire, const struct pl_table *tables,
-                                    size_t table_count, struct pl_server_layout *ret_layout,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+                                    int64_t staleness, unsigned wire, const struct pl_table *tables, size_t table_count,
+                                    struct pl_server_layout *ret_layout, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** From `data` [bytes], on the heap, which is the layout's then in any case. PL_CORRUPT says what is wrong in it. */
 enum pl_status pl_server_layout_read(char *data, size_t bytes, struct pl_server_layout *ret_layout,

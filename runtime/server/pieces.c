@@ -3,6 +3,7 @@
 #include "runtime/server/state.h"
 
 #include "base/memory.h"
+#include "collectives/reduce/compress.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -84,7 +85,7 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
     for (unsigned s = 0; s < server->slots; s++) {
         PL_TRY(map_zeroes(head->elems, &server->slot[s], reterr));
     }
-    if (head->wire != PL_SERVER_FLOAT32 && server->hosts > 1) {
+    if (head->wire && server->hosts > 1) {
         server->unpacked = pl_memory_new_aligned(server->layout.longest_elems, sizeof(float), 64, reterr);
         if (!server->unpacked) {
             return PL_MEMORY;
@@ -190,13 +191,13 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
 bool server_pieces_is_packed(const struct server *server, const struct pl_server_packet *packet)
 {
     return packet->kind == PL_SERVER_PACKET_PUSH && packet->push == PL_SERVER_PUSH_GRADIENT &&
-           server->layout.head->wire != PL_SERVER_FLOAT32;
+           server->layout.head->wire;
 }
 
 enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
                                   struct pl_error *reterr)
 {
-    const enum pl_server_wire wire = (enum pl_server_wire)server->layout.head->wire;
+    const unsigned wire = server->layout.head->wire;
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
     struct server_local *local = &server->locals[push->worker - server_first_worker(server)];
     const bool is_packed = server_pieces_is_packed(server, push);
@@ -204,12 +205,13 @@ enum pl_status server_pieces_push(struct server *server, struct pl_server_packet
 
     local->is_pushing[push->piece] = true;
     if (is_packed) {
-        push->data_bytes = pl_server_wire_bytes(wire, range->count_elems);
+        push->data_bytes = pl_compress_bytes(wire, range->count_elems);
         packed = pl_memory_new_aligned(push->data_bytes, 1, 64, reterr);
         if (!packed) {
             return PL_MEMORY;
         }
-        pl_server_wire_pack(wire, packed, data, local->residual + range->first_elem, range->count_elems);
+        pl_compress_pack(pl_kernel_best(), wire, packed, data, local->residual + range->first_elem, PL_COMPRESS_ADD,
+                         range->count_elems);
     }
     if (push->push == PL_SERVER_PUSH_GRADIENT) {
         atomic_fetch_add_explicit(&pl_server_view_header(&server->view)->sent_bytes, push->data_bytes,
@@ -224,7 +226,7 @@ float *server_pieces_unpack(struct server *server, const struct pl_server_packet
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
     float *data = server->is_synchronous ? server->store[push->worker] + range->first_elem : server->unpacked;
 
-    pl_server_wire_unpack((enum pl_server_wire)server->layout.head->wire, data, packed, range->count_elems);
+    pl_compress_unpack(pl_kernel_best(), server->layout.head->wire, data, packed, false, range->count_elems);
     return data;
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "collectives/reduce/compress.h"
 #include "runtime/server/state.h"
 
 #include <errno.h>
@@ -88,8 +89,7 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
                      (packets[packet->kind].has_state ? 1 + server->slots : 1);
     }
     if (server_pieces_is_packed(server, packet)) {
-        data_bytes =
-            pl_server_wire_bytes((enum pl_server_wire)layout->head->wire, layout->pieces[packet->piece].count_elems);
+        data_bytes = pl_compress_bytes(layout->head->wire, layout->pieces[packet->piece].count_elems);
     }
     return packet->data_bytes == data_bytes;
 }

@@ -18,8 +18,8 @@ struct pl_server {
     struct sockaddr_un address;
     int number; /* on its host */
     int64_t staleness;
-    enum pl_server_wire wire;
-    int worker; /* of the job */
+    unsigned wire; /* 0 or a flag PL_WIRE_* */
+    int worker;    /* of the job */
     int workers;
     int fd;
     int server_event_fd; /* wakes the server */

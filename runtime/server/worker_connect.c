@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "collectives/reduce/compress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +45,8 @@ enum pl_status worker_find_server(struct pl_server *server, const struct pl_serv
     }
     staleness = staleness ? staleness : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_STALENESS);
     wire = wire ? wire : pl_knob_text(pl_world_knobs(server->world), PL_KNOB_PS_WIRE_TYPE);
-    PL_TRY(pl_server_wire_read(wire, &server->wire, reterr));
+    PL_TRY(*wire ? pl_knob_read_word(wire, "float16 bfloat16 int8", "ps_wire_type", reterr) : PL_OK);
+    server->wire = pl_compress_named(wire);
     PL_TRY(pl_knob_read_word(staleness, "none N", "ps_staleness", reterr));
     server->staleness = strcmp(staleness, "none") == 0 ? PL_SERVER_NO_BOUND : strtol(staleness, NULL, 10);
     return PL_OK;

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "runtime/server/worker.h"
-#include "runtime/sparse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,32 +116,64 @@ static bool are_distinct(const int64_t *ids, uint64_t count)
     return true;
 }
 
-/* What is read alone has no const form in struct pl_sparse. */
-static struct pl_sparse sparse_of(const int64_t *ids, const float *values, uint64_t rows, uint64_t columns)
-{
-    union {
-        const void *constant;
-        void *plain;
-    } indices = {.constant = ids}, elements = {.constant = values};
+/* A row to be sorted: its id, and its position in the list. */
+struct placed {
+    int64_t id;
+    uint64_t at;
+};
 
-    return (struct pl_sparse){.rows = rows, .row_elems = columns, .indices = indices.plain, .values = elements.plain};
+static int compare_placed(const void *left_at, const void *right_at)
+{
+    const struct placed *left = left_at, *right = right_at;
+
+    if (left->id != right->id) {
+        return left->id < right->id ? -1 : 1;
+    }
+    return (left->at > right->at) - (left->at < right->at);
+}
+
+/* The sum of the rows of each id, in ascending order of ids; rows of one id are added in their order. */
+static enum pl_status sum_rows(const int64_t *ids, const float *rows, uint64_t count, uint64_t columns,
+                               int64_t **ret_ids, float **ret_sums, uint64_t *ret_count, struct pl_error *reterr)
+{
+    PL_AUTO_FREE struct placed *order = pl_memory_new(count, sizeof(*order), reterr);
+    PL_AUTO_FREE int64_t *distinct = order ? pl_memory_new(count, sizeof(*distinct), reterr) : NULL;
+    float *sums = distinct ? pl_memory_new(count * columns, sizeof(*sums), reterr) : NULL;
+    uint64_t last = 0;
+
+    if (!sums) {
+        return PL_MEMORY;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        order[i] = (struct placed){.id = ids[i], .at = i};
+    }
+    qsort(order, count, sizeof(*order), compare_placed);
+    for (uint64_t i = 0; i < count; i++) {
+        last += i > 0 && order[i].id != order[i - 1].id;
+        distinct[last] = order[i].id;
+        for (uint64_t c = 0; c < columns; c++) {
+            sums[last * columns + c] += rows[order[i].at * columns + c];
+        }
+    }
+    *ret_ids = PL_TAKE(distinct);
+    *ret_sums = sums;
+    *ret_count = last + 1;
+    return PL_OK;
 }
 
 enum pl_status pl_server_rows_push(struct pl_server *server, size_t table, const int64_t *ids, uint64_t count,
                                    const float *gradients, struct pl_error *reterr)
 {
-    struct pl_sparse rows, sum;
-    enum pl_status status;
+    PL_AUTO_FREE int64_t *distinct = NULL;
+    PL_AUTO_FREE float *sums = NULL;
+    uint64_t sum_count = 0;
 
     PL_TRY(check_table(server, table, reterr));
     if (are_distinct(ids, count)) {
         return ask_list(server, table, PL_SERVER_ROWS_PUSH, ids, count, NULL, gradients, reterr);
     }
-    rows = sparse_of(ids, gradients, count, server->tables[table].columns);
-    PL_TRY(pl_sparse_sum(&rows, &sum, reterr));
-    status = ask_list(server, table, PL_SERVER_ROWS_PUSH, sum.indices, sum.rows, NULL, sum.values, reterr);
-    pl_sparse_done(&sum);
-    return status;
+    PL_TRY(sum_rows(ids, gradients, count, server->tables[table].columns, &distinct, &sums, &sum_count, reterr));
+    return ask_list(server, table, PL_SERVER_ROWS_PUSH, distinct, sum_count, NULL, sums, reterr);
 }
 
 enum pl_status pl_server_rows_count(struct pl_server *server, size_t table, uint64_t *ret_count,

@@ -226,18 +226,19 @@ static enum pl_status start_pipe(struct pl_stream *stream, uint64_t epoch, struc
 {
     struct pl_record_options wrapping = {.format = PL_RECORD_RECORDIO, .join = PL_RECORD_JOIN_CONCAT};
     struct pl_source *source;
+    enum pl_status status;
 
     PL_TRY(pl_channel_open_epoch(&stream->channel, epoch, &source, reterr));
     set_reading(stream, source);
     if (stream->channel.wrapper == PL_CHANNEL_WRAPPER_NONE) {
         return open_reader(stream, source, UINT64_MAX, reterr);
     }
-    if (pl_record_reader_open(source, &wrapping, &stream->outer, reterr) != PL_OK) {
+    status = pl_record_reader_open(source, &wrapping, &stream->outer, reterr);
+    if (status != PL_OK) {
         set_reading(stream, NULL);
         pl_source_close(source);
-        return PL_MEMORY;
     }
-    return PL_OK;
+    return status;
 }
 
 static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads tf.Example messages in place. */
-#include "s3io/example.h"
+#include "s3io/record/example_walk.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@ static enum pl_status corrupt(struct pl_error *reterr)
 /* The bytes field `field` as a message; other wire types are damage. */
 static bool is_message(const struct pl_protobuf_field *field)
 {
-    return field->wire == PL_WIRE_BYTES;
+    return field->wire == PL_PROTOBUF_BYTES;
 }
 
 /* A Feature: the last of its one-of fields counts. */
@@ -194,7 +194,7 @@ enum pl_status pl_example_float32(const struct pl_example_feature *feature, floa
     size_t count = 0;
 
     PL_TRY(check_kind(feature, PL_EXAMPLE_FLOAT32, reterr));
-    while ((status = pl_protobuf_scalar(&cursor, &run, LIST_VALUE, PL_WIRE_FIXED32, &bits)) == PL_OK) {
+    while ((status = pl_protobuf_scalar(&cursor, &run, LIST_VALUE, PL_PROTOBUF_FIXED32, &bits)) == PL_OK) {
         uint32_t word = (uint32_t)bits;
 
         if (count == room) {
@@ -216,7 +216,7 @@ enum pl_status pl_example_int64(const struct pl_example_feature *feature, int64_
     size_t count = 0;
 
     PL_TRY(check_kind(feature, PL_EXAMPLE_INT64, reterr));
-    while ((status = pl_protobuf_scalar(&cursor, &run, LIST_VALUE, PL_WIRE_VARINT, &bits)) == PL_OK) {
+    while ((status = pl_protobuf_scalar(&cursor, &run, LIST_VALUE, PL_PROTOBUF_VARINT, &bits)) == PL_OK) {
         if (count == room) {
             return too_many(room, reterr);
         }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Protocol-buffer wire format: varints, fields and repeated scalars. */
-#include "s3io/protobuf.h"
+#include "s3io/record/protobuf.h"
 
 #include "s3io/record/record_formats.h"
 
-bool pl_protobuf_varint(struct pl_protobuf *protobuf, uint64_t *ret_value)
+static bool read_varint(struct pl_protobuf *protobuf, uint64_t *ret_value)
 {
     uint64_t value = 0;
 
@@ -38,25 +38,25 @@ enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf
     if (protobuf->next == protobuf->end) {
         return PL_END;
     }
-    if (!pl_protobuf_varint(protobuf, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX >> 3) {
+    if (!read_varint(protobuf, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX >> 3) {
         return PL_CORRUPT;
     }
     *ret_field = (struct pl_protobuf_field){.number = (uint32_t)(key >> 3)};
     switch (key & 7) {
-    case PL_WIRE_VARINT:
-        ret_field->wire = PL_WIRE_VARINT;
-        good = pl_protobuf_varint(protobuf, &ret_field->value);
+    case PL_PROTOBUF_VARINT:
+        ret_field->wire = PL_PROTOBUF_VARINT;
+        good = read_varint(protobuf, &ret_field->value);
         break;
-    case PL_WIRE_FIXED64:
-        ret_field->wire = PL_WIRE_FIXED64;
+    case PL_PROTOBUF_FIXED64:
+        ret_field->wire = PL_PROTOBUF_FIXED64;
         good = take(protobuf, 8, &ret_field->view);
         break;
-    case PL_WIRE_BYTES:
-        ret_field->wire = PL_WIRE_BYTES;
-        good = pl_protobuf_varint(protobuf, &bytes) && take(protobuf, bytes, &ret_field->view);
+    case PL_PROTOBUF_BYTES:
+        ret_field->wire = PL_PROTOBUF_BYTES;
+        good = read_varint(protobuf, &bytes) && take(protobuf, bytes, &ret_field->view);
         break;
-    case PL_WIRE_FIXED32:
-        ret_field->wire = PL_WIRE_FIXED32;
+    case PL_PROTOBUF_FIXED32:
+        ret_field->wire = PL_PROTOBUF_FIXED32;
         good = take(protobuf, 4, &ret_field->view);
         break;
     default:
@@ -65,33 +65,22 @@ enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf
     return good ? PL_OK : PL_CORRUPT;
 }
 
-static bool packed_scalar(struct pl_protobuf *packed, enum pl_wire wire, uint64_t *ret_value)
+static bool packed_scalar(struct pl_protobuf *packed, enum pl_protobuf_wire wire, uint64_t *ret_value)
 {
     struct pl_view view;
 
-    switch (wire) {
-    case PL_WIRE_VARINT:
-        return pl_protobuf_varint(packed, ret_value);
-    case PL_WIRE_FIXED64:
-        if (!take(packed, 8, &view)) {
-            return false;
-        }
-        *ret_value = pl_record_load_le64(view.data);
-        return true;
-    case PL_WIRE_FIXED32:
-        if (!take(packed, 4, &view)) {
-            return false;
-        }
-        *ret_value = pl_record_load_le32(view.data);
-        return true;
-    case PL_WIRE_BYTES:
-        break;
+    if (wire == PL_PROTOBUF_VARINT) {
+        return read_varint(packed, ret_value);
     }
-    return false;
+    if (!take(packed, 4, &view)) {
+        return false;
+    }
+    *ret_value = pl_record_load_le32(view.data);
+    return true;
 }
 
 enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number,
-                                  enum pl_wire wire, uint64_t *ret_value)
+                                  enum pl_protobuf_wire wire, uint64_t *ret_value)
 {
     for (;;) {
         struct pl_protobuf_field field;
@@ -103,16 +92,15 @@ enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobu
         if (field.number != number) {
             continue;
         }
-        if (field.wire == PL_WIRE_BYTES) {
+        if (field.wire == PL_PROTOBUF_BYTES) {
             run->packed = pl_protobuf_of(field.view);
         } else if (field.wire != wire) {
             return PL_CORRUPT;
-        } else if (wire == PL_WIRE_VARINT) {
+        } else if (wire == PL_PROTOBUF_VARINT) {
             *ret_value = field.value;
             return PL_OK;
         } else {
-            *ret_value =
-                wire == PL_WIRE_FIXED64 ? pl_record_load_le64(field.view.data) : pl_record_load_le32(field.view.data);
+            *ret_value = pl_record_load_le32(field.view.data);
             return PL_OK;
         }
     }

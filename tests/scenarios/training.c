@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step submits jobs, single operations, groups or sparse rows, to any of the sets, each rank in an order of its own;
+ * A step submits jobs, single operations or groups, to any of the sets, each rank in an order of its own;
  * then each rank waits in its own way and order. Names come again, mostly with the same shape, so that they are known
  * by number after a while. In between sets come and go, ranks join with uneven numbers of steps, plans take steps. What
  * is drawn from `common` is drawn by all ranks alike.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thing that is done by name: a single operation, a group or sparse rows. Operations are mostly those that were
+/* One thing that is done by name: a single operation or a group. Operations are mostly those that were
  * done under the name before. */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { TABLE_ROWS = 12 };
 
 static void draw_pattern(struct training *t, const struct place *place, struct pattern *p)
 {
@@ -124,43 +122,17 @@ static void draw_part(struct training *t, const struct place *place, struct patt
     part->op.recv = trial->c.recv;
 }
 
-/* Rows of a table of TABLE_ROWS; on every rank so many as all ranks know. */
-static struct pl_sparse sparse_of(uint64_t salt, int rank)
-{
-    struct pl_sparse sparse = {.rows = (uint64_t)(training_value(salt, rank, 1000) + 2) * 2, .row_elems = salt % 4};
-
-    sparse.indices = malloc(sparse.rows * sizeof(int64_t) + 1);
-    sparse.values = malloc(sparse.rows * sparse.row_elems * sizeof(float) + 1);
-    for (uint64_t i = 0; i < sparse.rows; i++) {
-        sparse.indices[i] = (training_value(salt, rank, 2000 + i) + 2) + (training_value(salt, rank, 3000 + i) + 2);
-    }
-    for (uint64_t i = 0; i < sparse.rows * sparse.row_elems; i++) {
-        sparse.values[i] = (float)training_value(salt, rank, i);
-    }
-    return sparse;
-}
-
 void training_draw_job(struct training *t, struct place *place, int name, struct job *job)
 {
     memset(job, 0, sizeof(*job));
     job->type = mixed_draw(&t->common, 2) ? JOB_SINGLE : (enum job_type)mixed_draw(&t->common, JOB_TYPES);
     job->place = place;
-    job->salt = t->salt++;
-    job->members =
-        job->type == JOB_GROUP ? (size_t)mixed_draw(&t->common, TRAINING_MEMBERS + 1) : job->type != JOB_SPARSE;
-    job->average = mixed_draw(&t->common, 2);
-    snprintf(job->name, sizeof(job->name), "%s%d",
-             job->type == JOB_GROUP    ? "g"
-             : job->type == JOB_SPARSE ? "s"
-                                       : "n",
-             name);
+    job->members = job->type == JOB_GROUP ? (size_t)mixed_draw(&t->common, TRAINING_MEMBERS + 1) : 1;
+    snprintf(job->name, sizeof(job->name), "%s%d", job->type == JOB_GROUP ? "g" : "n", name);
     for (size_t i = 0; i < job->members; i++) {
         struct pattern other = {.drawn = false};
 
         draw_part(t, place, i == 0 && job->type == JOB_SINGLE ? &place->patterns[name] : &other, &job->parts[i]);
-    }
-    if (job->type == JOB_SPARSE && place->own >= 0) {
-        job->sparse = sparse_of(job->salt, place->own);
     }
 }
 
@@ -182,52 +154,11 @@ bool training_submit_job(struct training *t, struct job *job)
         status = pl_named_submit(job->place->named, &ops[0], &job->handle, &error);
         break;
     case JOB_GROUP:
-        status = pl_named_submit_group(job->place->named, job->name, ops, job->members, &job->handle, &error);
-        break;
-    case JOB_SPARSE:
     case JOB_TYPES:
-        status = pl_sparse_submit(job->place->named, job->name, &job->sparse, &job->handle, &error);
+        status = pl_named_submit_group(job->place->named, job->name, ops, job->members, &job->handle, &error);
         break;
     }
     return status == PL_OK || training_fail(t, "submit", &error);
-}
-
-static bool check_sparse(struct training *t, const struct job *job, const struct pl_sparse *sum)
-{
-    double table[TABLE_ROWS][4] = {{0}};
-    bool touched[TABLE_ROWS] = {false};
-    uint64_t row = 0;
-
-    for (int r = 0; r < job->place->size; r++) {
-        struct pl_sparse given = sparse_of(job->salt, r);
-
-        for (uint64_t i = 0; i < given.rows; i++) {
-            touched[given.indices[i]] = true;
-            for (uint64_t e = 0; e < given.row_elems; e++) {
-                table[given.indices[i]][e] +=
-                    (double)given.values[i * given.row_elems + e] / (job->average ? job->place->size : 1);
-            }
-        }
-        pl_sparse_done(&given);
-    }
-    for (int64_t index = 0; index < TABLE_ROWS; index++) {
-        if (!touched[index]) {
-            continue;
-        }
-        if (row >= sum->rows || sum->indices[row] != index) {
-            return training_wrong(t, "index of sparse rows", row, row < sum->rows ? (double)sum->indices[row] : -1,
-                                  (double)index);
-        }
-        for (uint64_t e = 0; e < sum->row_elems; e++) {
-            double found = (double)sum->values[row * sum->row_elems + e];
-
-            if (found < table[index][e] - 1e-5 || found > table[index][e] + 1e-5) {
-                return training_wrong(t, "sparse rows", row * sum->row_elems + e, found, table[index][e]);
-            }
-        }
-        row++;
-    }
-    return row == sum->rows || training_wrong(t, "number of sparse rows", 0, (double)sum->rows, (double)row);
 }
 
 static bool check_part(struct training *t, const struct job *job, struct part *part,
@@ -266,7 +197,6 @@ bool training_finish_job(struct training *t, struct job *job)
 {
     struct pl_named_result results[TRAINING_MEMBERS];
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_sparse sum = {0};
     bool done = mixed_draw(&t->own, 2), good = true;
 
     memset(results, 0, sizeof(results));
@@ -276,14 +206,6 @@ bool training_finish_job(struct training *t, struct job *job)
         }
         training_stumble(t);
         sched_yield();
-    }
-    if (job->type == JOB_SPARSE) {
-        if (pl_sparse_wait(job->place->named, job->handle, job->average, &sum, &error) != PL_OK) {
-            return training_fail(t, job->name, &error);
-        }
-        good = check_sparse(t, job, &sum);
-        pl_sparse_done(&sum);
-        return good;
     }
     if (pl_named_wait(job->place->named, job->handle, results, &error) != PL_OK) {
         return training_fail(t, job->name, &error);
@@ -302,5 +224,4 @@ void training_release_job(struct job *job)
         free(job->parts[i].trial.recv);
         free(job->parts[i].trial.before);
     }
-    pl_sparse_done(&job->sparse);
 }

@@ -28,7 +28,8 @@ struct model {
     struct pl_checkpoints *checkpoints;
     struct pl_plan_options options;
     struct pl_optimizer_options rule;
-    char directory[64]; /* rank 0's; elsewhere nobody looks */
+    unsigned all_passes; /* backward passes of a step */
+    char directory[64];  /* rank 0's; elsewhere nobody looks */
     size_t tensors;
     uint64_t elems[MOST_TENSORS];
     uint64_t steps;
@@ -110,19 +111,14 @@ static bool open_plan(struct training *t, struct place *place)
 
 static bool draw_plan(struct training *t, struct place *place)
 {
-    static const double predivides[] = {0.0, 0.0, 2.0, 4.0};
     struct model *m = calloc(1, sizeof(*m));
     struct pl_plan_options *options = &m->options;
     uint64_t wire = mixed_draw(&t->common, 4);
 
     options->local = mixed_draw(&t->common, 12) == 0;
     options->bucket_bytes = mixed_draw(&t->common, 3) ? 64 + mixed_draw(&t->common, 4000) : 0;
-    options->merge_tensors = mixed_draw(&t->common, 3) ? 0 : (unsigned)mixed_draw(&t->common, 4);
-    options->order = (enum pl_plan_order)mixed_draw(&t->common, 2);
     options->sum = mixed_draw(&t->common, 4) == 0 && !options->local;
-    options->predivide = options->local ? 0.0 : predivides[mixed_draw(&t->common, 4)];
-    options->passes_per_step = (unsigned)mixed_draw(&t->common, MOST_PASSES + 1);
-    options->average_passes = mixed_draw(&t->common, 2) && !options->local;
+    m->all_passes = 1 + (unsigned)mixed_draw(&t->common, MOST_PASSES);
     options->wire_flags = options->local ? 0 : wire == 0 ? PL_WIRE_FLOAT16 : wire == 1 ? PL_WIRE_BFLOAT16 : 0;
     m->rule.momentum = mixed_draw(&t->common, 2) ? 0.5 : 0.0;
     m->rule.nesterov = mixed_draw(&t->common, 2);
@@ -148,9 +144,7 @@ static bool draw_plan(struct training *t, struct place *place)
 /* What the model's gradients are after a step in which rank r was ready with tensor i in `passes[r][i]` passes. */
 static void reduce_model(struct model *m, const struct place *place, unsigned (*passes)[MOST_TENSORS], uint64_t salt)
 {
-    unsigned all_passes = m->options.passes_per_step ? m->options.passes_per_step : 1;
-    double divisor =
-        m->options.local ? 1.0 : (m->options.sum ? 1.0 : place->size) * (m->options.average_passes ? all_passes : 1.0);
+    double divisor = m->options.local || m->options.sum ? 1.0 : place->size;
 
     memset(m->gradient, 0, sizeof(m->gradient));
     for (int r = m->options.local ? place->own : 0; r <= (m->options.local ? place->own : place->size - 1); r++) {
@@ -158,8 +152,7 @@ static void reduce_model(struct model *m, const struct place *place, unsigned (*
             for (uint64_t e = 0; e < m->elems[i] * passes[r][i]; e++) {
                 uint64_t pass = e / m->elems[i], at = e % m->elems[i];
 
-                m->gradient[i][at] +=
-                    training_value(salt + pass, r, i * MOST_ELEMS + at) * place->size * (double)all_passes / divisor;
+                m->gradient[i][at] += training_value(salt + pass, r, i * MOST_ELEMS + at) * place->size / divisor;
             }
         }
     }
@@ -209,27 +202,24 @@ static bool go_backward(struct training *t, struct place *place, const unsigned 
 {
     struct model *m = place->model;
     struct pl_error error = PL_ERROR_NONE;
-    unsigned all_passes = m->options.passes_per_step ? m->options.passes_per_step : 1;
 
-    for (unsigned pass = 0; pass < all_passes; pass++) {
+    for (unsigned pass = 0; pass < m->all_passes; pass++) {
         size_t first = (size_t)mixed_draw(&t->own, m->tensors);
 
         for (size_t k = 0; k < m->tensors; k++) {
             size_t i = (first + k) % m->tensors;
             float *gradient = pl_plan_tensor(m->plan, i)->gradient;
-            bool adds = pl_plan_accumulates(m->plan, i);
 
             if (passes[i] <= pass) {
                 continue;
             }
             for (uint64_t e = 0; e < m->elems[i]; e++) {
-                float own = (float)(training_value(salt + pass, place->own, i * MOST_ELEMS + e) * place->size *
-                                    (int)all_passes);
+                float own = (float)(training_value(salt + pass, place->own, i * MOST_ELEMS + e) * place->size);
 
-                gradient[e] = adds ? gradient[e] + own : own;
+                gradient[e] = pass > 0 ? gradient[e] + own : own;
             }
             training_stumble(t);
-            if (pl_plan_ready(m->plan, i, &error) != PL_OK ||
+            if ((pass == passes[i] - 1 && pl_plan_ready(m->plan, i, &error) != PL_OK) ||
                 (mixed_draw(&t->own, 4) == 0 && pl_plan_progress(m->plan, &error) != PL_OK)) {
                 return training_fail(t, "ready", &error);
             }
@@ -253,9 +243,7 @@ static bool take_step(struct training *t, struct place *place)
     }
     for (int r = 0; r < place->size; r++) {
         for (size_t i = 0; i < m->tensors; i++) {
-            unsigned all_passes = m->options.passes_per_step ? m->options.passes_per_step : 1;
-
-            passes[r][i] = mixed_draw(&own, 8) ? all_passes : (unsigned)mixed_draw(&own, all_passes + 1);
+            passes[r][i] = mixed_draw(&own, 8) ? m->all_passes : (unsigned)mixed_draw(&own, m->all_passes + 1);
         }
     }
     if (!go_backward(t, place, passes[place->own], salt)) {

@@ -7,7 +7,6 @@
 #define PL_TESTS_SCENARIOS_TRAINING_PRIVATE_H
 
 #include "runtime/process_set.h"
-#include "runtime/sparse.h"
 #include "tests/scenarios/training.h"
 #include "tests/scenarios/trial.h"
 
@@ -61,7 +60,7 @@ struct part {
     uint64_t splits[TRAINING_MOST_RANKS];
 };
 
-enum job_type { JOB_SINGLE, JOB_NUMBERED, JOB_GROUP, JOB_SPARSE, JOB_TYPES };
+enum job_type { JOB_SINGLE, JOB_NUMBERED, JOB_GROUP, JOB_TYPES };
 
 struct job {
     enum job_type type;
@@ -69,9 +68,6 @@ struct job {
     char name[16];
     struct part parts[TRAINING_MEMBERS];
     size_t members;
-    struct pl_sparse sparse;
-    uint64_t salt;
-    bool average;
     pl_named_handle handle;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers collectives/p2p/p2p.c, collectives/p2p/compress.c, collectives/hier/hier.c, collectives/shm/run.c,
+/* Covers collectives/p2p/p2p.c, collectives/p2p/residuals.c, collectives/hier/hier.c, collectives/shm/run.c,
  * collectives/self.c. */
 /* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
  * scales, compression. */

@@ -91,7 +91,7 @@ static void sums_in_any_order(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(gradients_are_summed_whatever_the_bucket_size_and_order)
+START_TEST(gradients_are_summed_whatever_the_bucket_size)
 {
     struct pl_plan_options options = {.sum = true};
 
@@ -100,13 +100,6 @@ START_TEST(gradients_are_summed_whatever_the_bucket_size_and_order)
             options.bucket_bytes = bytes;
             ranks_run(size, sums_in_any_order, &options);
         }
-        options.bucket_bytes = 1 << 20;
-        options.merge_tensors = 1;
-        ranks_run(size, sums_in_any_order, &options);
-        options.merge_tensors = 2;
-        options.order = PL_PLAN_FORWARD;
-        ranks_run(size, sums_in_any_order, &options);
-        options = (struct pl_plan_options){.sum = true};
     }
 }
 END_TEST
@@ -146,25 +139,22 @@ START_TEST(buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split)
 }
 END_TEST
 
-/* R1, R2. In the order of the plan: e 17, d 5000, c 1, b 1000, a 3 elements; each begins at a multiple of 16. */
-static void merged(struct pl_world *world, void *context)
+/* In the order of the plan: e 17, d 5000, c 1, b 1000, a 3 elements; each begins at a multiple of 16. */
+static void cut(struct pl_world *world, void *context)
 {
     static const struct {
-        unsigned merge;
         uint64_t bucket_bytes;
         size_t buckets;
-        uint64_t elems[8];
+        uint64_t elems[4];
     } cases[] = {
-        {1, 1 << 20, 5, {32, 5008, 16, 1008, 16}},
-        {2, 1 << 20, 3, {5040, 1024, 16}},
-        {32, 1 << 20, 1, {6080}},
-        {2, 8192, 4, {2048, 2992, 1024, 16}}, /* a rest below half a bucket stays with the piece before it */
+        {1 << 20, 1, {6080}},
+        {8192, 3, {2048, 2048, 1984}},
+        {10240, 2, {2560, 3520}}, /* a rest below half a bucket stays with the piece before it */
     };
 
     (void)context;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
-        struct pl_plan *plan = sealed_plan(
-            world, &(struct pl_plan_options){.merge_tensors = cases[i].merge, .bucket_bytes = cases[i].bucket_bytes});
+        struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.bucket_bytes = cases[i].bucket_bytes});
 
         ck_assert_uint_eq(pl_plan_bucket_count(plan), cases[i].buckets);
         for (size_t b = 0; b < cases[i].buckets; b++) {
@@ -177,18 +167,18 @@ static void merged(struct pl_world *world, void *context)
     }
 }
 
-START_TEST(merged_neighbours_are_one_bucket_and_long_ones_are_split)
+START_TEST(neighbours_share_a_bucket_and_long_tensors_are_split)
 {
-    ranks_run(1, merged, NULL);
+    ranks_run(1, cut, NULL);
 }
 END_TEST
 
 static void average(struct pl_world *world, void *context)
 {
-    struct pl_plan_options options = {.predivide = *(double *)context};
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = sealed_plan(world, &options);
+    struct pl_plan *plan = sealed_plan(world, NULL);
 
+    (void)context;
     for (size_t t = 0; t < TENSORS; t++) {
         write_gradient(plan, t, 0, 0, false);
         ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
@@ -200,54 +190,43 @@ static void average(struct pl_world *world, void *context)
     pl_plan_free(plan);
 }
 
-START_TEST(the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide)
+START_TEST(the_average_of_equal_gradients_is_each_of_them)
 {
-    double factors[] = {0.0, 1.0, 2.0, 4.0};
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(factors); i++) {
-        ranks_run(2, average, &factors[i]);
-        ranks_run(4, average, &factors[i]);
-    }
+    ranks_run(2, average, NULL);
+    ranks_run(4, average, NULL);
 }
 END_TEST
 
 static void passes(struct pl_world *world, void *context)
 {
-    const struct pl_plan_options *options = context;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_plan *plan = sealed_plan(world, options);
+    struct pl_plan *plan = sealed_plan(world, &(struct pl_plan_options){.sum = true});
     int rank = pl_world_rank(world);
 
+    (void)context;
     for (int step = 0; step < 3; step++) {
         for (int pass = 0; pass < 4; pass++) {
             for (size_t t = TENSORS; t-- > 0;) {
-                ck_assert_int_eq(pl_plan_accumulates(plan, t), pass > 0);
-                write_gradient(plan, t, rank, step, pl_plan_accumulates(plan, t));
-                ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+                write_gradient(plan, t, rank, step, pass > 0);
+                if (pass == 3) {
+                    ck_assert_ok(pl_plan_ready(plan, t, &error), &error);
+                }
             }
         }
         ck_assert_int_eq(pl_plan_ready(plan, 1, &error), PL_INVALID);
-        ck_assert_ptr_nonnull(strstr(error.cause, "'b' was ready 5 times"));
+        ck_assert_ptr_nonnull(strstr(error.cause, "'b' was ready twice"));
         ck_assert_ok(pl_plan_wait(plan, &error), &error);
         for (size_t t = 0; t < TENSORS; t++) {
-            check_gradient(plan, t, triangle(pl_world_size(world)) * (options->average_passes ? 1.0 : 4.0), step);
+            check_gradient(plan, t, triangle(pl_world_size(world)) * 4.0, step);
         }
     }
     pl_plan_free(plan);
 }
 
-START_TEST(several_passes_a_step_add_up_and_one_too_many_is_refused_by_name)
+START_TEST(several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name)
 {
-    struct pl_plan_options options[] = {
-        {.sum = true, .passes_per_step = 4},
-        {.sum = true, .passes_per_step = 4, .average_passes = true},
-        {.sum = true, .passes_per_step = 4, .average_passes = true, .predivide = 2.0},
-    };
-
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
-        ranks_run(1, passes, &options[i]);
-        ranks_run(3, passes, &options[i]);
-    }
+    ranks_run(1, passes, NULL);
+    ranks_run(3, passes, NULL);
 }
 END_TEST
 
@@ -621,25 +600,10 @@ START_TEST(a_local_plan_exchanges_nothing)
 }
 END_TEST
 
-START_TEST(a_factor_that_no_sum_can_be_divided_by_is_refused)
-{
-    const double factors[] = {-2.0, (double)NAN, (double)INFINITY};
-
-    for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++) {
-        struct pl_error error = PL_ERROR_NONE;
-        struct pl_plan *plan = NULL;
-
-        ck_assert_int_eq(pl_plan_new(NULL, &(struct pl_plan_options){.predivide = factors[i]}, &plan, &error),
-                         PL_INVALID);
-        ck_assert_ptr_nonnull(strstr(error.cause, "predivide is "));
-    }
-}
-END_TEST
-
 /* The residual of one bucket is added to that bucket, not to another of the same length. */
 static void keeps_apart(struct pl_world *world, void *context)
 {
-    const struct pl_plan_options options = {.merge_tensors = 1, .wire_flags = PL_WIRE_FLOAT16};
+    const struct pl_plan_options options = {.bucket_bytes = 20000 * sizeof(float), .wire_flags = PL_WIRE_FLOAT16};
     const uint64_t elems = 20000;
     struct pl_error error = PL_ERROR_NONE;
     struct pl_plan *plan = NULL;
@@ -675,17 +639,14 @@ START_TEST(rounding_errors_of_two_buckets_stay_apart)
 }
 END_TEST
 
-UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart,
-          gradients_are_summed_whatever_the_bucket_size_and_order,
+UNIT_MAIN("runtime/plan", rounding_errors_of_two_buckets_stay_apart, gradients_are_summed_whatever_the_bucket_size,
           buckets_cover_the_gradients_without_gaps_and_large_tensors_are_split,
-          merged_neighbours_are_one_bucket_and_long_ones_are_split,
-          the_average_of_equal_gradients_is_each_of_them_with_and_without_predivide,
-          several_passes_a_step_add_up_and_one_too_many_is_refused_by_name,
+          neighbours_share_a_bucket_and_long_tensors_are_split, the_average_of_equal_gradients_is_each_of_them,
+          several_passes_add_up_and_a_gradient_ready_twice_is_refused_by_name,
           progress_alone_brings_all_buckets_to_their_end, a_gradient_that_one_rank_lacks_counts_as_zero_there,
           broadcast_gives_all_ranks_the_roots_values, ranks_that_register_differently_all_report_what_differs,
           a_rank_that_registers_fewer_is_named, names_twice_empty_tensors_and_late_ones_are_refused,
           a_seal_that_finds_no_room_leaves_the_plan_as_it_was,
           a_rank_that_finds_no_room_for_its_values_is_named_on_all_ranks,
           a_rank_that_cannot_seal_its_plan_is_named_where_others_can,
-          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing,
-          a_factor_that_no_sum_can_be_divided_by_is_refused)
+          a_first_step_without_any_gradient_is_warned_of_once, a_local_plan_exchanges_nothing)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Covers collectives/core/adasum.c, runtime/compare_lines.c, runtime/gradient/plan_memory.c,
+ * Covers collectives/core/request.c, runtime/compare_lines.c, runtime/gradient/plan_memory.c,
  * runtime/gradient/optimizer.c, runtime/named/run.c, runtime/named/service_step.c.
  */
 /* Messages that cannot be cancelled, as in MPI: their buffers are leaked, and stay as they are until the process ends.
@@ -368,8 +368,7 @@ static void leaves_adasum(struct pl_world *world, void *context)
         sched_yield();
     }
     if (rank == 0) {
-        held.kept[0] = world->adasum_memory;
-        held.kept[1] = request->adasum;
+        held.kept[0] = world->scratch;
     }
     pl_request_cancel(request);
 }

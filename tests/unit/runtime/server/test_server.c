@@ -454,6 +454,10 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     options.staleness = "some";
     ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
     options.staleness = "none";
+    options.wire_type = "int4";
+    ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.cause, "float16 bfloat16 int8"));
+    options.wire_type = NULL;
     options.worker = -1;
     ck_assert_int_eq(pl_server_new(world, &options, &server, &error), PL_INVALID);
     options.worker = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers runtime/server/wire.c. */
+/* Covers runtime/server/pieces.c. */
+/* Gradients between servers in fewer bytes. */
 #include "base/memory.h"
-#include "runtime/server/wire.h"
 #include "tests/unit/runtime/server/job.h"
 
 #include <math.h>
@@ -10,72 +10,6 @@
 static const char *const types[] = {"float16", "bfloat16", "int8"};
 /* half a step of the largest value, of which blocks have 0.5 */
 static const double half_steps[] = {0.5 / 2048, 0.5 / 256, 0.5 / 254};
-
-/* ---- packing ---- */
-
-START_TEST(what_rounding_leaves_is_kept)
-{
-    static const uint64_t counts[] = {1, 16, 255, 256, 257, 1000};
-    struct pl_error error = PL_ERROR_NONE;
-
-    for (size_t t = 0; t < PL_ARRAY_ITEMS(types); t++) {
-        for (size_t c = 0; c < PL_ARRAY_ITEMS(counts); c++) {
-            float gradient[1000], residual[1000] = {0.0F}, data[1000], packed[1001];
-            enum pl_server_wire wire;
-
-            ck_assert_ok(pl_server_wire_read(types[t], &wire, &error), &error);
-            ck_assert_str_eq(pl_server_wire_name(wire), types[t]);
-            ck_assert_uint_le(pl_server_wire_bytes(wire, counts[c]), counts[c] * 4 + 4);
-            for (int round = 0; round < 3; round++) {
-                for (uint64_t i = 0; i < counts[c]; i++) {
-                    gradient[i] = job_gradient_of((int)c, round, i);
-                    data[i] = gradient[i] + residual[i]; /* what there is to send */
-                }
-                packed[pl_server_wire_bytes(wire, counts[c]) / sizeof(float)] = 77.0F;
-                pl_server_wire_pack(wire, packed, gradient, residual, counts[c]);
-                for (uint64_t i = 0; i < counts[c]; i++) {
-                    gradient[i] = data[i];
-                }
-                pl_server_wire_unpack(wire, data, packed, counts[c]);
-                for (uint64_t i = 0; i < counts[c]; i++) {
-                    ck_assert_msg(fabs((double)(data[i] + residual[i] - gradient[i])) < 1e-6,
-                                  "%s, element %d of %d: %g and %g are kept of %g", types[t], (int)i, (int)counts[c],
-                                  (double)data[i], (double)residual[i], (double)gradient[i]);
-                    ck_assert(fabs((double)residual[i]) <= 1.1 * half_steps[t]);
-                }
-            }
-        }
-    }
-    ck_assert_int_eq(pl_server_wire_read("int4", &(enum pl_server_wire){0}, &error), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(error.cause, "float16 bfloat16 int8"));
-}
-END_TEST
-
-START_TEST(what_is_not_finite_or_very_small_harms_nothing)
-{
-    for (int wire = PL_SERVER_FLOAT16; wire <= PL_SERVER_INT8; wire++) {
-        float gradient[300] = {1.0F, NAN, INFINITY}, residual[300] = {0.0F}, data[300], packed[301];
-
-        gradient[299] = 0.25F; /* in the second block */
-        pl_server_wire_pack((enum pl_server_wire)wire, packed, gradient, residual, 300);
-        pl_server_wire_unpack((enum pl_server_wire)wire, data, packed, 300);
-        ck_assert(!isfinite(data[1]) && !isfinite(data[2]) && fabsf(data[299] - 0.25F) < 1e-6F);
-        for (int i = 0; i < 300; i++) {
-            ck_assert(isfinite(residual[i]));
-            gradient[i] = 1e-44F; /* subnormal */
-            residual[i] = 0.0F;
-        }
-        pl_server_wire_pack((enum pl_server_wire)wire, packed, gradient, residual, 300);
-        pl_server_wire_unpack((enum pl_server_wire)wire, data, packed, 300);
-        for (int i = 0; i < 300; i++) {
-            ck_assert_msg(data[i] + residual[i] == gradient[i], "wire %d, element %d: %g + %g differ from %g", wire, i,
-                          (double)data[i], (double)residual[i], (double)gradient[i]);
-        }
-    }
-}
-END_TEST
-
-/* ---- between servers ---- */
 
 enum { COUNT = 4096, STEPS = 200 };
 
@@ -150,5 +84,4 @@ START_TEST(over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
 }
 END_TEST
 
-UNIT_MAIN("runtime/server/wire", what_rounding_leaves_is_kept, what_is_not_finite_or_very_small_harms_nothing,
-          over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)
+UNIT_MAIN("runtime/server/wire", over_many_steps_all_of_the_gradients_arrives_in_fewer_bytes)

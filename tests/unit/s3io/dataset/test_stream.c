@@ -243,6 +243,45 @@ START_TEST(writer_that_never_comes_is_a_timeout)
 }
 END_TEST
 
+static bool no_reader;
+
+enum pl_status __real_pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                            struct pl_record_reader **ret_reader, struct pl_error *reterr);
+enum pl_status __wrap_pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                            struct pl_record_reader **ret_reader, struct pl_error *reterr);
+
+enum pl_status __wrap_pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
+                                            struct pl_record_reader **ret_reader, struct pl_error *reterr)
+{
+    return no_reader ? pl_error_set(reterr, PL_LIMIT, "no more readers")
+                     : __real_pl_record_reader_open(source, options, ret_reader, reterr);
+}
+
+START_TEST(a_reader_that_does_not_open_keeps_its_status_wrapped_or_not)
+{
+    static const enum pl_channel_wrapper wrappers[] = {PL_CHANNEL_WRAPPER_NONE, PL_CHANNEL_WRAPPER_RECORDIO};
+    struct scratch scratch = scratch_new();
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < 2; i++) {
+        struct pl_channel channel = {.name = "training",
+                                     .mode = PL_CHANNEL_PIPE,
+                                     .wrapper = wrappers[i],
+                                     .path = scratch_path(&scratch, "training", path)};
+        struct pl_stream_options options = {.records = {.format = PL_RECORD_TFRECORD}, .deal = {.rank = 0, .size = 1}};
+        struct pl_error error = PL_ERROR_NONE;
+        struct pl_stream *stream = open_stream(&channel, &options);
+
+        no_reader = true;
+        ck_assert_int_eq(pl_stream_start(stream, 0, PL_DEADLINE_NEVER, &error), PL_LIMIT);
+        ck_assert_str_eq(error.cause, "no more readers");
+        no_reader = false;
+        pl_stream_close(stream);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
 struct shared_rank {
     const struct pl_channel *channel;
     char socket_path[PATH_MAX];
@@ -588,7 +627,8 @@ END_TEST
 UNIT_MAIN("s3io/stream", every_record_is_read_exactly_once_whatever_the_number_of_ranks_and_the_split,
           pipe_gives_the_same_records_as_files_wrapped_or_not_packed_or_not,
           writer_that_dies_in_mid_record_is_an_error_that_names_channel_epoch_and_offset,
-          writer_that_never_comes_is_a_timeout, ranks_that_share_a_fifo_get_every_record_once,
+          writer_that_never_comes_is_a_timeout, a_reader_that_does_not_open_keeps_its_status_wrapped_or_not,
+          ranks_that_share_a_fifo_get_every_record_once,
           all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte,
           all_ranks_that_share_a_fifo_say_which_of_its_waits_lasts,
           loader_takes_its_samples_from_a_stream_and_can_leave_a_waiting_one,

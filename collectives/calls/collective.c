@@ -1,17 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A collective from its post to its end in one call. */
+/* What a program calls: a collective is one request, or adasum's chain of them. */
 #include "collectives/collective.h"
 
+#include "collectives/calls/adasum.h"
 #include "collectives/core/types.h"
+
+static bool is_adasum(const struct pl_collective *collective)
+{
+    return collective->op == PL_ADASUM && pl_kind_reduces(collective->kind);
+}
+
+enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
+                                   struct pl_error *reterr)
+{
+    return is_adasum(collective) ? pl_adasum_check(world, collective, reterr)
+                                 : pl_request_check(world, collective, reterr);
+}
+
+enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collective *collective,
+                                  struct pl_request **ret_request, struct pl_error *reterr)
+{
+    PL_AUTO_HOLD(world);
+
+    PL_TRY(is_adasum(collective) ? pl_adasum_enqueue(world, collective, ret_request, reterr)
+                                 : pl_request_enqueue(world, collective, 0, ret_request, reterr));
+    if (world->first) {
+        pl_core_wake_progress(world->progress);
+    }
+    return PL_OK;
+}
 
 enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collective *collective,
                                  struct pl_error *reterr)
 {
     PL_AUTO_HOLD(world);
+    unsigned poll_budget = world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK;
     struct pl_request *request = NULL;
 
-    PL_TRY(pl_request_post(world, collective, world->topology.oversubscribed ? 0 : PL_POLLS_BEFORE_CLOCK, &request,
-                           reterr));
+    PL_TRY(is_adasum(collective) ? pl_adasum_enqueue(world, collective, &request, reterr)
+                                 : pl_request_enqueue(world, collective, poll_budget, &request, reterr));
     return pl_request_wait_for(request, reterr);
 }
 

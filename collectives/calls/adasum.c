@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adasum's chain: which collectives it consists of, and what a rank computes between them. */
-#include "collectives/core/adasum.h"
+#include "collectives/calls/adasum.h"
 
 #include "base/memory.h"
-#include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/core/chain.h"
 #include "collectives/core/types.h"
 #include "collectives/reduce/kernel.h"
 
@@ -14,25 +14,29 @@
 enum {
     GATHERED_BYTES = 256 << 10, /* of all ranks' vectors: up to so many one allgather is faster */
     DOTS = 3,                   /* a.b, a.a, b.b */
+    ALIGNMENT = 64,             /* of vectors in the scratch */
     SUMS = 8,                   /* partial sums of a dot product, so that additions do not wait for each other */
 };
 
-struct pl_adasum {
-    const struct pl_world *world;
+struct adasum {
+    struct pl_chain chain;           /* at the start */
     struct pl_collective collective; /* the program's */
-    int rank, ranks, levels, steps;
-    int requests;        /* that have it */
+    int rank, ranks, levels;
     bool gathers;        /* one allgather is all */
     enum pl_dtype dtype; /* float32 or float64, of what is computed */
     uint64_t *counts;    /* [2 n], of the step described last */
-    char *work;          /* this rank's vector, from the first step on; gathers: [n] vectors */
-    /* in the world's memory */
-    char *other; /* what arrives */
-    double *dots, own_dots[DOTS];
+    /* in the scratch of the chain */
+    double *own_dots, *dots; /* [DOTS], [n * DOTS] */
+    char *other;             /* what arrives */
+    char *work; /* this rank's vector, from the first step on; gathers: [n] vectors. Or the program's output */
 };
 
-enum pl_status pl_adasum_check(int size, const struct pl_collective *collective, struct pl_error *reterr)
+enum pl_status pl_adasum_check(const struct pl_world *world, const struct pl_collective *collective,
+                               struct pl_error *reterr)
 {
+    struct pl_collective sum = *collective;
+
+    sum.op = PL_SUM;
     if (collective->kind != PL_ALLREDUCE) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "adasum is for allreduce, not %s", pl_kind_text(collective->kind));
     }
@@ -42,11 +46,11 @@ enum pl_status pl_adasum_check(int size, const struct pl_collective *collective,
     if (collective->memory == PL_MEMORY_DEVICE) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "adasum takes host memory, not device memory");
     }
-    if (size & (size - 1)) {
+    if (world->size & (world->size - 1)) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "adasum needs a number of ranks that is a power of two, not %d",
-                            size);
+                            world->size);
     }
-    return PL_OK;
+    return pl_request_check(world, &sum, reterr);
 }
 
 /* The part of the vector that `rank` holds after `levels` halvings. */
@@ -68,50 +72,14 @@ static void find_part(uint64_t count, int rank, int levels, uint64_t *ret_at, ui
     *ret_length = length;
 }
 
-enum pl_status pl_adasum_new(const struct pl_world *world, const struct pl_collective *collective,
-                             struct pl_adasum **ret_adasum, int *ret_steps, struct pl_error *reterr)
+static bool is_last(const struct adasum *adasum, int step)
 {
-    struct pl_adasum *adasum = pl_memory_new(1, sizeof(*adasum), reterr);
-    size_t ranks = (size_t)world->size;
-
-    if (!adasum) {
-        return PL_MEMORY;
-    }
-    adasum->counts = pl_memory_new(2 * ranks, sizeof(uint64_t), reterr);
-    if (!adasum->counts) {
-        free(adasum);
-        return PL_MEMORY;
-    }
-    adasum->collective = *collective;
-    adasum->world = world;
-    adasum->rank = world->rank;
-    adasum->ranks = world->size;
-    adasum->dtype = collective->dtype == PL_FLOAT64 ? PL_FLOAT64 : PL_FLOAT32;
-    adasum->gathers = collective->count <= GATHERED_BYTES / ranks / pl_dtype_bytes(collective->dtype);
-    while (1 << adasum->levels < world->size) {
-        adasum->levels++;
-    }
-    adasum->steps = adasum->gathers ? 1 : 2 * adasum->levels + 1;
-    *ret_steps = adasum->requests = adasum->steps;
-    *ret_adasum = adasum;
-    return PL_OK;
+    return step == adasum->chain.steps - 1;
 }
 
-void pl_adasum_release(struct pl_adasum *adasum)
+static struct pl_collective describe(struct pl_chain *chain, int step)
 {
-    if (--adasum->requests == 0) {
-        free(adasum->counts);
-        free(pl_bootstrap_has_leaked(adasum->world->bootstrap) ? NULL : adasum); /* dots are sent from there */
-    }
-}
-
-bool pl_adasum_is_last(const struct pl_adasum *adasum, int step)
-{
-    return step == adasum->steps - 1;
-}
-
-struct pl_collective pl_adasum_describe(struct pl_adasum *adasum, int step)
-{
+    struct adasum *adasum = (struct adasum *)chain;
     const struct pl_collective *c = &adasum->collective;
     struct pl_collective described = {.kind = PL_ALLGATHER,
                                       .dtype = adasum->gathers ? c->dtype : adasum->dtype,
@@ -127,7 +95,7 @@ struct pl_collective pl_adasum_describe(struct pl_adasum *adasum, int step)
     if (adasum->gathers) {
         described.counts = NULL;
         described.count = c->count;
-    } else if (pl_adasum_is_last(adasum, step)) {
+    } else if (is_last(adasum, step)) {
         for (int rank = 0; rank < adasum->ranks; rank++) {
             find_part(c->count, rank, adasum->levels, &at, &adasum->counts[rank]);
         }
@@ -144,34 +112,28 @@ struct pl_collective pl_adasum_describe(struct pl_adasum *adasum, int step)
     return described;
 }
 
-/* The scratch memory of the world, of which one chain at a time makes use. */
-static enum pl_status get_memory(struct pl_world *world, struct pl_adasum *adasum, struct pl_error *reterr)
+/* The scratch: dot products, what arrives, and the computed vectors, unless those are in the program's output. */
+static bool works_in_recv(const struct adasum *adasum)
 {
-    size_t count = adasum->collective.count, ranks = (size_t)adasum->ranks, item = pl_dtype_bytes(adasum->dtype);
-    size_t dots_bytes = DOTS * ranks * sizeof(double), vectors = adasum->gathers ? ranks : 1;
-    bool in_recv = !adasum->gathers && adasum->dtype == adasum->collective.dtype; /* the program's output does */
-    size_t elems = (in_recv ? 1 : 2) * vectors * count + dots_bytes / item;
-
-    if (world->adasum_bytes / item < elems) {
-        free(world->adasum_memory);
-        world->adasum_bytes = 0;
-        world->adasum_memory = pl_memory_new(elems, item, reterr);
-        if (!world->adasum_memory) {
-            return PL_MEMORY;
-        }
-        world->adasum_bytes = elems * item;
-    }
-    adasum->dots = world->adasum_memory;
-    adasum->other = (char *)world->adasum_memory + dots_bytes;
-    adasum->work = in_recv ? adasum->collective.recv : adasum->other + vectors * count * item;
-    return PL_OK;
+    return !adasum->gathers && adasum->dtype == adasum->collective.dtype;
 }
 
-void pl_adasum_drop(struct pl_world *world)
+static size_t dots_bytes(const struct adasum *adasum)
 {
-    free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : world->adasum_memory);
-    world->adasum_memory = NULL;
-    world->adasum_bytes = 0;
+    return (((size_t)adasum->ranks + 1) * DOTS * sizeof(double) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
+
+static size_t vectors_bytes(const struct adasum *adasum)
+{
+    return (adasum->gathers ? (size_t)adasum->ranks : 1) * adasum->collective.count * pl_dtype_bytes(adasum->dtype);
+}
+
+static void lay_out(struct adasum *adasum, char *scratch)
+{
+    adasum->own_dots = (double *)(void *)scratch;
+    adasum->dots = adasum->own_dots + DOTS;
+    adasum->other = scratch + dots_bytes(adasum);
+    adasum->work = works_in_recv(adasum) ? adasum->collective.recv : adasum->other + vectors_bytes(adasum);
 }
 
 #define FOR_FLOATS(X) X(float) X(double)
@@ -227,7 +189,7 @@ static double factor_of(double dot, double square)
     return square < DBL_MIN ? 1 : 1 - dot / square / 2;
 }
 
-static void dot(const struct pl_adasum *adasum, const void *a, const void *b, uint64_t count, double dots[DOTS])
+static void dot(const struct adasum *adasum, const void *a, const void *b, uint64_t count, double dots[DOTS])
 {
     if (adasum->dtype == PL_FLOAT64) {
         dot_double(a, b, count, dots);
@@ -236,7 +198,7 @@ static void dot(const struct pl_adasum *adasum, const void *a, const void *b, ui
     }
 }
 
-static void combine(const struct pl_adasum *adasum, void *to, const void *a, const void *b, uint64_t count,
+static void combine(const struct adasum *adasum, void *to, const void *a, const void *b, uint64_t count,
                     const double dots[DOTS])
 {
     double of_a = factor_of(dots[0], dots[1]), of_b = factor_of(dots[0], dots[2]);
@@ -249,7 +211,7 @@ static void combine(const struct pl_adasum *adasum, void *to, const void *a, con
 }
 
 /* The program's elements to those that are computed with, and back. */
-static void widen(const struct pl_adasum *adasum, void *to, const void *from, uint64_t count)
+static void widen(const struct adasum *adasum, void *to, const void *from, uint64_t count)
 {
     double factor = adasum->collective.scaled ? adasum->collective.prescale : 1;
 
@@ -267,7 +229,7 @@ static void widen(const struct pl_adasum *adasum, void *to, const void *from, ui
     scale_float(to, from, count, factor);
 }
 
-static void narrow(const struct pl_adasum *adasum, void *to, void *from, uint64_t count)
+static void narrow(const struct adasum *adasum, void *to, void *from, uint64_t count)
 {
     double factor = adasum->collective.scaled ? adasum->collective.postscale : 1;
 
@@ -282,7 +244,7 @@ static void narrow(const struct pl_adasum *adasum, void *to, void *from, uint64_
 }
 
 /* The whole tree, over all ranks' vectors. */
-static void walk_tree(struct pl_adasum *adasum)
+static void walk_tree(struct adasum *adasum)
 {
     uint64_t count = adasum->collective.count, bytes = count * pl_dtype_bytes(adasum->dtype);
     double dots[DOTS];
@@ -303,7 +265,7 @@ static void walk_tree(struct pl_adasum *adasum)
 }
 
 /* This rank's part of the two vectors that meet at `level`: the one of the lower ranks first. */
-static void find_pair(const struct pl_adasum *adasum, int level, char **ret_own, const char **ret_a, const char **ret_b,
+static void find_pair(const struct adasum *adasum, int level, char **ret_own, const char **ret_a, const char **ret_b,
                       uint64_t *ret_length)
 {
     uint64_t at;
@@ -315,7 +277,7 @@ static void find_pair(const struct pl_adasum *adasum, int level, char **ret_own,
 }
 
 /* The dot products of `level` are there: those of the parts, in the order of the ranks that have them. */
-static void end_level(struct pl_adasum *adasum, int level)
+static void end_level(struct adasum *adasum, int level)
 {
     int ranks = 2 << level, first = adasum->rank & ~(ranks - 1);
     double dots[DOTS] = {0};
@@ -332,22 +294,22 @@ static void end_level(struct pl_adasum *adasum, int level)
     combine(adasum, own, a, b, length, dots);
 }
 
-enum pl_status pl_adasum_start(struct pl_request *request, struct pl_error *reterr)
+/* Before a step: what its data needs, and where its buffers are. */
+static void start(struct pl_chain *chain, int step, void *scratch, struct pl_collective *c)
 {
-    struct pl_adasum *adasum = request->adasum;
-    struct pl_collective *c = &request->collective;
-    int step = request->adasum_step, level = step / 2;
+    struct adasum *adasum = (struct adasum *)chain;
+    int level = step / 2;
     size_t item = pl_dtype_bytes(adasum->dtype);
     uint64_t at, length;
     const char *a, *b;
     char *own;
 
     if (step == 0) {
-        PL_TRY(get_memory(request->world, adasum, reterr));
+        lay_out(adasum, scratch);
         if (adasum->gathers) {
             c->send = adasum->collective.send;
             c->recv = adasum->other;
-            return PL_OK;
+            return;
         }
         widen(adasum, adasum->work, adasum->collective.send, adasum->collective.count);
     }
@@ -356,21 +318,21 @@ enum pl_status pl_adasum_start(struct pl_request *request, struct pl_error *rete
         dot(adasum, a, b, length, adasum->own_dots);
         c->send = adasum->own_dots;
         c->recv = adasum->dots;
-        return PL_OK;
+        return;
     }
     if (step > 0) {
         end_level(adasum, level - 1);
     }
-    find_part(adasum->collective.count, pl_adasum_is_last(adasum, step) ? adasum->rank : adasum->rank ^ 1 << level,
-              pl_adasum_is_last(adasum, step) ? adasum->levels : level + 1, &at, &length);
+    find_part(adasum->collective.count, is_last(adasum, step) ? adasum->rank : adasum->rank ^ 1 << level,
+              is_last(adasum, step) ? adasum->levels : level + 1, &at, &length);
     c->send = adasum->work + at * item;
     c->recv = adasum->other;
-    return PL_OK;
 }
 
-void pl_adasum_finish(struct pl_request *request)
+/* After the last step: the result into the program's buffer. */
+static void finish(struct pl_chain *chain)
 {
-    struct pl_adasum *adasum = request->adasum;
+    struct adasum *adasum = (struct adasum *)chain;
     size_t item = pl_dtype_bytes(adasum->collective.dtype), work_item = pl_dtype_bytes(adasum->dtype);
     uint64_t from = 0, at, length;
 
@@ -383,4 +345,60 @@ void pl_adasum_finish(struct pl_request *request)
         narrow(adasum, (char *)adasum->collective.recv + at * item, adasum->other + from * work_item, length);
         from += length;
     }
+}
+
+static void free_chain(struct pl_chain *chain)
+{
+    struct adasum *adasum = (struct adasum *)chain;
+
+    free(adasum->counts);
+    free(adasum);
+}
+
+static enum pl_status new_chain(const struct pl_world *world, const struct pl_collective *collective,
+                                struct pl_chain **ret_chain, struct pl_error *reterr)
+{
+    struct adasum *adasum = pl_memory_new(1, sizeof(*adasum), reterr);
+    size_t ranks = (size_t)world->size;
+
+    if (!adasum) {
+        return PL_MEMORY;
+    }
+    adasum->counts = pl_memory_new(2 * ranks, sizeof(uint64_t), reterr);
+    if (!adasum->counts) {
+        free(adasum);
+        return PL_MEMORY;
+    }
+    adasum->collective = *collective;
+    adasum->rank = world->rank;
+    adasum->ranks = world->size;
+    adasum->dtype = collective->dtype == PL_FLOAT64 ? PL_FLOAT64 : PL_FLOAT32;
+    adasum->gathers = collective->count <= GATHERED_BYTES / ranks / pl_dtype_bytes(collective->dtype);
+    while (1 << adasum->levels < world->size) {
+        adasum->levels++;
+    }
+    adasum->chain = (struct pl_chain){.steps = adasum->gathers ? 1 : 2 * adasum->levels + 1,
+                                      .describe = describe,
+                                      .start = start,
+                                      .finish = finish,
+                                      .free = free_chain};
+    adasum->chain.scratch_bytes = dots_bytes(adasum) + (works_in_recv(adasum) ? 1 : 2) * vectors_bytes(adasum);
+    *ret_chain = &adasum->chain;
+    return PL_OK;
+}
+
+enum pl_status pl_adasum_enqueue(struct pl_world *world, const struct pl_collective *collective,
+                                 struct pl_request **ret_request, struct pl_error *reterr)
+{
+    struct pl_chain *chain = NULL;
+
+    PL_TRY(pl_adasum_check(world, collective, reterr));
+    if (world->size == 1 || collective->count == 0) { /* a sum like any other */
+        struct pl_collective sum = *collective;
+
+        sum.op = PL_SUM;
+        return pl_request_enqueue(world, &sum, 0, ret_request, reterr);
+    }
+    PL_TRY(new_chain(world, collective, &chain, reterr));
+    return pl_request_enqueue_chain(world, collective, chain, ret_request, reterr);
 }

@@ -1,26 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Protocol-buffer wire format, read in place: a cursor over a message gives one field at a time. Inside s3io only.
+ * Protocol-buffer wire format, read in place: a cursor over a message gives one field at a time. Internal to s3io/.
  *
  * Source  the protocol buffers encoding guide (varints, wire types 0, 1, 2 and 5; groups are refused).
  */
-#ifndef PL_S3IO_PROTOBUF_H
-#define PL_S3IO_PROTOBUF_H
+#ifndef PL_S3IO_RECORD_PROTOBUF_H
+#define PL_S3IO_RECORD_PROTOBUF_H
 
-#include "base/status.h"
+#include "s3io/example.h"
 
-#include <stddef.h>
-
-struct pl_view {
-    const unsigned char *data;
-    size_t bytes;
+enum pl_protobuf_wire {
+    PL_PROTOBUF_VARINT = 0,
+    PL_PROTOBUF_FIXED64 = 1,
+    PL_PROTOBUF_BYTES = 2,
+    PL_PROTOBUF_FIXED32 = 5
 };
-
-enum pl_wire { PL_WIRE_VARINT = 0, PL_WIRE_FIXED64 = 1, PL_WIRE_BYTES = 2, PL_WIRE_FIXED32 = 5 };
 
 struct pl_protobuf_field {
     uint32_t number;
-    enum pl_wire wire;
+    enum pl_protobuf_wire wire;
     uint64_t value;      /* of a varint */
     struct pl_view view; /* of the bytes; of the 4 or 8 bytes of a fixed number */
 };
@@ -38,21 +36,18 @@ static inline struct pl_protobuf pl_protobuf_of(struct pl_view message)
     return whole;
 }
 
-/** One varint; false when it is cut or longer than 64 bits. */
-bool pl_protobuf_varint(struct pl_protobuf *protobuf, uint64_t *ret_value);
-
 /** The next field: PL_OK, PL_END after the last, PL_CORRUPT without a report. */
 enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf_field *ret_field) PL_MUST_CHECK;
 
 /**
  * The values of a repeated scalar field, packed or one by one, as they come: call with a zeroed `run` until PL_END.
- * `wire` is the scalar's own wire type; a value is in `value` as its raw bits.
+ * `wire` is the scalar's own wire type, PL_PROTOBUF_VARINT or PL_PROTOBUF_FIXED32; a value is its raw bits.
  */
 struct pl_protobuf_run {
     struct pl_protobuf packed;
 };
 
 enum pl_status pl_protobuf_scalar(struct pl_protobuf *message, struct pl_protobuf_run *run, uint32_t number,
-                                  enum pl_wire wire, uint64_t *ret_value) PL_MUST_CHECK;
+                                  enum pl_protobuf_wire wire, uint64_t *ret_value) PL_MUST_CHECK;
 
 #endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: all but its
+ * own as partial sums under way, its own when it is finished. The rounding error is kept, and added to the rank's input
+ * when a collective of the same name and length comes again.
+ */
+#include "base/memory.h"
+#include "collectives/p2p/state.h"
+#include "collectives/reduce/compress.h"
+
+#include <stdlib.h>
+
+struct pl_residual {
+    struct pl_residual *next;
+    uint64_t name_hash;
+    uint64_t count;
+    float residual[];
+};
+
+enum pl_status pl_residuals_find(struct pl_p2p *p2p, struct pl_error *reterr)
+{
+    const struct pl_collective *c = &p2p->request->collective;
+    uint64_t hash = p2p->request->signature.name_hash;
+    struct pl_residual *residual = p2p->residuals;
+
+    p2p->residual = NULL;
+    if (!hash) {
+        return PL_OK; /* without a name there is no next call to add the error to */
+    }
+    while (residual && (residual->name_hash != hash || residual->count != c->count)) {
+        residual = residual->next;
+    }
+    if (!residual) {
+        residual = pl_memory_new(1, sizeof(*residual) + c->count * sizeof(float), reterr);
+        if (!residual) {
+            return PL_MEMORY;
+        }
+        residual->name_hash = hash;
+        residual->count = c->count;
+        residual->next = p2p->residuals;
+        p2p->residuals = residual;
+    }
+    p2p->residual = residual->residual;
+    return PL_OK;
+}
+
+void pl_residuals_done(struct pl_p2p *p2p)
+{
+    while (p2p->residuals) {
+        struct pl_residual *residual = p2p->residuals;
+
+        p2p->residuals = residual->next;
+        free(residual);
+    }
+}
+
+void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count)
+{
+    if (!p2p->residual) {
+        return;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        data[i] += p2p->residual[at + i];
+    }
+}
+
+void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,
+                       enum pl_residuals_step step)
+{
+    float *residual = step != PL_RESIDUALS_PASS && p2p->residual ? p2p->residual + at : NULL;
+
+    pl_compress_pack(p2p->kernel, p2p->wire, packed, data, residual, PL_COMPRESS_REPLACE, count);
+    if (step == PL_RESIDUALS_FINISHED) {
+        pl_compress_unpack(p2p->kernel, p2p->wire, data, packed, false, count); /* the bits that all others get */
+    }
+}
