@@ -3,12 +3,12 @@
 #include "entrypoint/job/pyrepr.h"
 
 #include "base/memory.h"
-#include "entrypoint/job/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* repr(str): single quotes unless the text has ' and no ". */
+/* repr(str): single quotes unless the text has ' and no ". ASCII control characters are escaped, and lone surrogates,
+ * which UTF-8 does not have; all other characters are copied. */
 static void append_string(const char *string, struct pl_text *text)
 {
     char quote = strchr(string, '\'') != NULL && strchr(string, '"') == NULL ? '"' : '\'';
@@ -26,10 +26,12 @@ static void append_string(const char *string, struct pl_text *text)
             pl_text_append(text, "\\r");
         } else if (code == '\t') {
             pl_text_append(text, "\\t");
-        } else if (pl_unicode_is_printable(code)) {
-            pl_text_append_n(text, string, bytes);
+        } else if (code < 0x20 || code == 0x7F) {
+            pl_text_printf(text, "\\x%02x", code);
+        } else if (code >= 0xD800 && code <= 0xDFFF) {
+            pl_text_printf(text, "\\u%04x", code);
         } else {
-            pl_text_printf(text, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
+            pl_text_append_n(text, string, bytes);
         }
         string += bytes;
     }

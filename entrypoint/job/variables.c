@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/pyrepr.h"
-#include "entrypoint/job/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -351,11 +350,13 @@ static enum pl_status add_fixed(struct builder *builder)
     return job->topology != NULL ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
 }
 
-/* "SM_HP_" and the like before the upper-cased `name`. */
+/* "SM_HP_" and the like before `name`, of which ASCII letters are made upper case. */
 static enum pl_status upper_name(struct builder *builder, const char *prefix, const char *name, struct pl_text *text)
 {
     pl_text_append(text, prefix);
-    pl_unicode_append_upper(name, text);
+    for (; *name != '\0'; name++) {
+        pl_text_append_char(text, *name >= 'a' && *name <= 'z' ? (char)(*name - 'a' + 'A') : *name);
+    }
     return pl_text_check(text, builder->reterr);
 }
 

@@ -147,6 +147,10 @@ def check_host(name, host, result, tree):
         if 'PYTHONUNBUFFERED' not in theirs:
             differs('unbuffered')
             check(f'{name} {process} PYTHONUNBUFFERED', ours.pop('PYTHONUNBUFFERED', None), '1')
+        for variable in [variable for variable in theirs if not variable.isascii()]:  # the name of a hyperparameter
+            differs('characters')
+            copied = next((own for own in ours if own.upper() == variable), None)
+            check(f'{name} {process} {variable}', ours.pop(copied, None), theirs.pop(variable))
         if plan['role'] == 'worker':
             # All ranks of the toolkit see the master's values.
             differs('own-host')

@@ -29,7 +29,7 @@ START_TEST(names_are_upper_cased_and_later_collisions_win)
     add(&tree, &environment, NULL);
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_K"), "3");
     ck_assert_str_eq(pl_environment_get(environment, "SM_HP_BATCH-SIZE"), "2");
-    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_\xC3\x9C"), "");
+    ck_assert_str_eq(pl_environment_get(environment, "SM_HP_\xC3\xBC"), "");
     ck_assert_str_eq(pl_environment_get(environment, "SM_CHANNELS"), "[\"a\",\"my.val-set\"]");
     ck_assert_ptr_nonnull(strstr(pl_environment_get(environment, "SM_CHANNEL_MY.VAL-SET"), "/input/data/my.val-set"));
     tree_done(&tree);
