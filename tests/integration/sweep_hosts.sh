@@ -20,7 +20,6 @@ json.dump({"sagemaker_program": "\"trial\"", "paceline_sweep": os.environ["SPECI
   done
 }
 start_both() { for host in algo-1 algo-2; do host_start $host "$paceline" train; done; }
-wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$1" || case_failed "no end"; }
 
 # rows EXPRESSION: of trials.jsonl
 rows() { python3 -c "import json, sys
