@@ -6,18 +6,18 @@
 #   tests/run.sh --all           all stages, and the integration tests' long cases too, about an hour on busy cores
 #   tests/run.sh --full          every test that needs no GPU: also what repeats others with more versions, seeds and faults, up to two hours
 #   tests/run.sh --quick         the unit tests of the plain build only
-#   tests/run.sh --stage NAME    one stage: unit, asan, tsan or integration (may be given more than once; --all and --full add cases)
+#   tests/run.sh --stage NAME    one stage (may be given more than once; --all and --full add cases)
 #   tests/run.sh --list          name the stages
 #
 # Stages:
 #   unit         plain build; Check tests, replay of the fuzz targets, layer check
-#   integration  plain build; real processes, hosts in namespaces, containers, servers
+#   waiting      plain build; integration tests that mostly wait (meson's suite `waiting`), beside the stages that follow
+#   integration  plain build; the other integration tests: real processes, containers, servers
 #   asan         unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tsan         unit tests under ThreadSanitizer, but those of meson's suite `serial`, which have one thread; ranks are threads there
 #
-# Long cases are the tests of meson's suite `long`, repeats those of `full`. A test that fails is run once more, alone, when the others of its stage
-# have ended. If it passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes, with
-# --full after 130.
+# Long cases are the tests of meson's suite `long`, repeats those of `full`. A test that fails is run once more, alone, when no stage runs tests. If it
+# passes then, it counts as passed and is listed under "Flaky:". The whole run stops itself after 80 minutes, with --full after 130.
 #
 # The last line is "N passed, N failed, N skipped"; the exit code is 0 only if nothing failed.
 set -euo pipefail
@@ -32,13 +32,13 @@ while [ $# -gt 0 ]; do
     --full) left_out="" most_s=7740 ;;
     --quick) stages+=(unit) ;;
     --stage) stages+=("${2:?--stage NAME}"); shift ;;
-    --list) echo "unit integration asan tsan"; exit 0 ;;
+    --list) echo "unit waiting integration asan tsan"; exit 0 ;;
     *) sed -n '3,24s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0 || exit 2 ;;
   esac
   shift
 done
 if [ ${#stages[@]} = 0 ]; then
-  stages=(unit integration)
+  stages=(unit waiting integration)
   case $left_out in *long*) ;; *) stages+=(asan tsan) ;; esac
 fi
 end_s=$((${up_s%.*} + most_s))
@@ -64,20 +64,24 @@ export TSAN_OPTIONS="suppressions=$supp/tsan.supp:print_suppressions=0:halt_on_e
 export CK_TIMEOUT_MULTIPLIER=5 # for the sanitizers' sake
 
 stage=$root/tests/support/stage.sh
-trap 'kill "${child:-}" 2>/dev/null || true; wait; exit 143' TERM INT
+children=()
+trap 'kill "${children[@]}" 2>/dev/null || true; wait; exit 143' TERM INT
 set -m # a background job of a shell without job control would ignore SIGINT and SIGQUIT, and so would every test
-# -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen.
+# -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen. The sanitizers' are made in half the time with less optimization.
+sanitized="-Dwerror=false -Doptimization=1 -Dc_args=-g1 -Db_lundef=false -Dgpu_archs=90"
 for name in "${stages[@]}"; do
   case $name in
-    unit) arguments=(2400 $end_s "$root" "$work/plain" "-Dwerror=true" "--suite unit") ;;
-    asan) arguments=(2400 $end_s "$root" "$work/asan" "-Dwerror=false -Db_sanitize=address,undefined -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --timeout-multiplier 3") ;;
-    tsan) arguments=(2400 $end_s "$root" "$work/tsan" "-Dwerror=false -Db_sanitize=thread -Db_lundef=false -Dgpu_archs=90" "--suite unit --no-suite house --no-suite serial --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples))") ;;
-    integration) arguments=($most_s $end_s "$root" "$work/plain" "-Dwerror=true" "--suite integration $left_out --num-processes 6") ;;
+    unit) arguments=("-Dwerror=true" "--suite unit") build=plain ;;
+    waiting) arguments=("-Dwerror=true" "--suite waiting $left_out --num-processes 6") build=plain ;;
+    integration) arguments=("-Dwerror=true" "--suite integration --no-suite waiting $left_out --num-processes 2") build=plain ;;
+    asan) arguments=("$sanitized -Db_sanitize=address,undefined" "--suite unit --no-suite house --timeout-multiplier 3" "tests/(fakes|fuzz|unit)") build=asan ;;
+    tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit --no-suite house --no-suite serial --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples))") build=tsan ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
-  "$stage" "$results" "$name" "${arguments[@]}" &
-  child=$!
-  wait "$child"
+  "$stage" "$results" "$name" $most_s $end_s "$root" "$work/$build" "${arguments[@]}" &
+  children+=($!)
+  [ "$name" = waiting ] || wait $!
 done
+wait "${children[@]}"
 echo "all stages took $SECONDS s"
 "$root/tests/support/report.py" "$results" "${stages[@]}"

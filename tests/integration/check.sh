@@ -7,7 +7,14 @@ source "$PACELINE_SOURCE/tests/support/job.sh"
 [ -x "$PACELINE_BUILD/libexec/paceline/paceline-check" ] || cluster_skip "built without MPI"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
-if [ "${1:-}" = long ]; then cluster_up 3; else cluster_up 1; fi
+network() { ip netns exec "$cluster_tag-$(host_number "$1")" "${@:2}"; }
+input="add table inet t; add chain inet t in { type filter hook input priority 0; }" # where a host drops what comes
+if [ "${1:-}" = long ]; then
+  cluster_up 3
+  network algo-1 nft "$input; flush ruleset" || cluster_skip "no nft here, or a kernel without nftables"
+else
+  cluster_up 1
+fi
 
 # job_hosts HOSTS RANKS [NAME=VALUE...]: the configuration of each, with more hyperparameters.
 job_hosts() {
@@ -112,7 +119,6 @@ start_after() { # HOST COMMANDS WORDS...
   shift 2
   host_start "$host" sh -c "$first; exec \"\$@\"" sh "$paceline" check "$@"
 }
-network() { ip netns exec "$cluster_tag-$(host_number "$1")" "${@:2}"; }
 ends_with_1() { # HOSTS REGEX: the reason on every host
   local host
   wait_all "$1" 90
@@ -180,20 +186,20 @@ for host in $two; do network $host ip link del eth1; done
 
 case_begin "ports that are closed on the master"
 job_hosts "$two" 2
-network algo-1 iptables -A INPUT -i eth0 -p tcp --syn -j DROP || cluster_skip "no iptables here"
+network algo-1 nft "$input; add rule inet t in iifname eth0 tcp flags & (syn | ack) == syn drop"
 start "$two" "$paceline" check
 ends_with_1 "$two" '^check: algo-2 does not reach algo-1 at 10.78.0.1 port [0-9]+ \(Connection timed out\): is a port closed'
 case_end $two
-network algo-1 iptables -F
+network algo-1 nft flush ruleset
 
 three="algo-1 algo-2 algo-3"
 case_begin "ports that are closed between two workers"
 job_hosts "$three" 1
-network algo-3 iptables -A INPUT -s 10.78.0.2 -p tcp -j DROP
+network algo-3 nft "$input; add rule inet t in ip saddr 10.78.0.2 meta l4proto tcp drop"
 start "$three" "$paceline" check
 ends_with_1 "$three" '^check: messages of algo-[23] > algo-[32]: none arrives: a port is closed'
 case_end $three
-network algo-3 iptables -F
+network algo-3 nft flush ruleset
 
 case_begin "a link at a tenth of the others"
 job_hosts "$three" 1

@@ -16,8 +16,6 @@ start_host() {
 start_both() { start_host algo-1 "$1"; start_host algo-2 "$2"; }
 sleeps='echo runs; while :; do sleep 0.1; done'
 saves='trap "sleep 3; echo model >/opt/ml/model/model; exit 0" TERM; echo runs; while :; do sleep 0.1; done'
-wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
-wait_both() { wait_host algo-1 "$1"; wait_host algo-2 "$1"; }
 # Until the programs run and the link is up.
 await_link() {
   await_log algo-1 '^runs$' 60

@@ -150,8 +150,6 @@ start_ranks() { # NAME=VALUE...
     host_start $host "$paceline" -- "$ranks" 5
   done
 }
-wait_both() { for host in algo-1 algo-2; do host_wait $host "$1" || case_failed "no end"; done; }
-
 case_begin "one rank of 4 in Python on two hosts"
 for host in algo-2 algo-1; do
   job_config $host "algo-1 algo-2" 2

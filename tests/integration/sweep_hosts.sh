@@ -20,7 +20,6 @@ json.dump({"sagemaker_program": "\"trial\"", "paceline_sweep": os.environ["SPECI
   done
 }
 start_both() { for host in algo-1 algo-2; do host_start $host "$paceline" train; done; }
-wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$1" || case_failed "no end"; }
 
 # rows EXPRESSION: of trials.jsonl
 rows() { python3 -c "import json, sys
@@ -55,7 +54,7 @@ expect_nobody
 case_end algo-1 algo-2
 
 # The first trial is put off at its first step, on algo-1, and is promoted while another has that host's slot: its
-# checkpoint moves to algo-2, and the other one ends after that.
+# checkpoint moves to algo-2, and the other one, which is the third since the second takes its first step after it has begun, ends after that.
 cat >"$cluster/trial" <<END
 #!/bin/bash
 n=\$(cat "\$PACELINE_CHECKPOINT_DIR/deep/n" 2>/dev/null || echo 0)
@@ -65,7 +64,10 @@ if [ "\$PACELINE_TRIAL" = 0 ] && [ \$n -ge 1 ]; then
   [ "\$(cksum <"\$PACELINE_CHECKPOINT_DIR/state")" = "\$(cat "\$PACELINE_CHECKPOINT_DIR/sum")" ] && echo "its state is whole"
   : >"$cluster/moved"
 fi
-while [ "\$PACELINE_TRIAL" = 2 ] && [ ! -e "$cluster/moved" ]; do sleep 0.05; done
+case \$PACELINE_TRIAL in
+1) until [ -e "$cluster/third" ]; do sleep 0.05; done ;;
+2) : >"$cluster/third" && until [ -e "$cluster/moved" ]; do sleep 0.05; done ;;
+esac
 mkdir -p "\$PACELINE_CHECKPOINT_DIR/deep"
 while [ \$n -lt 9 ]; do
   n=\$((n + 1))

@@ -64,7 +64,6 @@ start_host() { # start_host HOST [HOSTS]
   host_start "$1" env PATH="$cluster/bin:$PATH"  PACELINE_PYTHON="$python" GLOO_SOCKET_IFNAME=eth0 "$paceline" train
 }
 start_both() { start_host algo-1; start_host algo-2; }
-wait_both() { for host in algo-1 algo-2; do host_wait $host "$1" || case_failed "no end"; done; }
 await_ranks() {
   await_log algo-1 'all 2 hosts are linked' 120
   await_log algo-1 'rank 0 of 4' 120

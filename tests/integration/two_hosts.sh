@@ -9,15 +9,6 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 cluster_up 2
 
-start_both() {
-  local host
-  for host in algo-1 algo-2; do
-    job_config $host "algo-1 algo-2" 2
-    host_start $host "$paceline" -- "$probe" "$@"
-  done
-}
-wait_both() { host_wait algo-1 "$1" || case_failed "no end"; host_wait algo-2 "$1" || case_failed "no end"; }
-
 case_begin "all ranks end well"
 start_both
 wait_both 60

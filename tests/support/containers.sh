@@ -32,8 +32,22 @@ containers_allowed() {
   [ "$(id -u)" = 0 ] && { [ "${CI:-}" = true ] || [ "${PACELINE_CONTAINERS:-}" = yes ]; }
 }
 
+# Tests that run side by side set the engine up and build one after the other: each finds what those before it have made.
+container_lock() {
+  mkdir -p "$container_state"
+  exec {container_lock}>"$container_state/lock"
+  flock "$container_lock"
+}
+container_unlock() { flock --unlock "$container_lock"; } # closing it would not do: what the engine has started may have it too
+
 # Leave `engine` set to podman or docker with the base image at hand, or skip.
 container_engine() {
+  container_lock
+  container_find
+  container_unlock
+}
+
+container_find() {
   local support root
   support=$(dirname "${BASH_SOURCE[0]}")
   if ! command -v podman >/dev/null && command -v docker >/dev/null && docker info >/dev/null 2>&1; then
@@ -60,12 +74,15 @@ container_engine() {
 
 # container_build TAG CONTEXT [OPTIONS]
 container_build() {
-  local tag=$1 context=$2
+  local tag=$1 context=$2 code=0
   shift 2
   [ -z "${PACELINE_TEST_BASE:-}" ] || set -- "$@" --build-arg "BASE=$PACELINE_TEST_BASE"
+  container_lock
   if [ "$engine" = podman ]; then
-    buildah bud --isolation chroot --pull-never --layers -t "$tag" "$@" "$context"
+    buildah bud --isolation chroot --pull-never --layers -t "$tag" "$@" "$context" || code=$?
   else
-    docker build -t "$tag" "$@" "$context"
+    docker build -t "$tag" "$@" "$context" || code=$?
   fi
+  container_unlock
+  return $code
 }

@@ -19,6 +19,17 @@ job_config() {
   fi
 }
 
+# start_host HOST WORDS...: its part of a job with two ranks on each of two hosts, which are `mpi_probe WORDS...`; start_both WORDS...: the whole job.
+start_host() {
+  local host=$1
+  shift
+  job_config "$host" "algo-1 algo-2" 2
+  host_start "$host" "$paceline" -- "$probe" "$@"
+}
+start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
+wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
+wait_both() { wait_host algo-1 "$1"; wait_host algo-2 "$1"; }
+
 # hanging_pip HOST: requirements, and a stand-in for Python whose pip never ends, to be named in PACELINE_PYTHON or PATH.
 hanging_pip() {
   mkdir -p "$cluster/$1/ml/bin" "$cluster/$1/ml/code"

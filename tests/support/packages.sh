@@ -19,7 +19,7 @@ packages_of() {
     build) echo "gcc g++ libc6-dev meson ninja-build pkgconf libopenmpi-dev openmpi-bin libcurl4-openssl-dev \
       libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev libdw-dev \
       python3-dev" ;;
-    test) echo "check spin python3 git openssh-server openssh-client iproute2 procps util-linux openssl curl libfaketime" ;;
+    test) echo "check spin python3 git openssh-server openssh-client iproute2 nftables procps util-linux openssl curl libfaketime" ;;
     format) echo "clang-format-14" ;;
     python) echo "python3-numpy python3-mpi4py" ;;
     torch) echo "python3-torch" ;;

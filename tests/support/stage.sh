@@ -6,7 +6,8 @@
 #
 # With FOLDERS, an expression for paths in the build folder, only programs and libraries there are built, and what they need.
 # It is stopped after LIMIT_S seconds, or when the machine has been up for END_S seconds: then the whole run's time is over.
-# Failed tests that report.py --again names are run once more, each alone, when all others have ended.
+# Stages may run at the same time, also in one build folder. Failed tests that report.py --again names are run once more, each
+# alone, when no stage runs tests.
 # Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test), RESULTS/NAME.again.json (of those that were run
 # once more) and RESULTS/NAME.status (0, or what failed).
 # Always exits 0: report.py decides.
@@ -24,28 +25,38 @@ run_tests() {
   meson test -C "$build" --no-rebuild "${test_options[@]}" "$@" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # it outlives meson's last words
 }
 
-stage() {
-  local failed=0 again=0 test
+build() {
   if [ -f "$build/build.ninja" ]; then
     meson configure "$build" "${setup_options[@]}" >>"$log" 2>&1 || return
   else
     meson setup "$build" "$source_dir" "${setup_options[@]}" >>"$log" 2>&1 || return
   fi
   targets=$([ -z "$folders" ] || ninja -C "$build" -t targets all | sed -En "s,^(($folders)/[^:]*): .*_LINKER.*,\1,p")
-  ninja -C "$build" $targets >>"$log" 2>&1 || return
+  ninja -C "$build" $targets >>"$log" 2>&1
+}
+
+stage() {
+  local failed=0 again=0 test
+  exec {builds}>"$build.lock" {tests}>"$results/tests.lock"
+  flock $builds
+  build || return
+  flock --unlock $builds
   echo "[$name] built after $((SECONDS - begin_s)) s"
-  run_tests || failed=$?
+  flock --shared $tests
+  run_tests --logbase "$name" || failed=$?
+  flock --unlock $tests
   [ $failed != 0 ] || return 0
+  flock $tests
   while read -r test; do
     again=$((again + 1))
     echo "[$name] once more, alone: $test"
-    ! run_tests --num-processes 1 --logbase "again-$again" "$test" || failed=$((failed - 1))
-  done < <("$report" --again "$build/meson-logs/testlog.json")
+    ! run_tests --num-processes 1 --logbase "$name-again-$again" "$test" || failed=$((failed - 1))
+  done < <("$report" --again "$build/meson-logs/$name.json")
   return $failed
 }
 
 mkdir -p "$results"
-rm -f "$build"/meson-logs/{testlog,again-*}.json "$results/$name".*
+rm -f "$build/meson-logs/$name".json "$build/meson-logs/$name"-again-*.json "$results/$name".*
 read -r up_s _ </proc/uptime
 left_s=$((end_s - ${up_s%.*}))
 if [ $left_s -le 0 ]; then
@@ -80,8 +91,8 @@ for ((i = 0; i < 100; i++)); do
   sleep 0.2
 done
 kill -KILL -- -"$stage_pid" 2>/dev/null
-[ ! -f "$build/meson-logs/testlog.json" ] || cp "$build/meson-logs/testlog.json" "$results/$name.json"
-cat "$build"/meson-logs/again-*.json >"$results/$name.again.json" 2>/dev/null
+[ ! -f "$build/meson-logs/$name.json" ] || cp "$build/meson-logs/$name.json" "$results/$name.json"
+cat "$build/meson-logs/$name"-again-*.json >"$results/$name.again.json" 2>/dev/null
 echo "$status" >"$results/$name.status"
 echo "[$name] done after $((SECONDS - begin_s)) s"
 exit 0

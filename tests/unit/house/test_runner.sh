@@ -13,7 +13,7 @@ unset MESON_TESTTHREADS
 run() {
   local up_s
   read -r up_s _ </proc/uptime
-  "$support/stage.sh" "$work/results" "$1" "$2" $((${up_s%.*} + ${5:-1000})) "$3" "$work/build-$1" "" "$4" >/dev/null
+  "$support/stage.sh" "$work/results" "$1" "$2" $((${up_s%.*} + ${5:-1000})) "$3" "$work/build-${folder:-$1}" "" "$4" >/dev/null
 }
 
 # expect EXIT_CODE LAST_LINE STAGE...
@@ -59,8 +59,12 @@ says "Flaky:"
 says "first-assertion: passed when it was run once more, alone; at first:"
 says "    | waited too long"
 says "first-timeout: passed when it was run once more, alone; at first:"
-run company 60 "$support/runner_fixture" "--suite company --num-processes 2"
-expect 0 "2 passed, 0 failed, 0 skipped" company
+for name in company long-company; do # two stages at once, in one build folder
+  folder=shared run $name 60 "$support/runner_fixture" "--suite $name" &
+done
+wait
+expect 0 "2 passed, 0 failed, 0 skipped" company long-company
+says "company: passed when it was run once more, alone; at first:"
 run forgiven 60 "$support/runner_fixture" "--suite first-assertion" # this build folder has seen it fail
 expect 0 "1 passed, 0 failed, 0 skipped" forgiven
 ! grep -q Flaky: "$work/report" || { cat "$work/report"; exit 1; }
