@@ -144,3 +144,22 @@ for host in algo-1 algo-2; do
 done
 expect_nobody
 case_end algo-1 algo-2
+
+# Each file that is written for a trial on algo-2 takes longer than a host that says nothing is waited for.
+case_begin "a host with a slow disk is not lost, and the other host's trials go on"
+cat >"$cluster/trial" <<'END'
+#!/bin/sh
+echo "score=$SM_HP_X"
+END
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1}'
+for host in algo-1 algo-2; do
+  cluster_environment=(PACELINE_SILENCE_S=3)
+  [ $host = algo-1 ] || cluster_environment+=(LD_PRELOAD="$PACELINE_BUILD/tests/fakes/libslow_disk.so" SLOW_DISK_FOLDER=/opt/ml/sweep SLOW_DISK_S=4)
+  host_start $host "$paceline" train
+done
+wait_both 120
+for host in algo-1 algo-2; do expect_code $host 0; done
+[ "$(rows '[row["host"] for row in rows].count("algo-1")')" -ge 4 ] || case_failed "the other host's trials did not go on: $(rows '[row["host"] for row in rows]')"
+[ "$(rows '[row["state"] for row in rows].count("completed")')" = 6 ] || case_failed "not all trials have ended"
+expect_nobody
+case_end algo-1 algo-2
