@@ -711,11 +711,9 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 END_TEST
 
 /* A reader that sends what it has read of stdout, and an empty word at the end of a stream. */
-enum { READ_BYTES = 16384 };
-
 static void read_bytes(void *bytes_read, int fd, const char *bytes, size_t count)
 {
-    snprintf(bytes_read, READ_BYTES, "%.*s", fd == STDOUT_FILENO || count == 0 ? (int)count : 1, bytes);
+    snprintf(bytes_read, 16384, "%.*s", fd == STDOUT_FILENO || count == 0 ? (int)count : 1, bytes);
 }
 
 static void send_bytes(void *bytes_read, struct pl_link *link)
@@ -730,7 +728,7 @@ START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
                                 "printf 'epoch=3 a'; printf 'cc=0.5\\nsecond\\n\\n'; echo word >&2; "
                                 "head -c 9000 /dev/zero | tr '\\0' x; echo; printf 'acc=0.25 and no end'",
                                 NULL};
-    char context[READ_BYTES];
+    char context[16384];
     const struct pl_shim_reader reader = {"[trial 12] ", context, read_bytes, send_bytes};
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
                                       .rank = -1,
