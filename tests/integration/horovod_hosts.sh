@@ -12,22 +12,9 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 what=${1:-short}
 [ -e "$PACELINE_BUILD/libexec/paceline/libpaceline-horovod-torch.so" ] || cluster_skip "built without Python.h or MPI"
-python_of() { PYTHONPATH=$PACELINE_SOURCE/tests/support python3 "$@"; }
-case $what in
-short | long)
-  base=$(python_of -c "from python_with import python_with; print(python_with('torch', 'venv') or '')")
-  [ -n "$base" ] || cluster_skip "no Python here has torch and venv"
-  cluster_up 2
-  python=$cluster/venv/bin/python
-  "$base" -m venv --system-site-packages "$cluster/venv"
-  HOROVOD_SKIP_COMPILE=1 "$python" -m pip install -q horovod==0.28.1 >"$cluster/pip.log" 2>&1 ||
-    cluster_skip "pip cannot install horovod==0.28.1 here: $(tail -n 1 "$cluster/pip.log")"
-  ;;
-*)
-  python=$(python_of "$PACELINE_SOURCE/tests/support/tensorflow_python.py" "$what") || { code=$?; echo "$python"; exit $code; }
-  cluster_up 2
-  ;;
-esac
+case $what in short | long) with=torch ;; *) with=$what ;; esac
+python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" $with) || { code=$?; echo "$python"; exit $code; }
+cluster_up 2
 "$paceline" horovod --python "$python" >/dev/null
 
 cat >"$cluster/mistake.py" <<'END'
