@@ -506,11 +506,10 @@ def main():
         run(PACELINE, "horovod", "--force", "--python", python)
 
         for count in (1, 2, 3, 4):
-            for program in (OPERATIONS, TRAINING):
-                text = ranks(python, count, program, folder, HOROVOD_TIMELINE=f"{folder}/whole.json")
-                assert text.count("is right") == count, text
-                assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
-        with open(f"{folder}/whole.json") as file:  # the last program's, on four ranks
+            text = ranks(python, count, (OPERATIONS, TRAINING), folder, HOROVOD_TIMELINE=f"{folder}/whole.json")
+            assert text.count("is right") == 2 * count, text
+            assert "without effect" not in text and not glob.glob(f"{folder}/*.ring"), text
+        with open(f"{folder}/whole.json") as file:  # TRAINING's, on four ranks
             assert sum(event.get("name") == "NEGOTIATE_ALLREDUCE" for event in json.load(file)) > 30
         cure, differ = "call hvd.broadcast_parameters(model.state_dict(), root_rank=0) before the first step", "DistributedOptimizer: the weights of {} differ from those of rank 0"
         for how, who in {"same": None, "one": "rank 1", "every": "ranks 1, 2", "broadcast": None, "join": None, "alone": None, "compiled": None,

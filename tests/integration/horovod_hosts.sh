@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # Programs that import Horovod under `paceline train`, two ranks on one host and on two: they train, and when a rank is killed, stopped, raises or leaves,
 # the others get Horovod's exception or are ended, the failure file says which rank on which host, and nobody waits for ever.
-# `horovod_hosts.sh [long]`: horovod.torch. `horovod_hosts.sh VERSION [FACE[=FAULT]]...`: horovod.tensorflow, horovod.tensorflow.keras and elastic.run (the faces
-# tensorflow, keras and tensorflow:elastic), or some of these, with one fault or all, with that TensorFlow from PyPI (1.3 GB, once for a build folder).
+# `horovod_hosts.sh`: horovod.torch; `horovod_hosts.sh full`: each fault on the other number of hosts. `horovod_hosts.sh VERSION [FACE[=FAULT]]...`:
+# horovod.tensorflow, horovod.tensorflow.keras and elastic.run (the faces tensorflow, keras and tensorflow:elastic), or some of these, with one fault or
+# all, with that TensorFlow from PyPI (1.3 GB, once for a build folder).
 # Needs what horovod.py needs, and root for namespaces.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -12,22 +13,9 @@ trap cluster_down EXIT
 trap 'exit 143' TERM INT
 what=${1:-short}
 [ -e "$PACELINE_BUILD/libexec/paceline/libpaceline-horovod-torch.so" ] || cluster_skip "built without Python.h or MPI"
-python_of() { PYTHONPATH=$PACELINE_SOURCE/tests/support python3 "$@"; }
-case $what in
-short | long)
-  base=$(python_of -c "from python_with import python_with; print(python_with('torch', 'venv') or '')")
-  [ -n "$base" ] || cluster_skip "no Python here has torch and venv"
-  cluster_up 2
-  python=$cluster/venv/bin/python
-  "$base" -m venv --system-site-packages "$cluster/venv"
-  HOROVOD_SKIP_COMPILE=1 "$python" -m pip install -q horovod==0.28.1 >"$cluster/pip.log" 2>&1 ||
-    cluster_skip "pip cannot install horovod==0.28.1 here: $(tail -n 1 "$cluster/pip.log")"
-  ;;
-*)
-  python=$(python_of "$PACELINE_SOURCE/tests/support/tensorflow_python.py" "$what") || { code=$?; echo "$python"; exit $code; }
-  cluster_up 2
-  ;;
-esac
+case $what in short | full) with=torch ;; *) with=$what ;; esac
+python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" $with) || { code=$?; echo "$python"; exit $code; }
+cluster_up 2
 "$paceline" horovod --python "$python" >/dev/null
 
 cat >"$cluster/mistake.py" <<'END'
@@ -195,7 +183,7 @@ short)
   leaves_well "$both"
   stopped "$both"
   ;;
-long)
+full)
   trained algo-1
   killed "$both"
   raises "$both"

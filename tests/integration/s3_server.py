@@ -26,6 +26,7 @@ import s3_request  # noqa: E402
 TOOL, PROBE = sys.argv[1:3]
 MEMORY_KIB = 100 * 1024  # with a budget of 64 MiB
 LIMIT_S = 120
+START_S = 900  # far away: packages may have to be installed, after those of other tests
 
 
 class Server:
@@ -34,7 +35,7 @@ class Server:
         words = [str(FAKES / "s3_server.sh"), "start", directory] + (["tls"] if tls else [])
         # A process of its own session keeps no pipe of ours open.
         with tempfile.TemporaryFile("w+") as out:
-            done = subprocess.run(words, stdout=out, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+            done = subprocess.run(words, stdout=out, stdin=subprocess.DEVNULL, timeout=START_S, check=False)
             out.seek(0)
             text = out.read()
         if done.returncode == 77:

@@ -9,7 +9,7 @@ source "$PACELINE_SOURCE/tests/support/cluster.sh"
 source "$PACELINE_SOURCE/tests/support/job.sh"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
-python=$(python3 "$PACELINE_SOURCE/tests/support/tensorflow_python.py" 2.21.0) || { code=$?; echo "$python"; exit $code; }
+python=$(python3 "$PACELINE_SOURCE/tests/support/horovod_python.py" 2.21.0) || { code=$?; echo "$python"; exit $code; }
 cluster_up 2
 both="algo-1 algo-2"
 seconds=300 # far away: what hangs is found by it

@@ -170,6 +170,7 @@ host_pids() { ip netns pids "$cluster_tag-$(host_number "$1")"; }
 
 cluster_down() {
   local host pid
+  [ -n "${cluster:-}" ] || return 0
   for host in "${cluster_hosts[@]}"; do
     if [ -s "$cluster/$host.pid" ] && [ ! -e "$cluster/$host.code" ]; then kill -KILL "$(cat "$cluster/$host.pid")" 2>/dev/null || true; fi
     for pid in $(host_pids "$host" 2>/dev/null); do kill -KILL "$pid" 2>/dev/null || true; done

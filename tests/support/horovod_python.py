@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's own Python on Paceline in an environment of a test's own, and programs that ranks run there."""
+"""Horovod's own Python on Paceline, and programs that ranks run there.
+
+`horovod_python.py WHAT` prints the path of python_for(WHAT); where there is none, why the test is skipped, with exit code 77.
+"""
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
+
+from python_with import python_with
 
 SKIP = 77
 SECONDS = 900  # far away: what hangs is found by it
@@ -56,7 +63,36 @@ def pip(python, *packages):
         skip(f"pip cannot install {' '.join(packages)} here: {(done.stdout.strip().splitlines() or ['no word'])[-1]}")
 
 
+MORE = {"torch": [], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1"], "2.21.0": ["tf-keras==2.21.*", "tensorflow-cpu==2.21.0"]}
+
+
+def python_for(what):
+    """A Python with Horovod's package, made once for a build folder, or the test is skipped. `what`: torch, Debian's, or a version of TensorFlow, from PyPI
+    (1.3 GB); 2.15.1 also has Debian's torch, where that is there."""
+    base = python_with("torch", "venv") or what != "torch" and python_with("venv")
+    if not base:
+        skip("no Python here has venv" + (" and torch" if what == "torch" else ""))
+    folder = f"{os.environ['PACELINE_BUILD']}/horovod-{what}"
+    python = f"{folder}/bin/python"
+    with open(f"{folder}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run side by side
+        if not os.path.exists(f"{folder}/complete"):
+            shutil.rmtree(folder, ignore_errors=True)
+            run(base, "-m", "venv", *([] if what == "2.21.0" else ["--system-site-packages"]), folder)
+            pip(python, "setuptools", "wheel")
+            pip(python, *MORE[what], "horovod==0.28.1")
+            with open(f"{folder}/complete", "w", encoding="ascii"):
+                pass
+    return python
+
+
 def ranks(python, count, program, *words, expect=0, flags=(), **variables):
-    """What `count` ranks of `program` print; `flags` are Python's, `variables` come into the environment."""
+    """What `count` ranks of `program` print, or of several, one after the other in one process; `flags` are Python's, `variables` come into the environment."""
+    if not isinstance(program, str):
+        program = f"for text in {program!r}:\n    exec(text, {{'__name__': '__main__'}})"
     environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **variables}
     return run("mpirun", "-n", str(count), "--oversubscribe", python, *flags, "-c", program, *words, expect=expect, env=environment)
+
+
+if __name__ == "__main__":
+    print(python_for(sys.argv[1]))

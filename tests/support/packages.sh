@@ -73,6 +73,8 @@ install() {
 verb=${1:-help}
 shift || true
 case $verb in
-  list | missing | install) "$verb" "$@" ;;
+  list | missing) "$verb" "$@" ;;
+  install) exec flock --close "${TMPDIR:-/tmp}/paceline-packages-$(id -u).lock" "$0" install-now "$@" ;; # apt does not wait for another apt
+  install-now) install "$@" ;;
   *) sed -n '3,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
