@@ -374,6 +374,18 @@ enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error 
     return PL_OK;
 }
 
+enum pl_status pl_file_make_parents(const char *path, mode_t mode, struct pl_error *reterr)
+{
+    const char *slash = strrchr(path, '/');
+    PL_AUTO_FREE char *directory = NULL;
+
+    if (!slash || slash == path) {
+        return PL_OK;
+    }
+    directory = pl_memory_string_n(path, (size_t)(slash - path), reterr);
+    return directory ? pl_file_make_dirs(directory, mode, reterr) : PL_MEMORY;
+}
+
 static int remove_one(const char *path, const struct stat *info, int type, struct FTW *where)
 {
     (void)info;

@@ -96,6 +96,9 @@ enum pl_status pl_file_set_nonblock(int fd, bool nonblock, struct pl_error *rete
 /** Create the directory `path` and its missing parents with `mode`; an existing directory is fine. */
 enum pl_status pl_file_make_dirs(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The same for the directory in which the file `path` lies or will lie. */
+enum pl_status pl_file_make_parents(const char *path, mode_t mode, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Remove the directory `path` with all that is in it, as far as that can be removed; links are not followed. */
 void pl_file_remove_tree(const char *path);
 

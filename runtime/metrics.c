@@ -38,8 +38,10 @@ void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals,
 
 static enum pl_status append_line(const char *path, const struct pl_text *text, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    PL_AUTO_CLOSE int fd = -1;
 
+    PL_TRY(pl_file_make_parents(path, 0777, reterr));
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0) {
         return pl_error_errno(reterr, "open '%s'", path);
     }

@@ -31,7 +31,7 @@ void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals,
 
 /**
  * Write the line to `stream` with one write, append the JSON object to the file `jsonl_path` unless that is NULL, and
- * empty `metrics`.
+ * empty `metrics`. Directories on the way to the file are made.
  */
 enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path,
                                 struct pl_error *reterr) PL_MUST_CHECK;

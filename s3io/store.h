@@ -69,8 +69,8 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Open one object from its beginning; the bytes are the stored ones. */
-enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                             struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_store_open_object(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                                    struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Reads objects in an order that is known beforehand: a store may fetch those that come next. Zero-initialise. */
 struct pl_store_reader {
@@ -95,6 +95,16 @@ enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t dead
 void pl_store_reader_close(struct pl_store_reader *reader);
 
 #define PL_AUTO_STORE_READER __attribute__((cleanup(pl_store_reader_close)))
+
+/**
+ * The objects at `uri`: an S3 prefix, "s3://BUCKET/PREFIX" (s3io/s3/store_s3.h), with the credentials, region and
+ * endpoint of the environment; anything else is the path of a directory.
+ *
+ * Cost    S3: a thread of its own; at most 64 MiB for the objects being read and fetched ahead.
+ * Errors  S3: PL_NOT_FOUND when there are no credentials, PL_INVALID for settings and for another kind of URL; whether
+ *         there are objects shows in listing. A directory: those of opening it.
+ */
+enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_store_close(struct pl_store *store);
 void pl_store_close_at(struct pl_store **store_at);

@@ -4,8 +4,6 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "s3io/s3/s3_client.h"
-#include "s3io/s3/store_s3.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +13,6 @@ enum { CLASSES = 10, EVALUATE_SAMPLES = 100 };
 
 struct cifar10_data {
     struct pl_channel_setup channel;
-    struct pl_s3_client *client; /* when the pictures come from S3 */
     struct pl_stream_samples samples;
     struct pl_loader *loader;
     char *socket_path;
@@ -78,16 +75,14 @@ static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar1
     return pl_text_take(&path, &data->socket_path, reterr);
 }
 
-static enum pl_status open_s3(struct pl_runtime *runtime, struct cifar10_data *data, const char *url,
-                              const struct pl_stream_options *options, struct pl_error *reterr)
+static enum pl_status open_s3(struct cifar10_data *data, const char *url, const struct pl_stream_options *options,
+                              struct pl_error *reterr)
 {
-    struct pl_s3_options s3 = {.endpoint_url = NULL};
     PL_AUTO_OBJECT_LIST struct pl_object_list list = {.items = NULL};
     struct pl_store *store;
     enum pl_status status;
 
-    PL_TRY(pl_s3_client_new(pl_runtime_environment(runtime), &s3, &data->client, reterr));
-    PL_TRY(pl_store_s3_open(data->client, url, &store, reterr));
+    PL_TRY(pl_store_open(url, &store, reterr));
     /* S3 has no directories: a missing one is a prefix without objects. */
     status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
     if (status == PL_OK && list.count == 0) {
@@ -135,10 +130,10 @@ static enum pl_status open_stream(struct pl_runtime *runtime, struct cifar10_dat
     }
     pl_text_printf(&place, "%s/%s", from, name);
     PL_TRY(pl_text_check(&place, reterr));
-    if (pl_s3_uri_is(from)) {
+    if (strncmp(from, "s3://", 5) == 0) {
         pl_text_append_char(&place, '/');
         PL_TRY(pl_text_check(&place, reterr));
-        return open_s3(runtime, data, pl_text_string(&place), &options, reterr);
+        return open_s3(data, pl_text_string(&place), &options, reterr);
     }
     return open_channel(runtime, data, name, pl_text_string(&place), &options, reterr);
 }
@@ -201,7 +196,6 @@ void cifar10_data_close(struct cifar10_data *data)
     if (data) {
         pl_loader_free(data->loader);
         pl_stream_close(data->samples.stream);
-        pl_s3_client_free(data->client);
         pl_channel_setup_done(&data->channel);
         free(data->socket_path);
         free(data);

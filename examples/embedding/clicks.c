@@ -2,16 +2,24 @@
 /* Draws ids by Zipf's law and clicks by a hidden model. */
 #include "examples/embedding/clicks.h"
 
-#include "base/random.h"
-
 #include <math.h>
 
 enum { FACTORS = 2 };
 
+/* The next number of splitmix64, whose first one also serves as a hash of the state. */
+static uint64_t next(uint64_t *state)
+{
+    uint64_t value = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+    value = (value ^ (value >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    value = (value ^ (value >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return value ^ (value >> 31);
+}
+
 /* From 0 to below 1. */
 static double uniform(uint64_t *random)
 {
-    return (double)(pl_random_next(random) >> 11) / 9007199254740992.0;
+    return (double)(next(random) >> 11) / 9007199254740992.0;
 }
 
 /* Number `which` of those that belong to `id`, from -1 to below 1. */
@@ -19,8 +27,8 @@ static double hidden(const struct clicks *clicks, int64_t id, uint64_t which)
 {
     uint64_t random = clicks->seed;
 
-    random = pl_random_next(&random) ^ (uint64_t)id;
-    random = pl_random_next(&random) + which;
+    random = next(&random) ^ (uint64_t)id;
+    random = next(&random) + which;
     return 2.0 * uniform(&random) - 1.0;
 }
 
@@ -38,8 +46,8 @@ void clicks_draw(const struct clicks *clicks, uint64_t number, struct clicks_sam
     uint64_t random = ~clicks->seed;
     double logit = -1.0;
 
-    random = pl_random_next(&random) ^ number;
-    random = pl_random_next(&random);
+    random = next(&random) ^ number;
+    random = next(&random);
 
     for (uint64_t f = 0; f < CLICKS_FIELDS; f++) {
         ret_sample->ids[f] = (int64_t)(f * count) + draw_id(count, &random);

@@ -4,8 +4,6 @@
 #include "examples/nn/options.h"
 #include "runtime/paceline.h"
 
-#include "base/file.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,7 +229,6 @@ static enum pl_status report(struct trainer *t, const struct score *score, int64
     if (directory) {
         pl_text_printf(&path, "%s/metrics.jsonl", directory);
         PL_TRY(pl_text_check(&path, reterr));
-        PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
     }
     pl_metrics_whole(&metrics, "step", (int64_t)t->step);
     if (score->trained > 0.0) {

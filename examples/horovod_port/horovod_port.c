@@ -4,13 +4,14 @@
  * shows the two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist
  * does the same training on a gradient plan, which is faster because nothing is copied.
  */
-#include "base/file.h"
 #include "examples/mnist/data.h"
 #include "examples/nn/nn.h"
 #include "runtime/paceline.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { BATCH = 32, MAX_PARAMETERS = 16 };
 
@@ -209,7 +210,9 @@ static enum pl_status save(struct port *port, const char *directory, struct pl_e
     if (pl_world_rank(port->world) != 0) {
         return PL_OK;
     }
-    PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
+    if (mkdir(directory, 0777) != 0 && errno != EEXIST) {
+        return pl_error_errno(reterr, "create directory '%s'", directory);
+    }
     for (size_t i = 0; i < port->parameters; i++) {
         const struct nn_parameter *parameter = nn_model_parameter(port->model, i);
 

@@ -7,15 +7,17 @@
  *
  * writes DIR/training/train-{images-idx3,labels-idx1}-ubyte and DIR/testing/t10k-{images-idx3,labels-idx1}-ubyte.
  */
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "examples/nn/nn.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SIDE = 28, IMAGE_BYTES = SIDE * SIDE, MAX_COUNT = 1000000 };
 
@@ -106,6 +108,22 @@ static void put_u32(unsigned char *to, uint32_t value)
     }
 }
 
+static enum pl_status make_folder(const char *path, struct pl_error *reterr)
+{
+    return mkdir(path, 0777) == 0 || errno == EEXIST ? PL_OK : pl_error_errno(reterr, "create directory '%s'", path);
+}
+
+static enum pl_status write_file(const char *path, const void *data, size_t bytes, struct pl_error *reterr)
+{
+    FILE *file = fopen(path, "w");
+    bool good = file && fwrite(data, 1, bytes, file) == bytes;
+
+    if (!good || fclose(file) != 0) {
+        return pl_error_errno(reterr, "write '%s'", path);
+    }
+    return PL_OK;
+}
+
 static enum pl_status write_set(const char *directory, const char *folder, const char *prefix, uint32_t count,
                                 uint64_t seed, struct pl_error *reterr)
 {
@@ -131,14 +149,15 @@ static enum pl_status write_set(const char *directory, const char *folder, const
     }
     pl_text_printf(&path, "%s/%s", directory, folder);
     PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_file_make_dirs(pl_text_string(&path), 0777, reterr));
+    PL_TRY(make_folder(directory, reterr));
+    PL_TRY(make_folder(pl_text_string(&path), reterr));
     pl_text_printf(&path, "/%s-images-idx3-ubyte", prefix);
     PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_file_write_atomic(pl_text_string(&path), images, 16 + (size_t)count * IMAGE_BYTES, 0644, reterr));
+    PL_TRY(write_file(pl_text_string(&path), images, 16 + (size_t)count * IMAGE_BYTES, reterr));
     pl_text_clear(&path);
     pl_text_printf(&path, "%s/%s/%s-labels-idx1-ubyte", directory, folder, prefix);
     PL_TRY(pl_text_check(&path, reterr));
-    return pl_file_write_atomic(pl_text_string(&path), labels, 8 + (size_t)count, 0644, reterr);
+    return write_file(pl_text_string(&path), labels, 8 + (size_t)count, reterr);
 }
 
 static bool read_number(const char *text, uint64_t limit, uint64_t *ret_number)

@@ -9,7 +9,6 @@
 #include "examples/nn/plan.h"
 #include "runtime/paceline.h"
 
-#include "base/file.h"
 #include "base/text.h"
 
 #include <stdlib.h>
@@ -285,7 +284,6 @@ static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const stru
     if (directory) {
         pl_text_printf(&path, "%s/metrics.jsonl", directory);
         PL_TRY(pl_text_check(&path, reterr));
-        PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
     }
     pl_metrics_whole(&metrics, "epoch", (int64_t)epoch);
     pl_metrics_whole(&metrics, "step", (int64_t)t->step);

@@ -2,15 +2,18 @@
 /* Reads a model's gradients from a JSON file. */
 #include "examples/synthetic/gradient_list.h"
 
-#include "base/json/json.h"
 #include "base/memory.h"
 
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FILE_BYTES = 16 << 20 };
 
-#define MOST_ELEMS (INT64_C(1) << 40)
+#define MOST_ELEMS 0x1p40
 
 static enum pl_status allocate(struct gradient_list *list, const char *name, size_t capacity, struct pl_error *reterr)
 {
@@ -31,38 +34,86 @@ static enum pl_status add(struct gradient_list *list, const char *name, uint64_t
     return PL_OK;
 }
 
-static enum pl_status read_tensors(struct pl_json_value tensors, struct gradient_list *list, struct pl_error *reterr)
+static enum pl_status wrong(const char *path, const char *what, struct pl_error *reterr)
 {
-    for (struct pl_json_value tensor = pl_json_first(tensors); pl_json_exists(tensor); tensor = pl_json_next(tensor)) {
-        const char *name;
-        int64_t elems;
+    return pl_error_set(reterr, PL_INVALID, "%s: expected %s", path, what);
+}
 
-        PL_TRY(pl_json_text(pl_json_member(tensor, "name"), &name, reterr));
-        PL_TRY(pl_json_int64(pl_json_member(tensor, "count"), 1, MOST_ELEMS, &elems, reterr));
+/* The file's text, with a NUL behind it. */
+static enum pl_status read_text(const char *path, char **ret_text, struct pl_error *reterr)
+{
+    PL_AUTO_FREE char *text = pl_memory_new(FILE_BYTES + 1, 1, reterr);
+    FILE *file = text ? fopen(path, "r") : NULL;
+    size_t bytes;
+    bool failed;
+
+    if (!text) {
+        return PL_MEMORY;
+    }
+    if (!file) {
+        return pl_error_errno(reterr, "open '%s'", path);
+    }
+    bytes = fread(text, 1, FILE_BYTES + 1, file);
+    failed = ferror(file);
+    (void)fclose(file);
+    if (failed || bytes > FILE_BYTES) {
+        return wrong(path, "a file of at most 16 MiB", reterr);
+    }
+    text[bytes] = '\0';
+    *ret_text = PL_TAKE(text);
+    return PL_OK;
+}
+
+static enum pl_status read_tensors(const char *path, const cJSON *tensors, struct gradient_list *list,
+                                   struct pl_error *reterr)
+{
+    const cJSON *tensor;
+
+    cJSON_ArrayForEach(tensor, tensors)
+    {
+        const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(tensor, "name"));
+        double elems = cJSON_GetNumberValue(cJSON_GetObjectItem(tensor, "count")); /* NaN where there is none */
+
+        if (!name || !(elems >= 1.0 && elems <= MOST_ELEMS) || elems != floor(elems)) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "%s: tensors[%zu]: expected a name and a count from 1 to 1099511627776", path,
+                                list->count);
+        }
         PL_TRY(add(list, name, (uint64_t)elems, reterr));
     }
     return PL_OK;
 }
 
+static enum pl_status read_document(const char *path, const cJSON *document, struct gradient_list *list,
+                                    struct pl_error *reterr)
+{
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(document, "model"));
+    const cJSON *tensors = cJSON_GetObjectItem(document, "tensors");
+
+    if (!name || strpbrk(name, "\"\\")) {
+        return wrong(path, "{\"model\": NAME, ...} without quotes in the name", reterr);
+    }
+    if (!cJSON_IsArray(tensors) || cJSON_GetArraySize(tensors) == 0) {
+        return wrong(path, "a list of tensors", reterr);
+    }
+    PL_TRY(allocate(list, name, (size_t)cJSON_GetArraySize(tensors), reterr));
+    return read_tensors(path, tensors, list, reterr);
+}
+
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list, struct pl_error *reterr)
 {
-    PL_AUTO_JSON struct pl_json *document = NULL;
-    struct pl_json_value tensors;
-    const char *name;
     struct gradient_list list = {.count = 0};
+    PL_AUTO_FREE char *text = NULL;
     enum pl_status status;
+    cJSON *document;
 
-    PL_TRY(pl_json_read(path, FILE_BYTES, &document, reterr));
-    tensors = pl_json_member(pl_json_root(document), "tensors");
-    PL_TRY(pl_json_text(pl_json_member(pl_json_root(document), "model"), &name, reterr));
-    PL_TRY(pl_json_expect(tensors, PL_JSON_LIST, reterr));
-    if (pl_json_count(tensors) == 0) {
-        return pl_json_wrong(pl_json_first(tensors), "a tensor", reterr);
+    PL_TRY(read_text(path, &text, reterr));
+    document = cJSON_Parse(text);
+    if (!document) {
+        return wrong(path, "JSON", reterr);
     }
-    status = allocate(&list, name, pl_json_count(tensors), reterr);
-    if (status == PL_OK) {
-        status = read_tensors(tensors, &list, reterr);
-    }
+    status = read_document(path, document, &list, reterr);
+    cJSON_Delete(document);
     if (status != PL_OK) {
         gradient_list_done(&list);
         return status;

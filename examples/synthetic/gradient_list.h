@@ -22,7 +22,7 @@ struct gradient_list {
 };
 
 /**
- * Errors  PL_INVALID: no such file of strict JSON (base/json/json.h), or a tensor without name or elements: its path
+ * Errors  PL_INVALID: no JSON, or a tensor without name or elements; PL_SYSTEM. The report names the path.
  */
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list,
                                   struct pl_error *reterr) PL_MUST_CHECK;

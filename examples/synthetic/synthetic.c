@@ -9,7 +9,6 @@
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
 
-#include "base/json/python_json.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -237,17 +236,14 @@ static enum pl_status report(const struct synthetic *s, const struct result *res
     const char *device = s->gpu ? pl_device_info(pl_runtime_device(s->runtime))->name : "cpu";
 
     if (s->options.json) {
-        pl_text_printf(&text, "{\"model\": ");
-        pl_python_json_print_string(s->list.name, &text);
-        pl_text_printf(&text, ", \"device\": ");
-        pl_python_json_print_string(device, &text);
         pl_text_printf(
             &text,
-            ", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, \"buckets\": %zu, \"work\": \"%s\", "
+            "{\"model\": \"%s\", \"device\": \"%s\", \"ranks\": %d, \"hosts\": %d, \"tensors\": %zu, \"bytes\": %llu, "
+            "\"buckets\": %zu, \"work\": \"%s\", "
             "\"communication_ms\": %.3f, \"backward_ms\": %.3f, \"step_ms\": %.3f, \"overlap\": %.3f, \"busbw_gb_s\": "
             "%.3f}",
-            ranks, hosts, s->list.count, bytes, buckets, s->options.work, result->communication_ms, result->backward_ms,
-            result->step_ms, overlap_of(result), busbw_gb_s(s, result));
+            s->list.name, device, ranks, hosts, s->list.count, bytes, buckets, s->options.work,
+            result->communication_ms, result->backward_ms, result->step_ms, overlap_of(result), busbw_gb_s(s, result));
     } else {
         pl_text_printf(
             &text, "%s: %d rank(s) on %d host(s), %zu tensors, %.1f MB, %zu bucket(s), device: %s, work: %s\n",

@@ -71,7 +71,6 @@ enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, 
     PL_AUTO_FREE struct pl_tensor *tensors = NULL;
     PL_AUTO_FREE float *copy = NULL;
     const float *values = pl_plan_values(plan);
-    const char *name = strrchr(path, '/');
 
     PL_TRY(pl_plan_check_sealed(plan, reterr));
     tensors = pl_memory_new(count, sizeof(*tensors), reterr);
@@ -91,13 +90,6 @@ enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, 
 
         tensors[i] = pl_plan_file_tensor(tensor, tensor->name, values);
     }
-    if (name && name != path) {
-        PL_AUTO_FREE char *directory = pl_memory_string_n(path, (size_t)(name - path), reterr);
-
-        if (!directory) {
-            return PL_MEMORY;
-        }
-        PL_TRY(pl_file_make_dirs(directory, 0777, reterr));
-    }
+    PL_TRY(pl_file_make_parents(path, 0777, reterr));
     return pl_safetensors_write(path, tensors, count, metadata, metadata_count, reterr);
 }

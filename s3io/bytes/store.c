@@ -54,8 +54,8 @@ enum pl_status pl_store_list(struct pl_store *store, int64_t deadline_ns, struct
     return PL_OK;
 }
 
-enum pl_status pl_store_open(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
-                             struct pl_source **ret_source, struct pl_error *reterr)
+enum pl_status pl_store_open_object(struct pl_store *store, const struct pl_object *object, int64_t deadline_ns,
+                                    struct pl_source **ret_source, struct pl_error *reterr)
 {
     return store->ops->open(store, object, deadline_ns, ret_source, reterr);
 }
@@ -77,7 +77,7 @@ enum pl_status pl_store_reader_next(struct pl_store_reader *reader, int64_t dead
     }
     object = reader->order.at(reader->order.context, reader->position);
     PL_TRY(reader->fetch ? reader->store->ops->open_fetched(reader->fetch, reader->position, ret_source, reterr)
-                         : pl_store_open(reader->store, object, deadline_ns, ret_source, reterr));
+                         : pl_store_open_object(reader->store, object, deadline_ns, ret_source, reterr));
     reader->position++;
     *ret_object = object;
     return PL_OK;

@@ -106,7 +106,7 @@ static enum pl_status read_store(const struct pl_channel *channel, int64_t deadl
     for (size_t i = 0; i < list.count; i++) {
         struct pl_source *source;
 
-        PL_TRY(pl_store_open(store, &list.items[i], deadline_ns, &source, reterr));
+        PL_TRY(pl_store_open_object(store, &list.items[i], deadline_ns, &source, reterr));
         PL_TRY(read_arrays(source, deadline_ns, concatenations, reterr));
     }
     return PL_OK;

@@ -125,18 +125,6 @@ static enum pl_status find_beginning(struct download *download, struct pl_s3_fet
     return PL_OK;
 }
 
-static enum pl_status make_parent(const char *path, struct pl_error *reterr)
-{
-    const char *slash = strrchr(path, '/');
-    PL_AUTO_FREE char *parent = NULL;
-
-    if (!slash || slash == path) {
-        return PL_OK;
-    }
-    parent = pl_memory_string_n(path, (size_t)(slash - path), reterr);
-    return parent ? pl_file_make_dirs(parent, 0777, reterr) : PL_MEMORY;
-}
-
 /* Lock the unfinished file, which nobody else may be writing. One that got its final name between our two calls is not
  * it any more. */
 static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
@@ -197,7 +185,7 @@ static enum pl_status open_part(struct download *download, size_t index, struct 
     uint64_t first = fetch->object.first_byte;
     struct stat info;
 
-    PL_TRY(make_parent(fetch->path, reterr));
+    PL_TRY(pl_file_make_parents(fetch->path, 0777, reterr));
     PL_TRY(name_part(fetch, &download->part_path, reterr));
     PL_TRY(lock_part(download, &info, reterr));
     download->current = index;

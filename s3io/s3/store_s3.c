@@ -18,6 +18,7 @@
 struct s3_store {
     struct pl_store head;
     struct pl_s3_client *client;
+    struct pl_s3_client *own; /* the same where it is the store's; NULL: it is the caller's */
     char *bucket;
     char *prefix;
     size_t directory_bytes;       /* of the prefix, up to its last '/' */
@@ -194,6 +195,7 @@ static void s3_close(struct pl_store *store)
     pl_manifest_done(&s3->manifest);
     free(s3->bucket);
     free(s3->prefix);
+    pl_s3_client_free(s3->own);
     free(s3);
 }
 
@@ -278,5 +280,21 @@ enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char
         return status;
     }
     *ret_store = &s3->head;
+    return PL_OK;
+}
+
+enum pl_status pl_store_open(const char *uri, struct pl_store **ret_store, struct pl_error *reterr)
+{
+    const struct pl_s3_options options = {.endpoint_url = NULL};
+    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
+    PL_AUTO_S3_CLIENT struct pl_s3_client *client = NULL;
+
+    if (!pl_s3_uri_is(uri)) {
+        return pl_store_open_directory(uri, false, ret_store, reterr);
+    }
+    PL_TRY(pl_environment_new(&environment, reterr));
+    PL_TRY(pl_s3_client_new(environment, &options, &client, reterr));
+    PL_TRY(pl_store_s3_open(client, uri, ret_store, reterr));
+    ((struct s3_store *)*ret_store)->own = PL_TAKE(client);
     return PL_OK;
 }

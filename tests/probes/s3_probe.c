@@ -56,7 +56,7 @@ static enum pl_status show_store(struct pl_store *store, struct pl_error *reterr
         uint64_t bytes;
         uint32_t crc32c;
 
-        PL_TRY(pl_store_open(store, &list.items[i], pl_deadline_after_ns(limit_ns), &source, reterr));
+        PL_TRY(pl_store_open_object(store, &list.items[i], pl_deadline_after_ns(limit_ns), &source, reterr));
         PL_TRY(drain(source, NULL, &bytes, &crc32c, reterr));
         printf("%s\t%llu\t%08x\n", list.items[i].key, (unsigned long long)bytes, crc32c);
     }

@@ -47,6 +47,8 @@ TREE = {
     "collectives/backends.c": ('#include "collectives/shm/backend.h"\n', []),
     "s3io/small.c": ('#include "s3io/s3/s3_get.h"\n', ["s3io must not know s3io/s3"]),
     "entrypoint/job/job.c": ('#include "s3io/s3/profile.h"\n', []),
+    "examples/own.c": ('#include "examples/own.h"\n#include "base/good.h"\n', []),
+    "examples/private.c": ('#include "base/silent.h"\n', ["installed headers only, which 'base/silent.h' is not"]),
     "runtime/worded.c": ("/* Wombats. */\nint pl_wombat_count; /* not wombatlike */\n", ["'Wombats' is called marsupial", "'wombat' is called marsupial"]),
     "runtime/named/wombat.c": ("int nothing;\n", ["'runtime/named/wombat.c' is called marsupial"]),
     "runtime/quoll.c": ("int pl_new_quoll; /* a new quoll */\n", ["'new_quoll' is called new marsupial"]),
@@ -74,6 +76,7 @@ def main():
             (root / f"base/many/file_{number}.h").write_text(SPDX)
         (root / "tests/support").mkdir(parents=True)
         (root / "tests/support/words.txt").write_text(WORDS)
+        (root / "runtime/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\npublic_headers = {\n  'base': ['good'],\n}\n")
         (root / "base/nameless.h").write_text("int nameless;\n")
         (root / "tests/unit/base/meson.build").write_text("# SPDX-License-Identifier: Apache-2.0\n# 'attic/named' 'attic/two' 'attic/silent' 'attic/wrong' 'attic/script'\n")
         done = subprocess.run([sys.executable, CHECK, root], capture_output=True, text=True, check=False)

@@ -21,7 +21,7 @@ START_TEST(a_line_for_regular_expressions_and_one_of_json)
     char *text = NULL;
     FILE *stream = open_memstream(&line, &line_bytes);
 
-    scratch_path(&scratch, "metrics.jsonl", path);
+    scratch_path(&scratch, "made/on the way/metrics.jsonl", path);
     for (int epoch = 1; epoch <= 2; epoch++) {
         pl_metrics_whole(&metrics, "epoch", epoch);
         pl_metrics_real(&metrics, "train_loss", 4, 0.0712345);
@@ -75,7 +75,9 @@ START_TEST(a_file_that_cannot_be_written_is_an_error)
     FILE *stream = fopen("/dev/null", "w");
 
     pl_metrics_whole(&metrics, "epoch", 1);
-    ck_assert_int_eq(pl_metrics_write(&metrics, stream, "/dev/null/metrics.jsonl", NULL), PL_SYSTEM);
+    ck_assert_int_eq(pl_metrics_write(&metrics, stream, "/dev", NULL), PL_SYSTEM);
+    pl_metrics_whole(&metrics, "epoch", 1);
+    ck_assert_int_eq(pl_metrics_write(&metrics, stream, "/dev/null/metrics.jsonl", NULL), PL_INVALID);
     fclose(stream);
     pl_metrics_done(&metrics);
 }
