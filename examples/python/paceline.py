@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paceline from Python: one file over ctypes, nothing to build. Names and parameters are those of horovod.torch.
+"""Paceline from Python: one file over ctypes, nothing to build. Operations have the names and parameters that they have in Horovod.
 
 Server and ServerOptimizer are for workers of parameter servers, which need no init().
 
@@ -9,7 +9,6 @@ One thread uses this module. It stays one file, longer than others, because it i
 """
 
 import atexit
-import contextlib
 import ctypes
 import functools
 import math
@@ -17,8 +16,6 @@ import operator
 import os
 import pickle
 import sys
-import warnings
-import weakref
 
 import numpy
 
@@ -45,9 +42,6 @@ class InvalidError(PacelineError, ValueError):
 
     def __init__(self, text):
         super().__init__("INVALID", text)
-
-
-HorovodInternalError = PacelineError
 
 
 def _struct(name, /, **fields):
@@ -268,13 +262,11 @@ cross_rank, cross_size = _asking("pl_world_cross_rank"), _asking("pl_world_cross
 is_homogeneous = _asking("pl_world_is_homogeneous")  # as many ranks on each host
 mpi_threads_supported = _asking("pl_world_any_thread")  # whether the program may call MPI from any thread
 
-# What Horovod was built with, for programs that ask. What the library finds for a GPU it takes by itself.
-mpi_built = mpi_enabled = lambda: True
-nccl_built = gloo_built = gloo_enabled = cuda_built = rocm_built = ccl_built = ddl_built = lambda: 0
-
+_HOROVOD = "a program for horovod.torch runs with Horovod's own package: HOROVOD_SKIP_COMPILE=1 pip install horovod==0.28.1 && paceline horovod"
 _ABSENT = {  # names that only Horovod has
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
     "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
+    **dict.fromkeys(("DistributedOptimizer", "broadcast_optimizer_state", "sparse_allreduce_async"), _HOROVOD),
     **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
 }
 
@@ -297,7 +289,7 @@ def _view(array, written=False):
     """Address, shape and type name of a contiguous array."""
     if _is_torch(array):
         if array.layout is not sys.modules["torch"].strided:
-            raise ValueError("a sparse torch tensor: sparse_allreduce_async() takes it")
+            raise ValueError("a sparse torch tensor: give a dense one, .to_dense()")
         if not (array.is_cpu or array.is_cuda) or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _gpu):
@@ -335,8 +327,6 @@ class Handle:
             _failed(status)
         del self._set._under_way[number.value]
         return self._finish(results) if results else self._recv
-
-    __call__ = wait  # as programs do with what Horovod's sparse_allreduce_async() gives
 
 
 poll, synchronize = Handle.poll, Handle.wait
@@ -556,20 +546,6 @@ def grouped_allgather(tensors, name=None, process_set=global_process_set):
     return _allgather(tensors, name, process_set, True)
 
 
-def sparse_allreduce_async(tensor, name, op=Average, process_set=global_process_set):
-    """The reduction of torch's sparse tensors: a handle, whose result has the rows of all ranks, those of one index added up."""
-    if op not in (Sum, Average):
-        raise ValueError(f"'{name}': sparse tensors have a sum and an average, not {op}")
-    tensor = tensor.coalesce()
-
-    def combine(results):
-        indices, values = results
-        total = sys.modules["torch"].sparse_coo_tensor(indices.t(), values, tensor.shape).coalesce()
-        return total / process_set.size() if op == Average else total
-    return _submit("allgather", name, process_set, [tensor.indices().t().contiguous(), tensor.values().contiguous()], finish=_rows_like, grouped=True,
-                   combine=combine)
-
-
 def _broadcast_async(tensor, out, root_rank, name, process_set):
     _running()
     if root_rank not in process_set.ranks:
@@ -710,179 +686,6 @@ def allgather_object(obj, name=None, process_set=global_process_set):
     lengths = allgather(numpy.array([len(here)], numpy.int64), f"{name} lengths", process_set)
     rows = allgather(here, name, process_set)
     return [pickle.loads(part.tobytes()) for part in numpy.split(rows, numpy.cumsum(lengths)[:-1])]
-
-
-def broadcast_optimizer_state(optimizer, root_rank=0, model=None):
-    """Give every rank `root_rank`'s state of a torch optimizer, numbers and tensors, and its options. `model` is Horovod's, without effect."""
-    def on_host(value):  # unpickled, a tensor on a GPU would be on the root's
-        if isinstance(value, dict):
-            return {key: on_host(part) for key, part in value.items()}
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(on_host, value))
-        return value if _gpu_of(value) is None else value.cpu()
-    state = broadcast_object(on_host(optimizer.state_dict()) if rank() == root_rank else None, root_rank, "optimizer state")
-    if not state["state"]:  # Horovod leaves gradients behind where there was no step yet
-        for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
-            if parameter.requires_grad and parameter.grad is None:
-                parameter.grad = sys.modules["torch"].zeros_like(parameter)
-    if rank() != root_rank:
-        optimizer.load_state_dict(state)
-
-
-class _Distributed:
-    """What DistributedOptimizer() puts before an optimizer's own class."""
-
-    def _distribute(self, given, compression, backward_passes_per_step, op, predivide, sparse_as_dense, process_set):
-        self._compression, self.op, self.process_set, self.sparse_as_dense = compression, op, process_set, sparse_as_dense
-        self.gradient_predivide_factor, self.backward_passes_per_step = predivide, backward_passes_per_step
-        self._waits, self._seen, self._hooks, self._synchronized, self._skipping = {}, {}, [], False, False
-        self._given = given  # names by number of the parameter's object
-        self._names, self._parameter_names = {}, {}  # parameters by name, and names by parameter
-        self._sparse = set()  # names of those with sparse gradients
-        self._watch()
-
-    def _watch(self):
-        """Hook every parameter that needs a gradient and has no hook yet: one of a group that was added, or no longer frozen."""
-        if not self.process_set.included():
-            return
-        owned = [parameter for group in self.param_groups for parameter in group["params"]]
-        for i, parameter in enumerate(owned):
-            if not parameter.requires_grad or parameter in self._parameter_names:
-                continue
-            name = self._given.get(id(parameter), f"parameter{i}")
-            if name in self._names:
-                raise ValueError(f"two parameters are called '{name}'")
-            self._names[name], self._parameter_names[parameter] = parameter, name
-            # The node that adds to parameter.grad; its hook runs when the gradient of this pass is complete.
-            accumulate = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-            accumulate.register_hook(self._hook_of(name, parameter))
-            self._hooks.append(accumulate)
-
-    def add_param_group(self, param_group):
-        super().add_param_group(param_group)
-        self._watch()
-
-    def _hook_of(self, name, parameter):
-        passed = weakref.WeakMethod(self._passed)  # of an optimizer that the program has dropped, for another of the same model, there is none
-        return lambda *_: (start := passed()) and start(name, parameter)
-
-    def _passed(self, name, parameter):
-        self._synchronized = False
-        self._seen[name] = self._seen.get(name, 0) + 1
-        if self._seen[name] > self.backward_passes_per_step:
-            raise AssertionError(f"'{name}': more than {self.backward_passes_per_step} backward passes without step(); see backward_passes_per_step")
-        if self._seen[name] == self.backward_passes_per_step:
-            self._start(name, parameter)
-
-    def _start(self, name, parameter):
-        """Hand the gradient over; self._waits[name]() puts what comes of it in its place."""
-        torch, grad, predivide = sys.modules["torch"], parameter.grad, self.gradient_predivide_factor
-        if grad is not None and grad.is_sparse:
-            self._sparse.add(name)
-        if name in self._sparse and (grad is None or not grad._nnz()):  # of another form after zero_grad()
-            grad = torch.sparse_coo_tensor(parameter.new_empty((1, 0), dtype=torch.int64), parameter.new_empty((0, *parameter.shape[1:])), parameter.shape)
-        elif grad is None:
-            grad = parameter.grad = torch.zeros_like(parameter)
-        if grad.is_sparse and not self.sparse_as_dense:
-            handle = sparse_allreduce_async(grad, f"gradient.{name}", self.op, self.process_set)
-        else:
-            small, context = self._compression.compress((grad.to_dense() if grad.is_sparse else grad).contiguous())
-            handle = allreduce_async_(small, None, f"gradient.{name}", self.op, 1.0 / predivide, predivide, self.process_set)
-            if small is grad:
-                self._waits[name] = handle.wait
-                return
-
-        def wait():
-            reduced = handle.wait()
-            if not grad.is_sparse:
-                reduced = self._compression.decompress(reduced, context)
-                if reduced is not grad:
-                    grad.copy_(reduced)
-            elif reduced.is_sparse:
-                parameter.grad = reduced
-            else:
-                parameter.grad = self._compression.decompress(reduced, context).to_sparse(grad.sparse_dim())
-        self._waits[name] = wait
-
-    def set_backward_passes_per_step(self, passes):
-        self.backward_passes_per_step = passes
-
-    def synchronize(self):
-        """Wait until parameter.grad is reduced everywhere; the next step() does not do it again."""
-        self._watch()
-        for name, parameter in self._names.items():
-            if name not in self._waits and parameter.requires_grad:
-                self._start(name, parameter)
-        for wait in self._waits.values():
-            wait()
-        self._waits.clear()
-        self._seen.clear()
-        self._synchronized = True
-
-    @contextlib.contextmanager
-    def skip_synchronize(self):
-        """step() inside takes the gradients as they are."""
-        self._synchronized = self._skipping = True
-        try:
-            yield
-        finally:
-            self._synchronized = self._skipping = False
-
-    def step(self, closure=None):
-        def averaged():
-            loss = closure()  # may run several times in a step; each has its own gradients
-            self.synchronize()
-            return loss
-        if closure is None and not self._synchronized:
-            self.synchronize()
-        elif closure is None and not self._skipping:
-            warnings.warn("optimizer.step() called without optimizer.skip_synchronize(): gradients, which synchronize() has reduced, are taken as they are")
-        result = super().step(averaged if closure else None)
-        self._synchronized = False
-        return result
-
-    step.hooked = True  # torch would run an optimizer's step hooks here too, before the gradients are reduced
-
-    def zero_grad(self, *arguments, **keywords):
-        if self._waits:
-            raise AssertionError("zero_grad() between backward() and step() would clear gradients that are being averaged")
-        return super().zero_grad(*arguments, **keywords)
-
-
-def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average,
-                         gradient_predivide_factor=1.0, num_groups=0, groups=None, sparse_as_dense=False, process_set=global_process_set):
-    """Make the step() of a torch optimizer use gradients averaged over all ranks; returns the same object.
-
-    It stays an instance of its own class, so that schedulers and scalers take it. Gradients are handed over as the backward pass finishes
-    them, and waited for in step() (or in synchronize(), for clipping). With backward_passes_per_step = n each gradient, by then the sum of n,
-    is handed over in its n-th backward pass. A parameter without a gradient counts as zeros, so that ranks that used different parameters still match;
-    one that is frozen on all ranks is left alone, and one that is thawed or added later takes part from then on. `groups` is checked, and has no
-    effect: gradients that are ready travel together without.
-    """
-    if num_groups:
-        warnings.warn("num_groups is an old name of groups", DeprecationWarning)
-    groups = num_groups if num_groups and groups is None else groups
-    members = [parameter for group in groups for parameter in group] if isinstance(groups, list) else []
-    if not all(map(_is_torch, members)) or len(set(map(id, members))) < len(members) or isinstance(groups, int) and groups <= 0:
-        raise ValueError("groups is how many there are, or lists of parameters, none of them twice")
-    if backward_passes_per_step < 1:
-        raise ValueError(f"backward_passes_per_step is 1 at least, not {backward_passes_per_step}")
-    if op == Adasum:
-        raise ValueError("op is not Adasum here: Horovod's own Python has an optimizer that adds steps so, or take allreduce()")
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError(f"gradient_predivide_factor parts an average, not {op}")
-    pairs = list(() if named_parameters is None else named_parameters)
-    if not all(isinstance(pair, tuple) for pair in pairs):
-        raise ValueError("named_parameters are pairs of name and parameter, as model.named_parameters() gives them")
-    given = {id(parameter): name for name, parameter in pairs}
-    unnamed = sum(id(parameter) not in given for group in optimizer.param_groups for parameter in group["params"])
-    if named_parameters is not None and unnamed:
-        raise ValueError(f"named_parameters lack {unnamed} parameter(s) of the optimizer; model.named_parameters() has all")
-    # A scheduler that was made before has put its own step() over the class's.
-    vars(optimizer).pop("step", None)
-    optimizer.__class__ = type(optimizer.__class__.__name__, (_Distributed, optimizer.__class__), {})
-    optimizer._distribute(given, compression, backward_passes_per_step, op, gradient_predivide_factor, sparse_as_dense, process_set)
-    return optimizer
 
 
 _SERVER_KINDS = ["sgd", "adam", "adamw", "adagrad"]  # enum pl_optimizer_kind
@@ -1045,7 +848,7 @@ class _Served:
         for name, parameter in self._served.items():
             parameter.data = self.server.values[name]
             if overlap:
-                self._hooks.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])  # as in _Distributed
+                self._hooks.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])  # its hook runs when the gradient of this pass is complete
                 self._hooks[-1].register_hook(functools.partial(self._passed, name, parameter))
 
     def _wanted(self):
@@ -1094,7 +897,7 @@ class _Served:
         self._sent.clear()
         return loss
 
-    step.hooked = True
+    step.hooked = True  # torch would run an optimizer's step hooks here too, before the gradients are there
 
     def zero_grad(self, *arguments, **keywords):
         if self._sent:
@@ -1115,7 +918,7 @@ def ServerOptimizer(optimizer, named_parameters, staleness=None, overlap=True):
     kinds = dict(zip((torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad), _SERVER_KINDS))
     if type(optimizer) not in kinds:
         raise ValueError(f"parameter servers have SGD, Adam, AdamW and Adagrad, not {type(optimizer).__name__}")
-    vars(optimizer).pop("step", None)  # as in DistributedOptimizer()
+    vars(optimizer).pop("step", None)  # a scheduler that was made before has put its own step() over the class's
     kind = kinds[type(optimizer)]
     optimizer.__class__ = type(type(optimizer).__name__, (_Served, type(optimizer)), {})
     optimizer._serve(kind, named_parameters, staleness, overlap)

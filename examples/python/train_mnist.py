@@ -4,7 +4,7 @@
     paceline train                                   with sagemaker_program=train_mnist.py
     mpirun -n 2 python3 train_mnist.py --data DIR    by hand
 
-The steps are those of every data-parallel tutorial: init, shard, scale the rate, broadcast, wrap the optimizer, save on rank 0.
+The steps are those of every data-parallel tutorial: init, shard, scale the rate, broadcast, average the gradients, save on rank 0.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import numpy
 import torch
 import torch.nn.functional as functional
 
-import paceline as hvd
+import paceline
 
 
 def read_idx(directory, kind, what):
@@ -64,45 +64,44 @@ def main():
     parser.add_argument("--model-dir", default=os.environ.get("SM_MODEL_DIR", "."))
     options = parser.parse_args()
 
-    hvd.init()
-    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
-    torch.manual_seed(options.seed + hvd.rank())  # different everywhere: the broadcast below makes them equal
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // hvd.local_size()))
+    paceline.init()
+    device = torch.device("cuda", paceline.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    torch.manual_seed(options.seed + paceline.rank())  # different everywhere: the broadcast below makes them equal
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // paceline.local_size()))
     images, labels = load(options.data, "train", device)
     model = Network().to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate * hvd.size(), momentum=0.5)
-    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    optimizer = torch.optim.SGD(model.parameters(), lr=options.learning_rate * paceline.size(), momentum=0.5)
     scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, options.decay)
-    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    paceline.broadcast_parameters(model.state_dict(), root_rank=0)
 
     for epoch in range(1, options.epochs + 1):
         order = numpy.random.default_rng([options.seed, epoch]).permutation(len(labels))  # the same on every rank
-        steps = len(order) // (options.batch_size * hvd.size())
-        mine = order[hvd.rank()::hvd.size()]
+        steps = len(order) // (options.batch_size * paceline.size())
+        mine = order[paceline.rank()::paceline.size()]
         total = 0.0
         for step in range(steps):
             batch = torch.from_numpy(mine[step * options.batch_size:(step + 1) * options.batch_size]).to(device)
             optimizer.zero_grad()
             loss = functional.cross_entropy(model(images[batch]), labels[batch])
             loss.backward()
+            paceline.grouped_allreduce_([parameter.grad for parameter in model.parameters()])
             optimizer.step()
             total += loss.item()
         scheduler.step()
-        mean = hvd.allreduce(numpy.array([total / steps]), name="loss")[0]
-        if hvd.rank() == 0:
+        mean = paceline.allreduce(numpy.array([total / steps]), name="loss")[0]
+        if paceline.rank() == 0:
             print(f"epoch={epoch} step={steps * epoch} train_loss={mean:.4f}", flush=True)
 
     test_images, test_labels = load(options.test or options.data, "t10k", device)
-    part = slice(hvd.rank(), None, hvd.size())
+    part = slice(paceline.rank(), None, paceline.size())
     with torch.no_grad():
         right = (model(test_images[part]).argmax(1) == test_labels[part]).sum().item()
-    right, count = hvd.allreduce(numpy.array([right, len(test_labels[part])]), name="right", op=hvd.Sum)
-    if hvd.rank() == 0:
+    right, count = paceline.allreduce(numpy.array([right, len(test_labels[part])]), name="right", op=paceline.Sum)
+    if paceline.rank() == 0:
         print(f"test_accuracy={right / count:.4f}", flush=True)
         os.makedirs(options.model_dir, exist_ok=True)
         torch.save(model.state_dict(), os.path.join(options.model_dir, "model.pt"))
-    hvd.shutdown()
+    paceline.shutdown()
 
 
 if __name__ == "__main__":

@@ -281,6 +281,110 @@ assert all(row.equal(weights) for row in every)
 print("rank", hvd.rank(), "is right")
 '''
 
+# What DistributedOptimizer() promises of torch's optimizers.
+OPTIMIZERS = r'''
+import copy
+import torch
+import horovod.torch as hvd
+hvd.init()
+n, r = hvd.size(), hvd.rank()
+
+def fresh(**keywords):
+    """A model and its optimizer as a program made for Horovod has them, and the gradient that every rank should see."""
+    torch.manual_seed(r)
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0 + r, momentum=0.5)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **keywords)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    return model, optimizer
+
+def loss_of(model):
+    return model(torch.full((1, 3), float(r))).sum()  # its gradient: r, and 1 for the bias
+
+mean = (n - 1) / 2
+model, optimizer = fresh()
+assert isinstance(optimizer, torch.optim.SGD) and type(optimizer).__name__ == "SGD"
+assert optimizer.param_groups[0]["lr"] == 1.0, "rank 0's options are everybody's"
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+before = copy.deepcopy(model.state_dict())
+for _ in range(2):
+    optimizer.zero_grad()
+    loss_of(model).backward()
+    optimizer.step()
+    assert (model.weight.grad == mean).all() and (model.bias.grad == 1).all(), model.weight.grad
+    scheduler.step()
+assert scheduler.get_last_lr() == [0.25]
+# 1 * mean, then 0.5 * (0.5 * mean + mean)
+assert torch.allclose(before["weight"] - model.weight, torch.full((2, 3), 1.75 * mean)), (before, model.weight)
+
+optimizer.zero_grad()
+loss_of(model).backward()
+try:
+    optimizer.zero_grad()
+    raise SystemExit("gradients under way were cleared")
+except AssertionError:
+    pass
+optimizer.synchronize()
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)
+with optimizer.skip_synchronize():
+    optimizer.step()
+assert model.bias.grad.norm() < 2e-3
+
+model, optimizer = fresh(op=hvd.Sum, backward_passes_per_step=2)
+for _ in range(2):
+    loss_of(model).backward()
+optimizer.step()
+assert (model.weight.grad == 2 * n * mean).all() and (model.bias.grad == 2 * n).all()
+optimizer.set_backward_passes_per_step(1)
+optimizer.zero_grad()
+loss_of(model).backward()
+optimizer.step()
+assert (model.bias.grad == n).all()
+
+optimizer.zero_grad()
+loss_of(model).backward()
+try:
+    loss_of(model).backward()
+    raise SystemExit("a backward pass too many")
+except AssertionError as error:
+    assert "more than backward_passes_per_step times" in str(error), error
+optimizer.synchronize()
+
+# State of every kind of optimizer: numbers, tensors and options that differ by rank become the root's.
+def flat(state):
+    return [(key, index, value.tolist() if torch.is_tensor(value) else value) for index, slots in state["state"].items() for key, value in slots.items()
+            ] + state["param_groups"]
+for kind in (torch.optim.SGD, torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop, torch.optim.Adamax,
+             torch.optim.NAdam, torch.optim.RAdam, torch.optim.ASGD, torch.optim.Rprop):
+    torch.manual_seed(r)
+    model = torch.nn.Linear(3, 2)
+    optimizer = kind(model.parameters(), lr=0.1 * (r + 1), **({"momentum": 0.5} if kind is torch.optim.SGD else {}))
+    for _ in range(r + 1):
+        (model(torch.randn(5, 3)) ** 2).sum().backward()
+        optimizer.step()
+    own = flat(optimizer.state_dict())
+    hvd.broadcast_optimizer_state(optimizer, root_rank=n - 1)
+    everywhere = hvd.allgather_object(flat(optimizer.state_dict()))
+    assert all(state == everywhere[n - 1] for state in everywhere) and (own == everywhere[n - 1]) == (r == n - 1), (kind, own, everywhere)
+
+for scale, expected in ((1 + 2**-12, 1.0), (2.0, 2.0)):  # the first has more digits than float16
+    model, optimizer = fresh(compression=hvd.Compression.fp16, gradient_predivide_factor=4.0)
+    (scale * loss_of(model)).backward()
+    optimizer.step()
+    assert model.weight.grad.dtype == torch.float32 and (model.weight.grad == expected * mean).all()
+table = torch.nn.Embedding(n + 1, 2, sparse=True)
+hvd.broadcast_parameters(table.state_dict(), root_rank=0)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(table.parameters(), lr=1.0), named_parameters=table.named_parameters())
+before = table.weight.detach().clone()
+table(torch.tensor([0, r + 1, r + 1])).sum().backward()
+optimizer.step()
+before[0] -= 1
+before[1:] -= 2 / n
+assert torch.allclose(table.weight, before), (table.weight, before)
+print("rank", r, "is right")
+'''
+
 # Ranks that begin with the same weights, or with others, of which rank 0 warns; one that has no data and joins, one that calls the operations by itself,
 # and ranks that are not in the optimizer's process set, keep nobody waiting.
 WEIGHTS = r'''
@@ -467,18 +571,6 @@ def what_is_not_there_is_said(python):
         assert said in run(python, "-c", f"import horovod.{module}", expect=1), module
 
 
-def names_without_the_package(base, python):
-    """A folder for PYTHONPATH gives a Python without Horovod the names, from paceline.py; an installed Horovod it does not hide."""
-    names = {"PYTHONPATH": f"{BUILD}/libexec/paceline/horovod:{SOURCE}/examples/python", "PACELINE_LIBRARY": f"{BUILD}/runtime/libpaceline.so"}
-    program = TRAINING + "\nimport horovod.torch.mpi_ops, paceline\nassert hvd is paceline and horovod.torch.mpi_ops.allreduce is hvd.allreduce\n"
-    assert ranks(base, 2, program, **names).count("is right") == 2
-    assert "without Horovod's package" in run(base, "-c", "import horovod; horovod.run", expect=1, env={**os.environ, **names})
-    assert f"in {os.path.dirname(os.path.dirname(python))}" in run(PACELINE, "horovod", "--python", python, env={**os.environ, **names})
-    said = run(python, "-c", "import horovod, horovod.torch; print(horovod.run.__module__, horovod.torch.__file__)", env={**os.environ, **names})
-    assert f"horovod.runner {os.path.dirname(os.path.dirname(python))}" in said, said
-    assert ranks(python, 2, TRAINING, **names).count("is right") == 2
-
-
 def main():
     base = python_with("torch", "venv")
     if not base:
@@ -516,6 +608,7 @@ def main():
                          "set": "rank 1 of process set 1"}.items():
             text = ranks(python, 3, WEIGHTS, how)
             assert text.count("is right") == 3 and (text.count(differ.format(who)) == text.count(cure) == 1 if who else "DistributedOptimizer:" not in text), text
+        assert ranks(python, 2, OPTIMIZERS).count("is right") == 2
         assert "DistributedOptimizer:" not in ranks(python, 2, WEIGHTS, "every", PACELINE_CHECK_WEIGHTS="0")
         assert ranks(python, 4, COMMUNICATORS, "ranks", "4").count("is right") == 4
         text = ranks(python, 2, COMMUNICATORS, "foreign", "2")
@@ -543,10 +636,6 @@ def main():
                 break
         assert "rank 0 keeps it" in text, text
         what_is_not_there_is_said(python)
-        if python_with("torch", "numpy", "venv") == base:
-            names_without_the_package(base, python)
-        else:
-            print("left out: the names without the package, the Python with torch has no numpy")
         requirements_start_no_compiler(base, folder)
     print("horovod.torch: as it should be")
 

@@ -112,14 +112,13 @@ def train(device):
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     batches = torch.randn(6, 5 * hvd.size(), 4)
     model.to(device)
-    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.01), model.named_parameters())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     for batch in batches:
         optimizer.zero_grad()
         (model(batch[hvd.rank()::hvd.size()].to(device)) ** 2).mean().backward()
+        hvd.grouped_allreduce_([parameter.grad for parameter in model.parameters()])
         optimizer.step()
-    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
-    assert all(value.device == device for slots in optimizer.state.values() for key, value in slots.items() if key != "step")
     return [parameter.detach().to("cpu") for parameter in model.parameters()]
 
 

@@ -5,8 +5,7 @@ import ctypes
 
 def compare(mpi_ops, name, process_set, checksum, cure):
     """Rank 0 warns where the ranks that call with this name have other checksums; nobody waits for that. `mpi_ops` is a framework's."""
-    library = getattr(mpi_ops, "_library", None) or mpi_ops._basics.MPI_LIB_CTYPES  # paceline_horovod's, or Horovod's
-    function = getattr(library, "horovod_paceline_compare_weights", None)
+    function = getattr(mpi_ops._basics.MPI_LIB_CTYPES, "horovod_paceline_compare_weights", None)
     if function is None:  # a compiled Horovod was installed since
         return
     function.argtypes, function.restype = [ctypes.c_char_p, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p], None
