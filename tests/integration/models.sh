@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Every interleaving of the shared-memory protocols, by the model checker spin: each model holds, and its broken twin does not.
+# Every interleaving of the shared-memory protocols and of a stop, by the model checker spin: each model holds, and its broken twin does not.
 # With the word `long`: the staged protocol among three ranks.
 set -euo pipefail
 models=$PACELINE_SOURCE/tests/models
@@ -28,7 +28,7 @@ check() {
 }
 
 if [ "${1:-main}" = main ]; then
-  for model in eventcount headers zero_copy staged; do
+  for model in eventcount headers zero_copy staged stop; do
     check "$model" 0
     check "$model" 1 -DBROKEN
   done
