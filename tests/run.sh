@@ -64,8 +64,8 @@ export TSAN_OPTIONS="suppressions=$supp/tsan.supp:print_suppressions=0:halt_on_e
 export CK_TIMEOUT_MULTIPLIER=5 # for the sanitizers' sake
 
 stage=$root/tests/support/stage.sh
-children=()
-trap 'kill "${children[@]}" 2>/dev/null || true; wait; exit 143' TERM INT
+trap 'exit 143' TERM INT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT
 set -m # a background job of a shell without job control would ignore SIGINT and SIGQUIT, and so would every test
 # Four unit tests at a time, on two cores: some wait, as those on the fake driver do for its streams.
 # -Werror is the plain build's: instrumented code makes GCC warn of what cannot happen. The sanitizers' are made in half the time with less optimization.
@@ -80,9 +80,8 @@ for name in "${stages[@]}"; do
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" $most_s $end_s "$root" "$work/$build" "${arguments[@]}" &
-  children+=($!)
   [ "$name" = waiting ] || wait $!
 done
-wait "${children[@]}"
+wait
 echo "all stages took $SECONDS s"
 "$root/tests/support/report.py" "$results" "${stages[@]}"

@@ -72,7 +72,7 @@ set -m
 stage &
 stage_pid=$!
 set +m
-trap 'kill -TERM -- -"$stage_pid" 2>/dev/null; exit 143' TERM INT
+trap 'kill -TERM -- -"$stage_pid" ${timer:-} 2>/dev/null; exit 143' TERM INT
 (
   sleep "$limit_s" &
   trap 'kill $!; exit' TERM
