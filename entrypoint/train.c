@@ -71,8 +71,8 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
         pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", plan->launcher,
                job->current_host, job->master_host);
     } else if (job->switches.native_server) {
-        pl_log(PL_LOG_INFO, "%s: a server with %.0f worker(s) on each of %zu host(s); this is %s, the %s",
-               plan->launcher, pl_job_number(job, "PACELINE_PS_WORKERS_PER_HOST"), hosts, job->current_host, role);
+        pl_log(PL_LOG_INFO, "%s: a server with %d worker(s) on each of %zu host(s); this is %s, the %s", plan->launcher,
+               (int)job->settings.ps_workers_per_host, hosts, job->current_host, role);
     } else if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !knows_processes(job)) {
         pl_log(PL_LOG_INFO, "%s: ranks by each host's own devices on %zu hosts; this is %s, the %s", plan->launcher,
                hosts, job->current_host, role);

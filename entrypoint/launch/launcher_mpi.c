@@ -12,6 +12,7 @@
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/launch/steps.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,12 +297,12 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
 /* The server of a host, with the words of its workers after its own. */
 static enum pl_status add_server(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
-    const char *least = pl_job_option(job, "PACELINE_PS_MIN_WORKERS", "all");
+    const char *least = job->settings.ps_min_workers;
     PL_AUTO_FREE char *server = NULL;
 
     PL_TRY(pl_companion_find(job->self_path, "paceline-server", &server, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){server, "--workers", NULL}, reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_PS_WORKERS_PER_HOST")));
+    PL_TRY(pl_strv_printf(argv, reterr, "%" PRId64, job->settings.ps_workers_per_host));
     return strcmp(least, "all") == 0
                ? PL_OK
                : pl_strv_add_list(argv, (const char *const[]){"--min-workers", least, NULL}, reterr);

@@ -11,7 +11,7 @@
 
 static bool matches(const struct pl_job *job)
 {
-    return !job->is_check && pl_job_option(job, "PACELINE_SWEEP", NULL) != NULL;
+    return !job->is_check && job->settings.sweep != NULL;
 }
 
 /* paceline-sweep OPTION PACELINE -- COMMAND... */

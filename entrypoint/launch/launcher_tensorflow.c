@@ -4,7 +4,6 @@
  * parameter server a separate task runs next to the program on each host, until the master's program has ended. With
  * PACELINE_TF_CHIEF the first host's program is TF_CONFIG's chief, and the other hosts run a server in its place.
  */
-#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
@@ -110,11 +109,11 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     const char *first;
-    bool is_master, has_chief;
+    const bool has_chief = job->settings.tf_chief;
+    bool is_master;
 
     PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
                                  plan, reterr));
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
     first = has_chief ? "chief" : "master";
     is_master = plan->host_index == 0;
     plan->processes = has_chief ? 1 : (int)plan->hosts.count;
