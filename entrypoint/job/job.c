@@ -462,7 +462,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
 }
 
 /* The settings are those of the environment alone where a hyperparameter among them is wrong; the hosts are all of the
- * job's where it is not known which of them a distribution has. */
+ * job's, and this host's group is one of the distribution's, where it is not known which of them a distribution has. */
 static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(make_paths(job, reterr));
@@ -481,6 +481,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     if (job->distribution_hosts.count == 0) {
         PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
+        PL_TRY(pl_strv_add(&job->distribution_groups, job->group_name, reterr));
         job->distribution_index = pl_strv_find(&job->hosts, job->current_host);
     }
     return PL_OK;

@@ -377,8 +377,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     enum pl_status status;
     int major;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
-                                 plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
     PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_needs_tool(job, &program, "mpirun", "build it with Open MPI (openmpi-bin), or with Paceline's Dockerfile",
@@ -406,11 +405,32 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return status;
 }
 
+static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        if (job->host_processes[i] == 0) {
+            pl_text_printf(text, "ranks by each host's own devices on %zu hosts", plan->hosts.count);
+            return;
+        }
+    }
+    pl_launcher_describe_ranks(plan, text);
+}
+
 static bool matches_server(const struct pl_job *job)
 {
     return job->switches.native_server && pl_launcher_includes(job);
 }
 
-const struct pl_launcher pl_launcher_mpi = {.name = "mpi", .matches = matches, .plan = make_plan};
-const struct pl_launcher pl_launcher_native_server = {
-    .name = "native_server", .matches = matches_server, .plan = make_plan};
+static void describe_server(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    pl_text_printf(text, "a server with %" PRId64 " worker(s) on each of %zu host(s)",
+                   job->settings.ps_workers_per_host, plan->hosts.count);
+}
+
+const struct pl_launcher pl_launcher_mpi = {
+    .name = "mpi", .needs_link = true, .matches = matches, .plan = make_plan, .describe = describe};
+const struct pl_launcher pl_launcher_native_server = {.name = "native_server",
+                                                      .needs_link = true,
+                                                      .matches = matches_server,
+                                                      .plan = make_plan,
+                                                      .describe = describe_server};

@@ -160,7 +160,7 @@ static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_l
 static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
                            struct pl_error *reterr)
 {
-    plan->launcher = launcher->name;
+    plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.code, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
@@ -194,19 +194,17 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
         plan = NULL;
     } else if (status != PL_OK) {
         pl_strv_done(&plan->argv);
-        pl_strv_done(&plan->describe);
+        pl_strv_done(&plan->show);
         pl_strv_done(&plan->sync);
     }
     *ret_plan = plan;
     return status;
 }
 
-static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status fill_notify(const struct pl_job *job, const struct pl_launcher *launcher,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    const bool needed = pl_launcher_sweep.matches(job) || job->switches.mpi || job->switches.native_server ||
-                        job->switches.parameter_server;
-
-    plan->launcher = "none";
+    plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.base, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
@@ -214,17 +212,16 @@ static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_pla
     if (job->distribution_index < 0) {
         return PL_OK; /* this host is outside the distribution, or under a name of its own */
     }
-    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index,
-                                 needed ? PL_LAUNCH_PLAN_LINK_NEEDED : PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
+    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
 }
 
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                         struct pl_error *reterr)
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
+                                         struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 
     PL_TRY(plan != NULL ? PL_OK : PL_MEMORY);
-    PL_TRY(fill_notify(job, plan, reterr));
+    PL_TRY(fill_notify(job, launcher, plan, reterr));
     *ret_plan = PL_TAKE(plan);
     return PL_OK;
 }
@@ -258,7 +255,7 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     free_sidecars(plan->side);
-    pl_strv_done(&plan->describe);
+    pl_strv_done(&plan->show);
     pl_python_json_free(plan->shown);
     free(plan->cwd);
     free(plan->chmod_path);
