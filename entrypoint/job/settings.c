@@ -20,8 +20,8 @@
 
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. Those without a field are read elsewhere: LIBRARY is for examples/python, and those from RUN_DIR to PS_WORKER are
- * set by Paceline itself, as those of a trial are. A text without words is checked by the code that reads it.
+ * do. Those without a field are read elsewhere: LIBRARY is for examples/python, and those from RUN_DIR to RANK_WORKERS
+ * are set by Paceline itself, as those of a trial are. A text without words is checked by the code that reads it.
  */
 static const struct setting {
     const char *name;
@@ -67,6 +67,7 @@ static const struct setting {
     {.name = "PYTHON_STACKS"},
     {.name = "PS_SOCKET"},
     {.name = "PS_WORKER"},
+    {.name = "RANK_WORKERS"},
     {"TRIAL", FIELD(trial)},
     {"TRIAL_CPUS", FIELD(trial_cpus), "CPUs", 1, 65536, PL_JOB_SETTINGS_UNSET},
     {"TRIAL_GPUS", FIELD(trial_gpus), "GPUs", 0, 65536, PL_JOB_SETTINGS_UNSET},

@@ -6,6 +6,9 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 
+/** How many processes a rank starts, for `paceline rank`: its host's workers, where it is a parameter server. */
+#define PL_LAUNCHER_WORKERS_VARIABLE "PACELINE_RANK_WORKERS"
+
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;

@@ -13,6 +13,7 @@
 #include "entrypoint/launch/steps.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -421,6 +422,15 @@ static bool matches_server(const struct pl_job *job)
     return job->switches.native_server && pl_launcher_includes(job);
 }
 
+static enum pl_status make_server_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    char workers[24];
+
+    snprintf(workers, sizeof(workers), "%" PRId64, job->settings.ps_workers_per_host);
+    PL_TRY(pl_launcher_set(plan, PL_LAUNCHER_WORKERS_VARIABLE, workers, reterr));
+    return make_plan(job, plan, reterr);
+}
+
 static void describe_server(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
 {
     pl_text_printf(text, "a server with %" PRId64 " worker(s) on each of %zu host(s)",
@@ -432,5 +442,5 @@ const struct pl_launcher pl_launcher_mpi = {
 const struct pl_launcher pl_launcher_native_server = {.name = "native_server",
                                                       .needs_link = true,
                                                       .matches = matches_server,
-                                                      .plan = make_plan,
+                                                      .plan = make_server_plan,
                                                       .describe = describe_server};

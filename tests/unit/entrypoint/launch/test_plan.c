@@ -447,6 +447,7 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
     ck_assert_int_eq(tree.plan->processes, 2);
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1,algo-2|-np|2|"));
     (void)argv_after(&tree, "/paceline-server|--workers|3|/py|");
+    ck_assert_str_eq(pl_environment_get_or(tree.plan->additions, "PACELINE_RANK_WORKERS", ""), "3");
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"paceline_ps_min_workers\": \"1\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     (void)argv_after(&tree, "/paceline-server|--workers|1|--min-workers|1|/py|");
