@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/devices.h"
+#include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/shim.h"
@@ -73,10 +74,12 @@ static int local_size_of(const struct pl_environment *environment, int fallback)
     return number_of(environment, variables, fallback);
 }
 
-/* Whether this rank is a parameter server, which starts its host's workers. */
-static bool is_server(const struct pl_environment *environment)
+/* How many workers this rank starts, where it is a parameter server; else 0. */
+static int workers_of(const struct pl_environment *environment)
 {
-    return strcmp(pl_environment_get_or(environment, "PACELINE_PS", ""), "native") == 0;
+    static const char *const variables[] = {PL_LAUNCHER_WORKERS_VARIABLE, NULL};
+
+    return number_of(environment, variables, 0);
 }
 
 /* Workers wait for their server, and nobody waits for them: a server that stays stopped would hold the job for ever. */
@@ -85,7 +88,7 @@ static enum pl_status set_most_stopped(const struct pl_environment *environment,
 {
     struct pl_knobs knobs;
 
-    if (is_server(environment)) {
+    if (workers_of(environment) > 0) {
         PL_TRY(pl_knobs_resolve(environment, &knobs, reterr));
         options->most_stopped_ns = pl_knob_ns(&knobs, PL_KNOB_TIMEOUT_S, PL_NS_PER_S);
     }
@@ -95,8 +98,8 @@ static enum pl_status set_most_stopped(const struct pl_environment *environment,
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
-    static const char *const workers[] = {"PACELINE_PS_WORKERS_PER_HOST", NULL};
-    int local_size = local_size_of(environment, 1) * (is_server(environment) ? number_of(environment, workers, 1) : 1);
+    const int workers = workers_of(environment);
+    const int local_size = local_size_of(environment, 1) * (workers > 0 ? workers : 1);
     char text[16];
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));

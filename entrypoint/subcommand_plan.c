@@ -72,10 +72,10 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
 }
 
 /* What the plan's own program has to show. */
-static enum pl_status describe(struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status show(struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-plan", 0);
-    const struct pl_process_setup setup = {.argv = (const char *const *)plan->describe.items,
+    const struct pl_process_setup setup = {.argv = (const char *const *)plan->show.items,
                                            .environment = pl_environment_strings(plan->environment),
                                            .stdin_fd = -1,
                                            .stdout_fd = fd,
@@ -93,9 +93,9 @@ static enum pl_status describe(struct pl_launch_plan *plan, struct pl_error *ret
     }
     bytes = pread(fd, text, sizeof(text), 0);
     if (status != 0 || bytes <= 0) {
-        return pl_error_set(reterr, PL_FAILED, "%s cannot be described, as it says above", plan->launcher);
+        return pl_error_set(reterr, PL_FAILED, "%s cannot be described, as it says above", plan->launcher->name);
     }
-    return pl_python_json_parse(text, (size_t)bytes, plan->launcher, &plan->shown, reterr);
+    return pl_python_json_parse(text, (size_t)bytes, plan->launcher->name, &plan->shown, reterr);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_steps *source,
@@ -105,8 +105,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
 
     PL_TRY(pl_source_plan(job, source, reterr));
     PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), &plan, reterr));
-    if (plan->describe.count > 0) {
-        PL_TRY(describe(plan, reterr));
+    if (plan->show.count > 0) {
+        PL_TRY(show(plan, reterr));
     }
     *ret_plan = PL_TAKE(plan);
     return PL_OK;

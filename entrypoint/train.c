@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "entrypoint/check/check.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/launchers.h"
@@ -50,44 +51,27 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
-/* Whether this host knows how many processes every other one gets. */
-static bool knows_processes(const struct pl_job *job)
-{
-    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
-        if (job->host_processes[i] == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* One line for people: what runs where. A program that is alone has the log for itself. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
+    const struct pl_launcher *launcher = plan->launcher;
     const size_t hosts = plan->hosts.count;
-    const char *role = hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host";
+    PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
 
     if (plan->is_outside) {
-        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", plan->launcher,
+        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", launcher->name,
                job->current_host, job->master_host);
-    } else if (job->switches.native_server) {
-        pl_log(PL_LOG_INFO, "%s: a server with %.0f worker(s) on each of %zu host(s); this is %s, the %s",
-               plan->launcher, pl_job_number(job, "PACELINE_PS_WORKERS_PER_HOST"), hosts, job->current_host, role);
-    } else if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !knows_processes(job)) {
-        pl_log(PL_LOG_INFO, "%s: ranks by each host's own devices on %zu hosts; this is %s, the %s", plan->launcher,
-               hosts, job->current_host, role);
-    } else if (plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE) {
-        pl_log(PL_LOG_INFO, "%s: %d rank%s on %zu host%s; this is %s, the %s", plan->launcher, plan->processes,
-               plan->processes == 1 ? "" : "s", hosts, hosts == 1 ? "" : "s", job->current_host, role);
-    } else if (plan->side != NULL && plan->processes == 1) {
-        pl_log(PL_LOG_INFO, "%s: the program on the first of %zu hosts, servers on all; this is %s, the %s",
-               plan->launcher, hosts, job->current_host, role);
-    } else if (plan->runs_jobs) {
-        pl_log(PL_LOG_INFO, "%s: trials on %zu host%s; this is %s, the %s", plan->launcher, hosts,
-               hosts == 1 ? "" : "s", job->current_host, role);
-    } else if (hosts > 1) {
-        pl_log(PL_LOG_INFO, "%s: one program on each of %zu hosts; this is %s, the %s", plan->launcher, hosts,
-               job->current_host, role);
+        return;
+    }
+    if (launcher->describe != NULL) {
+        launcher->describe(job, plan, &what);
+    }
+    if (what.length == 0 && hosts > 1) {
+        pl_text_printf(&what, "one program on each of %zu hosts", hosts);
+    }
+    if (what.length > 0) {
+        pl_log(PL_LOG_INFO, "%s: %s; this is %s, the %s", launcher->name, pl_text_string(&what), job->current_host,
+               hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");
     }
 }
 
@@ -193,7 +177,8 @@ static int run_unreadable_job(const struct pl_invocation *call, const struct pl_
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
 
     if (pl_job_new_partial(call->environment, call->self_path, &job, NULL) == PL_OK &&
-        pl_launch_plan_new_notify(job, &plan, NULL) == PL_OK && plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_launch_plan_new_notify(job, pl_launchers_choose(job), &plan, NULL) == PL_OK &&
+        plan->link != PL_LAUNCH_PLAN_LINK_NONE) {
         return notify_unreadable_job(job, plan, error, signals, failure);
     }
     return report_unreadable_job(error, failure);

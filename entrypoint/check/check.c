@@ -17,7 +17,7 @@ enum { RANKS_MOST = 2 }; /* a host: enough for two flows of TCP and for what ran
 static enum pl_status read_setting(const struct pl_job *job, struct pl_strv *words, bool *ret_wanted,
                                    struct pl_error *reterr)
 {
-    const char *text = pl_job_option(job, "PACELINE_CHECK", "0");
+    const char *text = job->settings.check;
 
     *ret_wanted = true;
     if (strncmp(text, "--", 2) == 0) {

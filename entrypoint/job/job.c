@@ -393,7 +393,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 /* PACELINE_PS says whose parameter servers a job gets; our own need no other word. */
 static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
 {
-    if (strcmp(pl_job_option(job, "PACELINE_PS", "tensorflow"), "native") != 0) {
+    if (strcmp(job->settings.ps, "native") != 0) {
         return PL_OK;
     }
     job->switches.parameter_server = false;
@@ -411,11 +411,11 @@ static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
 /* A trial of a sweep has a part of its host's devices. */
 static void use_share(struct pl_job *job)
 {
-    if (pl_job_option(job, "PACELINE_TRIAL_CPUS", NULL) != NULL) {
-        job->cpus = (int)pl_job_number(job, "PACELINE_TRIAL_CPUS");
+    if (job->settings.trial_cpus != PL_JOB_SETTINGS_UNSET) {
+        job->cpus = (int)job->settings.trial_cpus;
     }
-    if (pl_job_option(job, "PACELINE_TRIAL_GPUS", NULL) != NULL) {
-        job->gpus = (int)pl_job_number(job, "PACELINE_TRIAL_GPUS");
+    if (job->settings.trial_gpus != PL_JOB_SETTINGS_UNSET) {
+        job->gpus = (int)job->settings.trial_gpus;
     }
 }
 
@@ -456,13 +456,13 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     if (command != NULL) {
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
+    PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
     PL_TRY(pl_precedence_program(job, reterr));
-    PL_TRY(pl_settings_check_values(job->process, &job->setting_values, reterr));
     return derive(job, reterr);
 }
 
 /* The settings are those of the environment alone where a hyperparameter among them is wrong; the hosts are all of the
- * job's where it is not known which of them a distribution has. */
+ * job's, and this host's group is one of the distribution's, where it is not known which of them a distribution has. */
 static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(make_paths(job, reterr));
@@ -471,9 +471,9 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
         pl_drivers_done(&job->drivers);
     }
     (void)read_hyperparameters(job, NULL);
-    if (pl_settings_check_values(job->process, &job->setting_values, NULL) != PL_OK) {
+    if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
         pl_strv_done(&job->setting_values);
-        PL_TRY(pl_settings_check_values(job->process, &job->setting_values, reterr));
+        PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
     }
     if (job->framework != NULL) {
         (void)derive(job, NULL);
@@ -481,6 +481,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     if (job->distribution_hosts.count == 0) {
         PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
+        PL_TRY(pl_strv_add(&job->distribution_groups, job->group_name, reterr));
         job->distribution_index = pl_strv_find(&job->hosts, job->current_host);
     }
     return PL_OK;
@@ -561,14 +562,4 @@ void pl_job_free_at(struct pl_job **job_at)
 {
     pl_job_free(*job_at);
     *job_at = NULL;
-}
-
-const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback)
-{
-    return pl_settings_text(job->process, &job->setting_values, name, fallback);
-}
-
-double pl_job_number(const struct pl_job *job, const char *name)
-{
-    return pl_settings_number(job->process, &job->setting_values, name);
 }

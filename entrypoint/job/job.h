@@ -13,6 +13,7 @@
 #include "base/json/python_json.h"
 #include "base/status.h"
 #include "entrypoint/job/drivers.h"
+#include "entrypoint/job/settings.h"
 #include "entrypoint/job/strv.h"
 
 enum {
@@ -81,6 +82,7 @@ struct pl_job {
     struct pl_python_json *platform;        /* every sagemaker_* and the other reserved names */
     /* "PACELINE_NAME=value" from paceline_* hyperparameters; the environment wins */
     struct pl_strv setting_values;
+    struct pl_job_settings settings;
 
     struct pl_drivers
         drivers; /* what version 3 of the SDK says: it comes first, hyperparameters decide what it leaves */
@@ -153,15 +155,6 @@ void pl_job_free_at(struct pl_job **job_at);
  * place `output/failure`.
  */
 const char *pl_job_base_dir(const struct pl_environment *process);
-
-/**
- * The value of Paceline's own option `name` ("PACELINE_PYTHON"): the container's environment, else the hyperparameter
- * paceline_python, else `fallback`.
- */
-const char *pl_job_option(const struct pl_job *job, const char *name, const char *fallback);
-
-/** The number that Paceline's own option `name` ("PACELINE_STOP_S") has, be it its default. */
-double pl_job_number(const struct pl_job *job, const char *name);
 
 /** The program's arguments from the hyperparameters, in the form of who named the program. */
 enum pl_status pl_job_set_arguments(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;

@@ -3,7 +3,6 @@
 #include "entrypoint/job/precedence.h"
 
 #include "base/file.h"
-#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/hyperparameters.h"
 
@@ -118,10 +117,8 @@ static enum pl_status use_script(struct pl_job *job, bool wanted, struct pl_erro
 static enum pl_status choose_program(struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_drivers *drivers = &job->drivers;
-    bool wanted;
+    const bool wanted = job->settings.sdk_drivers && !drivers->names_paceline;
 
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_SDK_DRIVERS", "0"), "PACELINE_SDK_DRIVERS", &wanted, reterr));
-    wanted = wanted && !drivers->names_paceline;
     if (job->command.count > 0) {
         drivers->entry_script = NULL;
         return PL_OK;

@@ -168,14 +168,27 @@ static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *
     return PL_OK;
 }
 
+/* The job's hyperparameters that are settings, and the values that lie in them. */
+static enum pl_status mask_settings(struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_STRV struct pl_strv before = job->setting_values;
+
+    job->setting_values = PL_STRV_NONE;
+    PL_TRY(pl_strv_add_all(&job->setting_values, &before, reterr));
+    for (size_t i = 0; i < before.count; i++) {
+        PL_TRY(mask_assignment(&job->setting_values.items[i], reterr));
+        pl_settings_replace_text(&job->settings, strchr(before.items[i], '=') + 1,
+                                 strchr(job->setting_values.items[i], '=') + 1);
+    }
+    return PL_OK;
+}
+
 enum pl_status pl_secrets_mask(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(mask_tree(&job->hyperparameters, reterr));
     PL_TRY(mask_tree(&job->framework, reterr));
     PL_TRY(mask_options(job->framework, reterr));
     PL_TRY(mask_drivers(&job->drivers, reterr));
-    for (size_t i = 0; i < job->setting_values.count; i++) {
-        PL_TRY(mask_assignment(&job->setting_values.items[i], reterr));
-    }
+    PL_TRY(mask_settings(job, reterr));
     return pl_job_set_arguments(job, reterr);
 }

@@ -2,53 +2,63 @@
 /* The table of the entry point's settings, their checks, and suggestions for mistyped names. */
 #include "entrypoint/job/settings.h"
 
+#include "base/clock.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/job/spelling.h"
 #include "s3io/s3/s3_encryption.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+/* Where the field `name` of struct pl_job_settings lies, and its type. */
+#define FIELD(name)                                                                                                    \
+    .at = offsetof(struct pl_job_settings, name),                                                                      \
+    .type = _Generic(((struct pl_job_settings *)NULL)->name, const char * : TEXT, bool : BOOL, int64_t : NUMBER)
+
 /*
  * The settings that are not the runtime's, without PACELINE_; docs/contract.md and docs/supervision.md say what they
- * do. LIBRARY is for examples/python, and those from RUN_DIR on are set by Paceline itself. A number has a default; a
- * text is checked by the code that reads it.
+ * do. Those without a field are read elsewhere: LIBRARY is for examples/python, and those from RUN_DIR to RANK_WORKERS
+ * are set by Paceline itself, as those of a trial are. A text without words is checked by the code that reads it.
  */
 static const struct setting {
     const char *name;
-    enum { TEXT, WORD, BOOL, WHOLE, REAL } type;
-    const char *unit; /* the words that it may be, of a WORD */
+    size_t at;
+    enum { ELSEWHERE, TEXT, BOOL, NUMBER } type;
+    const char *unit; /* of a number; of a text the words that it may be */
     double least, most, fallback;
+    int64_t unit_ns;  /* of a time; 0: the number is a whole one */
+    const char *text; /* the default of a text */
 } settings[] = {
-    {.name = "PYTHON"},
-    {.name = "INSTALL", .type = BOOL},
-    {.name = "CHECK"},
-    {"SOURCE_MAX_BYTES", WHOLE, "bytes", 0, 0x1p53, 0x1p34},
-    {.name = "MPI_VERSION"},
-    {"PEER_WAIT_S", REAL, "seconds", 1, 86400, 900},
-    {"SILENCE_S", REAL, "seconds", 1, 3600, 30},
-    {"STOP_S", REAL, "seconds", 3, 86400, 110},
-    {"SSH_PORT", WHOLE, "a port", 1, 65535, 22},
-    {.name = "SSH_DIR"},
-    {.name = "SSH_SECRET"},
-    {.name = "LINK", .type = BOOL},
-    {.name = "SDK_DRIVERS", .type = BOOL},
-    {.name = "TF_CHIEF", .type = BOOL},
-    {.name = "PS", .type = WORD, .unit = "native tensorflow"},
-    {"PS_WORKERS_PER_HOST", WHOLE, "workers", 1, 1024, 1},
-    {.name = "PS_MIN_WORKERS", .type = WORD, .unit = "all N"},
-    {"INTERMEDIATE_S", REAL, "seconds", 1, 3600, 60},
-    {.name = "SSE"},
-    {.name = "SSE_KMS_KEY_ID"},
-    {.name = "BUCKET_KEY_ENABLED", .type = BOOL},
-    {"HANG_S", REAL, "seconds", 0, 864000, 0},
-    {.name = "INDEPENDENT_RANKS", .type = BOOL},
-    {.name = "HANG_ACTION", .type = WORD, .unit = "report end"},
-    {.name = "SWEEP"},
-    {"SWEEP_TIME_S", REAL, "seconds", 0, 8640000, 0},
-    {.name = "CHECKPOINT_DIR"},
+    {"PYTHON", FIELD(python)},
+    {"INSTALL", FIELD(install), .fallback = true},
+    {"CHECK", FIELD(check), .text = "0"},
+    {"SOURCE_MAX_BYTES", FIELD(source_max_bytes), "bytes", 0, 0x1p53, 0x1p34},
+    {"MPI_VERSION", FIELD(mpi_version)},
+    {"PEER_WAIT_S", FIELD(peer_wait_ns), "seconds", 1, 86400, 900, PL_NS_PER_S},
+    {"SILENCE_S", FIELD(silence_ns), "seconds", 1, 3600, 30, PL_NS_PER_S},
+    {"STOP_S", FIELD(stop_ns), "seconds", 3, 86400, 110, PL_NS_PER_S},
+    {"SSH_PORT", FIELD(ssh_port), "a port", 1, 65535, 22},
+    {"SSH_DIR", FIELD(ssh_dir)},
+    {"SSH_SECRET", FIELD(ssh_secret)},
+    {"LINK", FIELD(link), .fallback = true},
+    {"SDK_DRIVERS", FIELD(sdk_drivers)},
+    {"TF_CHIEF", FIELD(tf_chief)},
+    {"PS", FIELD(ps), "native tensorflow", .text = "tensorflow"},
+    {"PS_WORKERS_PER_HOST", FIELD(ps_workers_per_host), "workers", 1, 1024, 1},
+    {"PS_MIN_WORKERS", FIELD(ps_min_workers), "all N", .text = "all"},
+    {"INTERMEDIATE_S", FIELD(intermediate_ns), "seconds", 1, 3600, 60, PL_NS_PER_S},
+    {"SSE", FIELD(sse)},
+    {"SSE_KMS_KEY_ID", FIELD(sse_kms_key_id)},
+    {"BUCKET_KEY_ENABLED", FIELD(bucket_key_enabled)},
+    {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, 0, PL_NS_PER_S},
+    {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
+    {"HANG_ACTION", FIELD(hang_action), "report end", .text = "report"},
+    {"SWEEP", FIELD(sweep)},
+    {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, 0, PL_NS_PER_S},
+    {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
     {.name = "BASH_ENV"},
@@ -57,9 +67,10 @@ static const struct setting {
     {.name = "PYTHON_STACKS"},
     {.name = "PS_SOCKET"},
     {.name = "PS_WORKER"},
-    {.name = "TRIAL"},
-    {"TRIAL_CPUS", WHOLE, "CPUs", 1, 65536, 0},
-    {"TRIAL_GPUS", WHOLE, "GPUs", 0, 65536, 0},
+    {.name = "RANK_WORKERS"},
+    {"TRIAL", FIELD(trial)},
+    {"TRIAL_CPUS", FIELD(trial_cpus), "CPUs", 1, 65536, PL_JOB_SETTINGS_UNSET},
+    {"TRIAL_GPUS", FIELD(trial_gpus), "GPUs", 0, 65536, PL_JOB_SETTINGS_UNSET},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
@@ -91,14 +102,6 @@ static const char *nearest(const char *name, unsigned *ret_edits)
     return found;
 }
 
-bool pl_settings_have(const char *name)
-{
-    unsigned count = 1;
-
-    return strncmp(name, "PACELINE_", PREFIX_BYTES) == 0 &&
-           (pl_knob_is_gone(name, strlen(name)) || (nearest(name, &count) != NULL && count == 0));
-}
-
 static const struct setting *find(const char *name)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
@@ -109,108 +112,98 @@ static const struct setting *find(const char *name)
     return NULL;
 }
 
-/* `what` is how messages call the setting. */
-static enum pl_status read_number(const struct setting *setting, const char *text, const char *what, double *ret_value,
+static enum pl_status read_number(const struct setting *setting, const char *text, const char *what, int64_t *ret_value,
                                   struct pl_error *reterr)
 {
-    bool whole = setting->type == WHOLE;
+    bool whole = setting->unit_ns == 0;
+    double value;
 
-    if ((whole && text[strspn(text, "0123456789")] != '\0') || !pl_text_number(text, ret_value) ||
-        !(*ret_value >= setting->least && *ret_value <= setting->most)) {
+    if ((whole && text[strspn(text, "0123456789")] != '\0') || !pl_text_number(text, &value) ||
+        !(value >= setting->least && value <= setting->most)) {
         return pl_error_set(reterr, PL_INVALID, "%s is '%.60s': expected %s from %.0f to %.0f", what, text,
                             setting->unit, setting->least, setting->most);
     }
+    *ret_value = whole ? (int64_t)value : (int64_t)(value * (double)setting->unit_ns + 0.5);
     return PL_OK;
 }
 
-const char *pl_settings_text(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                             const char *name, const char *fallback)
+/* Set the field of a setting; `what` is how messages call the setting. */
+static enum pl_status read_value(const struct setting *setting, const char *text, const char *what,
+                                 struct pl_job_settings *values, struct pl_error *reterr)
 {
-    const char *value = pl_environment_get_or(environment, name, NULL);
-    size_t length = strlen(name);
+    void *field = (char *)values + setting->at;
 
-    PL_BUG_IF(!pl_settings_have(name));
-    for (size_t i = 0; value == NULL && i < hyperparameters->count; i++) {
-        const char *item = hyperparameters->items[i];
-
-        if (strncmp(item, name, length) == 0 && item[length] == '=' && item[length + 1] != '\0') {
-            value = item + length + 1;
-        }
-    }
-    return value != NULL ? value : fallback;
-}
-
-double pl_settings_number(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                          const char *name)
-{
-    const struct setting *setting = find(name);
-    const char *text = pl_settings_text(environment, hyperparameters, name, NULL);
-    double value;
-
-    PL_BUG_IF(setting == NULL || (setting->type != WHOLE && setting->type != REAL));
-    value = setting->fallback;
-    PL_BUG_IF(text != NULL && read_number(setting, text, name, &value, NULL) != PL_OK); /* pl_settings_check_values() */
-    return value;
-}
-
-/* Check the value of the setting `name`; other names may have any value. */
-static enum pl_status check_value(const char *name, const char *text, const char *what, struct pl_error *reterr)
-{
-    const struct setting *setting = find(name);
-    struct pl_knobs setting_values;
-    double number;
-    bool yes;
-
-    if (setting != NULL) {
-        return setting->type == TEXT   ? PL_OK
-               : setting->type == WORD ? pl_knob_read_word(text, setting->unit, what, reterr)
-               : setting->type == BOOL ? pl_knob_read_bool(text, what, &yes, reterr)
-                                       : read_number(setting, text, what, &number, reterr);
-    }
-    pl_knobs_default(&setting_values);
-    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
-        if (strcmp(name, pl_knob_info((enum pl_knob)i)->variable) == 0) {
-            return pl_knob_set(&setting_values, (enum pl_knob)i, text, what, reterr);
-        }
+    switch (setting->type) {
+    case ELSEWHERE:
+        return PL_OK;
+    case TEXT:
+        *(const char **)field = text;
+        return setting->unit != NULL ? pl_knob_read_word(text, setting->unit, what, reterr) : PL_OK;
+    case BOOL:
+        return pl_knob_read_bool(text, what, field, reterr);
+    case NUMBER:
+        return read_number(setting, text, what, field, reterr);
     }
     return PL_OK;
 }
 
-/* The same for a hyperparameter, which messages name in small letters, whatever case it was written in. */
-static enum pl_status check_hyperparameter(const char *name, const char *text, struct pl_error *reterr)
+static void set_default(const struct setting *setting, struct pl_job_settings *values)
 {
+    void *field = (char *)values + setting->at;
+
+    if (setting->type == TEXT) {
+        *(const char **)field = setting->text;
+    } else if (setting->type == BOOL) {
+        *(bool *)field = setting->fallback != 0;
+    } else if (setting->type == NUMBER) {
+        *(int64_t *)field = (int64_t)setting->fallback * (setting->unit_ns != 0 ? setting->unit_ns : 1);
+    }
+}
+
+/* A hyperparameter, which messages name in small letters, whatever case it was written in. */
+static enum pl_status read_hyperparameter(const char *name, const char *text, struct pl_job_settings *values,
+                                          struct pl_error *reterr)
+{
+    const struct setting *setting = find(name);
+    struct pl_knobs knobs;
     char what[80];
     int length = snprintf(what, sizeof(what), "hyperparameter %s", name);
 
     for (int i = 0; i < length && i < (int)sizeof(what) - 1; i++) {
         what[i] = (char)(what[i] >= 'A' && what[i] <= 'Z' ? what[i] + 32 : what[i]);
     }
-    return check_value(name, text, what, reterr);
+    if (setting != NULL) {
+        return read_value(setting, text, what, values, reterr);
+    }
+    pl_knobs_default(&knobs);
+    for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
+        if (strcmp(name, pl_knob_info((enum pl_knob)i)->variable) == 0) {
+            return pl_knob_set(&knobs, (enum pl_knob)i, text, what, reterr);
+        }
+    }
+    return PL_OK;
 }
 
 /* How what the job uploads is to be encrypted. */
-static enum pl_status check_encryption(const struct pl_environment *environment, struct pl_error *reterr)
+static enum pl_status check_encryption(const struct pl_job_settings *values, struct pl_error *reterr)
 {
     static const struct pl_s3_encryption_names names = {
         .algorithm = "PACELINE_SSE", .key_id = "PACELINE_SSE_KMS_KEY_ID", .bucket_key = "PACELINE_BUCKET_KEY_ENABLED"};
-    struct pl_s3_encryption encryption = {
-        .algorithm = pl_environment_get_or(environment, names.algorithm, NULL),
-        .key_id = pl_environment_get_or(environment, names.key_id, NULL),
-    };
-    const char *bucket_key = pl_environment_get_or(environment, names.bucket_key, NULL);
+    const struct pl_s3_encryption encryption = {
+        .algorithm = values->sse, .key_id = values->sse_kms_key_id, .bucket_key = values->bucket_key_enabled};
 
-    if (bucket_key != NULL) {
-        PL_TRY(pl_knob_read_bool(bucket_key, names.bucket_key, &encryption.bucket_key, reterr));
-    }
     return pl_s3_encryption_check(&encryption, &names, reterr);
 }
 
-enum pl_status pl_settings_check_values(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                                        struct pl_error *reterr)
+enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                struct pl_job_settings *values, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
-    struct pl_knobs setting_values;
+    struct pl_knobs knobs;
 
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+        set_default(&settings[i], values);
+    }
     PL_TRY(pl_environment_new_copy(environment, &all, reterr));
     for (size_t i = 0; i < hyperparameters->count; i++) {
         const char *equals = strchr(hyperparameters->items[i], '=');
@@ -222,7 +215,7 @@ enum pl_status pl_settings_check_values(const struct pl_environment *environment
         }
         /* the variable wins, an empty one is none */
         if (equals[1] != '\0' && pl_environment_get_or(environment, name, NULL) == NULL) {
-            PL_TRY(check_hyperparameter(name, equals + 1, reterr));
+            PL_TRY(read_hyperparameter(name, equals + 1, values, reterr));
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
         }
     }
@@ -231,13 +224,24 @@ enum pl_status pl_settings_check_values(const struct pl_environment *environment
         const char *text;
 
         snprintf(name, sizeof(name), "PACELINE_%s", settings[i].name);
-        text = pl_environment_get_or(all, name, NULL);
+        text = pl_environment_get_or(environment, name, NULL);
         if (text != NULL) {
-            PL_TRY(check_value(name, text, name, reterr));
+            PL_TRY(read_value(&settings[i], text, name, values, reterr));
         }
     }
-    PL_TRY(check_encryption(all, reterr));
-    return pl_knobs_resolve(all, &setting_values, reterr);
+    PL_TRY(check_encryption(values, reterr));
+    return pl_knobs_resolve(all, &knobs, reterr);
+}
+
+void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after)
+{
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
+        void *field = (char *)values + settings[i].at;
+
+        if (settings[i].type == TEXT && *(const char **)field == before) {
+            *(const char **)field = after;
+        }
+    }
 }
 
 /* `string` is PACELINE_NAME=value. */

@@ -4,7 +4,7 @@
  * silence. The runtime's settings are in base/knob.h.
  *
  * `environment` is the container's, and `hyperparameters` has "PACELINE_NAME=value" for each one named paceline_*; a
- * variable that is not empty wins. pl_job_option() and pl_job_number() read those of a job.
+ * variable that is not empty wins.
  *
  * Test  tests/unit/entrypoint/launch/test_plan.c, tests/unit/entrypoint/job/test_settings.c
  */
@@ -14,28 +14,58 @@
 #include "base/environment.h"
 #include "entrypoint/job/strv.h"
 
-/**
- * Whether `name` ("PACELINE_STOP_S") is a setting: of this folder, a knob, one that is gone, or a variable that
- * Paceline sets for its own processes.
- */
-bool pl_settings_have(const char *name);
+#include <stdint.h>
+
+enum { PL_JOB_SETTINGS_UNSET = -1 };
 
 /**
- * Whether each setting, and each variable of Horovod's that stands for one, has a value that it can have. pl_job_new()
- * asks, so that a job is refused before anything is fetched or started.
+ * The value of each setting that the entry point reads, which docs/contract.md and docs/supervision.md describe by its
+ * name. A text is NULL where it is not set and has no default; it lies in the environment or in the hyperparameters.
+ */
+struct pl_job_settings {
+    const char *python;
+    bool install;
+    const char *check; /* a boolean, or options of `paceline check` */
+    int64_t source_max_bytes;
+    const char *mpi_version;
+    int64_t peer_wait_ns;
+    int64_t silence_ns;
+    int64_t stop_ns;
+    int64_t ssh_port;
+    const char *ssh_dir;
+    const char *ssh_secret;
+    bool link;
+    bool sdk_drivers;
+    bool tf_chief;
+    const char *ps; /* whose parameter servers: "native" or "tensorflow" */
+    int64_t ps_workers_per_host;
+    const char *ps_min_workers; /* "all" or a number */
+    int64_t intermediate_ns;
+    const char *sse;
+    const char *sse_kms_key_id;
+    bool bucket_key_enabled;
+    int64_t hang_ns; /* 0: nothing looks for hangs */
+    bool independent_ranks;
+    const char *hang_action; /* "report" or "end" */
+    const char *sweep;       /* a JSON object or a file's name */
+    int64_t sweep_time_ns;   /* 0: no limit */
+    const char *checkpoint_dir;
+    const char *trial;  /* its number, in a trial of a sweep */
+    int64_t trial_cpus; /* of the host's; or PL_JOB_SETTINGS_UNSET, as trial_gpus */
+    int64_t trial_gpus;
+};
+
+/**
+ * Set all values. A value that a setting cannot have, or a variable of Horovod's that stands for a knob, is refused:
+ * pl_job_new() asks, so that a job is refused before anything is fetched or started.
  *
  * Errors  PL_INVALID naming the variable or hyperparameter, its value and what was expected.
  */
-enum pl_status pl_settings_check_values(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                                        struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
+                                struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The value of the setting `name` ("PACELINE_PYTHON"), else `fallback`. */
-const char *pl_settings_text(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                             const char *name, const char *fallback);
-
-/** The number that the setting `name` of this folder has. */
-double pl_settings_number(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
-                          const char *name);
+/** Where a text is the string at `before`, let it be that at `after`. */
+void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after);
 
 /**
  * Add a warning for each hyperparameter paceline_* that is no setting, since no program sees it either, and for each

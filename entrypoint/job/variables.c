@@ -415,7 +415,7 @@ static enum pl_status add_settings(struct builder *builder)
         if (name == NULL) {
             return PL_MEMORY;
         }
-        /* as pl_job_option(): an empty variable is none */
+        /* an empty variable is none */
         if (pl_environment_get_or(job->process, name, NULL) == NULL) {
             PL_TRY(set(builder, name, equals + 1));
         }
@@ -477,11 +477,11 @@ static enum pl_status add_drivers(struct builder *builder)
 /* Where the platform keeps the job's checkpoints, when that is not the default, for the runtime. */
 static enum pl_status add_checkpoint_dir(struct builder *builder)
 {
-    static const char name[] = "PACELINE_CHECKPOINT_DIR";
+    const struct pl_job *job = builder->job;
 
-    return builder->job->checkpoint_dir == NULL || pl_job_option(builder->job, name, NULL) != NULL
+    return job->checkpoint_dir == NULL || job->settings.checkpoint_dir != NULL
                ? PL_OK
-               : set(builder, name, builder->job->checkpoint_dir);
+               : set(builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
 }
 
 enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment *environment,

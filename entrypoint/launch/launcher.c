@@ -2,8 +2,8 @@
 /* What the launchers share: hosts, roles, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
-#include "base/knob.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -60,10 +60,7 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
 /* The master of a distribution links the hosts beside it too, which need not be there at the start. */
 static enum pl_status add_outside_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool linked;
-
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_LINK", "1"), "PACELINE_LINK", &linked, reterr));
-    if (!linked || job->outside_hosts.count == 0 || pl_launcher_is_elastic(job->process, NULL)) {
+    if (!job->settings.link || job->outside_hosts.count == 0 || pl_launcher_is_elastic(job->process, NULL)) {
         return PL_OK;
     }
     if (plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
@@ -73,20 +70,25 @@ static enum pl_status add_outside_hosts(const struct pl_job *job, struct pl_laun
 }
 
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
-                                     enum pl_launch_plan_link link, struct pl_launch_plan *plan,
-                                     struct pl_error *reterr)
+                                     struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool linked = hosts->count > 1 && link != PL_LAUNCH_PLAN_LINK_NONE;
+    const bool needed = plan->launcher->needs_link;
+    const bool linked =
+        hosts->count > 1 && (needed || (job->settings.link && !pl_launcher_is_elastic(job->process, NULL)));
 
     PL_TRY(pl_strv_add_all(&plan->hosts, hosts, reterr));
     plan->host_index = index;
     plan->role = index == 0 ? PL_LAUNCH_PLAN_MASTER : PL_LAUNCH_PLAN_WORKER;
-    if (linked && link == PL_LAUNCH_PLAN_LINK_BESIDE) {
-        PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_LINK", "1"), "PACELINE_LINK", &linked, reterr));
-        linked = linked && !pl_launcher_is_elastic(job->process, NULL);
-    }
-    plan->link = linked ? link : PL_LAUNCH_PLAN_LINK_NONE;
+    plan->link = !linked ? PL_LAUNCH_PLAN_LINK_NONE : needed ? PL_LAUNCH_PLAN_LINK_NEEDED : PL_LAUNCH_PLAN_LINK_BESIDE;
     return index == 0 ? add_outside_hosts(job, plan, reterr) : PL_OK;
+}
+
+void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    const size_t hosts = plan->hosts.count;
+
+    pl_text_printf(text, "%d rank%s on %zu host%s", plan->processes, plan->processes == 1 ? "" : "s", hosts,
+                   hosts == 1 ? "" : "s");
 }
 
 enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,

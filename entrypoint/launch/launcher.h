@@ -6,6 +6,9 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 
+/** How many processes a rank starts, for `paceline rank`: its host's workers, where it is a parameter server. */
+#define PL_LAUNCHER_WORKERS_VARIABLE "PACELINE_RANK_WORKERS"
+
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;
@@ -20,12 +23,15 @@ extern const struct pl_launcher pl_launcher_direct;
 bool pl_launcher_includes(const struct pl_job *job);
 
 /**
- * Fill hosts, host_index, role and link for a launch over `hosts`, of which this one is number `index`. A link beside
- * the program is left out where the settings or torchrun's own variables ask for that.
+ * Fill hosts, host_index, role and link for a launch over `hosts`, of which this one is number `index`. The link is the
+ * one that plan->launcher needs; a link beside the program is left out where the settings or torchrun's own variables
+ * ask for that.
  */
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
-                                     enum pl_launch_plan_link link, struct pl_launch_plan *plan,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
+                                     struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Append "N ranks on N hosts". */
+void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_text *text);
 
 /**
  * True where torchrun is to survive the loss of ranks or hosts, by its variables (PET_MAX_RESTARTS, PET_NNODES) or by

@@ -35,7 +35,7 @@ static enum pl_status use_outside(const struct pl_job *job, struct pl_launch_pla
     PL_AUTO_STRV struct pl_strv pair = PL_STRV_NONE;
 
     PL_TRY(pl_strv_add_list(&pair, (const char *const[]){job->master_host, job->current_host, NULL}, reterr));
-    PL_TRY(pl_launcher_use_hosts(job, &pair, 1, PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &pair, 1, plan, reterr));
     plan->is_outside = plan->link != PL_LAUNCH_PLAN_LINK_NONE;
     return PL_OK;
 }
@@ -62,8 +62,7 @@ static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan 
     if (job->hosts.count < 2 || alone) {
         return use_alone(job, plan, reterr);
     }
-    return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host),
-                                 PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
+    return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan, reterr);
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)

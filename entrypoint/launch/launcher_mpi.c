@@ -12,6 +12,8 @@
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/launch/steps.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -296,12 +298,12 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
 /* The server of a host, with the words of its workers after its own. */
 static enum pl_status add_server(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
-    const char *least = pl_job_option(job, "PACELINE_PS_MIN_WORKERS", "all");
+    const char *least = job->settings.ps_min_workers;
     PL_AUTO_FREE char *server = NULL;
 
     PL_TRY(pl_companion_find(job->self_path, "paceline-server", &server, reterr));
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){server, "--workers", NULL}, reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_PS_WORKERS_PER_HOST")));
+    PL_TRY(pl_strv_printf(argv, reterr, "%" PRId64, job->settings.ps_workers_per_host));
     return strcmp(least, "all") == 0
                ? PL_OK
                : pl_strv_add_list(argv, (const char *const[]){"--min-workers", least, NULL}, reterr);
@@ -376,8 +378,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     enum pl_status status;
     int major;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
-                                 plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
     PL_TRY(pl_mpi_options_major(job, &major, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_needs_tool(job, &program, "mpirun", "build it with Open MPI (openmpi-bin), or with Paceline's Dockerfile",
@@ -405,11 +406,41 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return status;
 }
 
+static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    for (size_t i = 0; i < job->distribution_hosts.count; i++) {
+        if (job->host_processes[i] == 0) {
+            pl_text_printf(text, "ranks by each host's own devices on %zu hosts", plan->hosts.count);
+            return;
+        }
+    }
+    pl_launcher_describe_ranks(plan, text);
+}
+
 static bool matches_server(const struct pl_job *job)
 {
     return job->switches.native_server && pl_launcher_includes(job);
 }
 
-const struct pl_launcher pl_launcher_mpi = {.name = "mpi", .matches = matches, .plan = make_plan};
-const struct pl_launcher pl_launcher_native_server = {
-    .name = "native_server", .matches = matches_server, .plan = make_plan};
+static enum pl_status make_server_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    char workers[24];
+
+    snprintf(workers, sizeof(workers), "%" PRId64, job->settings.ps_workers_per_host);
+    PL_TRY(pl_launcher_set(plan, PL_LAUNCHER_WORKERS_VARIABLE, workers, reterr));
+    return make_plan(job, plan, reterr);
+}
+
+static void describe_server(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    pl_text_printf(text, "a server with %" PRId64 " worker(s) on each of %zu host(s)",
+                   job->settings.ps_workers_per_host, plan->hosts.count);
+}
+
+const struct pl_launcher pl_launcher_mpi = {
+    .name = "mpi", .needs_link = true, .matches = matches, .plan = make_plan, .describe = describe};
+const struct pl_launcher pl_launcher_native_server = {.name = "native_server",
+                                                      .needs_link = true,
+                                                      .matches = matches_server,
+                                                      .plan = make_server_plan,
+                                                      .describe = describe_server};

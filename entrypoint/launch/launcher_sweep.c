@@ -8,10 +8,11 @@
 #include "entrypoint/launch/launcher.h"
 
 #include "base/memory.h"
+#include "base/text.h"
 
 static bool matches(const struct pl_job *job)
 {
-    return !job->is_check && pl_job_option(job, "PACELINE_SWEEP", NULL) != NULL;
+    return !job->is_check && job->settings.sweep != NULL;
 }
 
 /* paceline-sweep OPTION PACELINE -- COMMAND... */
@@ -31,7 +32,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     struct pl_strv *look = NULL;
 
     if (job->hosts.count > 1) {
-        PL_TRY(pl_launcher_use_hosts(job, &job->hosts, job->host_index, PL_LAUNCH_PLAN_LINK_NEEDED, plan, reterr));
+        PL_TRY(pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan, reterr));
     } else {
         PL_TRY(pl_strv_add(&plan->hosts, job->current_host, reterr));
     }
@@ -42,7 +43,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_steps_add_look(&plan->steps, "looking at the sweep", &look, reterr));
     PL_TRY(add_words(job, "--look", look, reterr));
-    PL_TRY(add_words(job, "--describe", &plan->describe, reterr));
+    PL_TRY(add_words(job, "--describe", &plan->show, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     if (plan->role != PL_LAUNCH_PLAN_WORKER) {
         PL_TRY(add_words(job, "--run", &plan->argv, reterr));
@@ -51,4 +52,11 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return PL_OK;
 }
 
-const struct pl_launcher pl_launcher_sweep = {.name = "sweep", .matches = matches, .plan = make_plan};
+static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    (void)job;
+    pl_text_printf(text, "trials on %zu host%s", plan->hosts.count, plan->hosts.count == 1 ? "" : "s");
+}
+
+const struct pl_launcher pl_launcher_sweep = {
+    .name = "sweep", .needs_link = true, .matches = matches, .plan = make_plan, .describe = describe};

@@ -4,8 +4,8 @@
  * parameter server a separate task runs next to the program on each host, until the master's program has ended. With
  * PACELINE_TF_CHIEF the first host's program is TF_CONFIG's chief, and the other hosts run a server in its place.
  */
-#include "base/knob.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"
 
@@ -110,11 +110,10 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     const char *first;
-    bool is_master, has_chief;
+    const bool has_chief = job->settings.tf_chief;
+    bool is_master;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_NEEDED,
-                                 plan, reterr));
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
     first = has_chief ? "chief" : "master";
     is_master = plan->host_index == 0;
     plan->processes = has_chief ? 1 : (int)plan->hosts.count;
@@ -133,6 +132,13 @@ static enum pl_status plan_server(const struct pl_job *job, struct pl_launch_pla
     return pl_program_use(job, &program, plan, reterr);
 }
 
+static void describe_server(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    if (job->settings.tf_chief) {
+        pl_text_printf(text, "the program on the first of %zu hosts, servers on all", plan->hosts.count);
+    }
+}
+
 static bool matches_mirrored(const struct pl_job *job)
 {
     return job->switches.multi_worker_mirrored && pl_launcher_includes(job);
@@ -143,8 +149,7 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_p
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     PL_AUTO_TEXT struct pl_text config = PL_TEXT_NONE;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_BESIDE,
-                                 plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
     plan->processes = (int)plan->hosts.count;
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     pl_text_append(&config, "{\"cluster\": {");
@@ -155,7 +160,10 @@ static enum pl_status plan_mirrored(const struct pl_job *job, struct pl_launch_p
     return pl_program_use(job, &program, plan, reterr);
 }
 
-const struct pl_launcher pl_launcher_parameter_server = {
-    .name = "parameter_server", .matches = matches_server, .plan = plan_server};
+const struct pl_launcher pl_launcher_parameter_server = {.name = "parameter_server",
+                                                         .needs_link = true,
+                                                         .matches = matches_server,
+                                                         .plan = plan_server,
+                                                         .describe = describe_server};
 const struct pl_launcher pl_launcher_multi_worker_mirrored = {
     .name = "multi_worker_mirrored", .matches = matches_mirrored, .plan = plan_mirrored};

@@ -34,8 +34,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     size_t hosts = job->distribution_hosts.count;
 
-    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, PL_LAUNCH_PLAN_LINK_BESIDE,
-                                 plan, reterr));
+    PL_TRY(pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr));
     plan->processes = job->processes_per_host * (int)hosts;
     if (!pl_launcher_is_elastic(job->process, NULL)) {
         plan->ranks = PL_LAUNCH_PLAN_RANKS_TORCHRUN;
@@ -72,4 +71,14 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return pl_program_add_arguments(job, &program, &plan->argv, reterr);
 }
 
-const struct pl_launcher pl_launcher_torchrun = {.name = "torchrun", .matches = matches, .plan = make_plan};
+/* How many ranks an elastic launch has is torchrun's to say. */
+static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
+{
+    (void)job;
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
+        pl_launcher_describe_ranks(plan, text);
+    }
+}
+
+const struct pl_launcher pl_launcher_torchrun = {
+    .name = "torchrun", .matches = matches, .plan = make_plan, .describe = describe};

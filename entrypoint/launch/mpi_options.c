@@ -57,7 +57,7 @@ static int find_major(const struct pl_job *job)
 
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr)
 {
-    const char *named = pl_job_option(job, "PACELINE_MPI_VERSION", NULL);
+    const char *named = job->settings.mpi_version;
 
     if (named == NULL) {
         *ret_major = find_major(job);

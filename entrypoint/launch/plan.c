@@ -2,8 +2,8 @@
 /* Chooses the launcher and makes the plan of what this host runs. */
 #include "entrypoint/launch/plan.h"
 
+#include "base/clock.h"
 #include "base/file.h"
-#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/hyperparameters.h"
 #include "entrypoint/job/settings.h"
@@ -50,21 +50,16 @@ static bool is_mount(const char *path)
 /* The options of paceline-sync for how the job wants its uploads encrypted. */
 static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    static const char *const options[][2] = {{"PACELINE_SSE", "--sse"},
-                                             {"PACELINE_SSE_KMS_KEY_ID", "--sse-kms-key-id"}};
-    const char *bucket_key = pl_job_option(job, "PACELINE_BUCKET_KEY_ENABLED", "0");
-    bool wants_bucket_key;
+    const struct pl_job_settings *settings = &job->settings;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(options); i++) {
-        const char *value = pl_job_option(job, options[i][0], NULL);
-
-        if (value != NULL) {
-            PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){options[i][1], value, NULL}, reterr));
-        }
+    if (settings->sse != NULL) {
+        PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse", settings->sse, NULL}, reterr));
     }
-    PL_TRY(pl_knob_read_bool(bucket_key, "PACELINE_BUCKET_KEY_ENABLED", &wants_bucket_key, reterr));
-    return wants_bucket_key ? pl_strv_add_list(&plan->sync, (const char *const[]){"--bucket-key-enabled", NULL}, reterr)
-                            : PL_OK;
+    if (settings->sse_kms_key_id != NULL) {
+        PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse-kms-key-id", settings->sse_kms_key_id, NULL},
+                                reterr));
+    }
+    return settings->bucket_key_enabled ? pl_strv_add(&plan->sync, "--bucket-key-enabled", reterr) : PL_OK;
 }
 
 /* Where the platform has made the directory, it knows the address too. */
@@ -119,7 +114,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     pl_text_printf(&text, "%s%s%s%soutput/intermediate", uri, uri[strlen(uri) - 1] == '/' ? "" : "/", name,
                    *name != '\0' ? "/" : "");
     PL_TRY(pl_text_check(&text, reterr));
-    snprintf(seconds, sizeof(seconds), "%.10g", pl_job_number(job, "PACELINE_INTERMEDIATE_S"));
+    snprintf(seconds, sizeof(seconds), "%.10g", (double)job->settings.intermediate_ns / (double)PL_NS_PER_S);
     PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){companion, "--finish", seconds, NULL}, reterr));
     PL_TRY(add_encryption(job, plan, reterr));
     return pl_strv_add_list(&plan->sync,
@@ -154,10 +149,7 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
 static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_launch_plan *plan,
                                            struct pl_error *reterr)
 {
-    bool has_chief;
-
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_TF_CHIEF", "0"), "PACELINE_TF_CHIEF", &has_chief, reterr));
-    if (!has_chief || plan->side != NULL || job->distribution_index < 0) {
+    if (!job->settings.tf_chief || plan->side != NULL || job->distribution_index < 0) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
@@ -168,7 +160,7 @@ static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_l
 static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *launcher, struct pl_launch_plan *plan,
                            struct pl_error *reterr)
 {
-    plan->launcher = launcher->name;
+    plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.code, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
@@ -202,19 +194,17 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
         plan = NULL;
     } else if (status != PL_OK) {
         pl_strv_done(&plan->argv);
-        pl_strv_done(&plan->describe);
+        pl_strv_done(&plan->show);
         pl_strv_done(&plan->sync);
     }
     *ret_plan = plan;
     return status;
 }
 
-static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+static enum pl_status fill_notify(const struct pl_job *job, const struct pl_launcher *launcher,
+                                  struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    const bool needed = pl_launcher_sweep.matches(job) || job->switches.mpi || job->switches.native_server ||
-                        job->switches.parameter_server;
-
-    plan->launcher = "none";
+    plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.base, reterr);
     PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
@@ -222,17 +212,16 @@ static enum pl_status fill_notify(const struct pl_job *job, struct pl_launch_pla
     if (job->distribution_index < 0) {
         return PL_OK; /* this host is outside the distribution, or under a name of its own */
     }
-    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index,
-                                 needed ? PL_LAUNCH_PLAN_LINK_NEEDED : PL_LAUNCH_PLAN_LINK_BESIDE, plan, reterr);
+    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
 }
 
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                         struct pl_error *reterr)
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
+                                         struct pl_launch_plan **ret_plan, struct pl_error *reterr)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 
     PL_TRY(plan != NULL ? PL_OK : PL_MEMORY);
-    PL_TRY(fill_notify(job, plan, reterr));
+    PL_TRY(fill_notify(job, launcher, plan, reterr));
     *ret_plan = PL_TAKE(plan);
     return PL_OK;
 }
@@ -266,7 +255,7 @@ void pl_launch_plan_free(struct pl_launch_plan *plan)
     pl_environment_free(plan->additions);
     pl_environment_free(plan->environment);
     free_sidecars(plan->side);
-    pl_strv_done(&plan->describe);
+    pl_strv_done(&plan->show);
     pl_python_json_free(plan->shown);
     free(plan->cwd);
     free(plan->chmod_path);

@@ -46,9 +46,11 @@ struct pl_sidecar {
     struct pl_sidecar *next;            /* NULL when there is no other */
 };
 
+struct pl_launcher;
+
 struct pl_launch_plan {
     enum pl_launch_plan_role role;
-    const char *launcher;
+    const struct pl_launcher *launcher;
     struct pl_strv hosts; /* the hosts of this launch, the master first; just this host for a direct process */
     int host_index;       /* this host's index in `hosts` */
     /* hosts beside the launch, which the master links when they come: they end when it does */
@@ -82,7 +84,7 @@ struct pl_launch_plan {
     struct pl_strv daemon_prefix; /* words in front of mpirun's daemon where a worker starts it; mostly empty */
     /* uploads intermediate output while the job runs; empty when nothing is to be uploaded */
     struct pl_strv sync;
-    struct pl_strv describe;      /* prints an object that `paceline plan` shows under the launcher's name; or empty */
+    struct pl_strv show;          /* prints an object that `paceline plan` shows under the launcher's name; or empty */
     struct pl_python_json *shown; /* that object; NULL: none */
     char *chmod_path;             /* file to make executable first; NULL when it is already or there is none */
     struct pl_strv warnings;      /* sentences to log once */
@@ -94,13 +96,16 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A launcher: one file each, one table in launchers.c. `plan` fills role, launcher, hosts, argv, side and adds to
- * plan->additions.
+ * A launcher: one file each, one table in launchers.c. `plan` fills role, hosts, argv, side and adds to
+ * plan->additions. `describe` appends what runs on how many hosts, for the line that `paceline train` logs at the
+ * start; where it appends nothing or is NULL, each host runs one program.
  */
 struct pl_launcher {
     const char *name;
+    bool needs_link; /* the job runs only where its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
     bool (*matches)(const struct pl_job *job);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
+    void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
 };
 
 /**
@@ -114,11 +119,11 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
                                   struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A plan that runs nothing, of a job from pl_job_new_partial(): with it the other hosts can be notified. It has no link
- * where the job's hosts have none, as far as that is known.
+ * A plan that runs nothing, of a job from pl_job_new_partial() and the launcher that it would have had: with it the
+ * other hosts can be notified. It has no link where the job's hosts have none, as far as that is known.
  */
-enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, struct pl_launch_plan **ret_plan,
-                                         struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
+                                         struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_launch_plan_free(struct pl_launch_plan *plan);
 void pl_launch_plan_free_at(struct pl_launch_plan **plan_at);

@@ -96,7 +96,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
         struct pl_python_json *value;
     } members[] = {
         {"role", pl_python_json_new_string(pl_launch_plan_role_text(plan->role))},
-        {"launcher", pl_python_json_new_string(plan->launcher)},
+        {"launcher", pl_python_json_new_string(plan->launcher->name)},
         {"hosts", pl_strv_json(&plan->hosts)},
         {"host", pl_python_json_new_string(job->current_host)},
         {"cwd", pl_python_json_new_string(plan->cwd)},
@@ -118,7 +118,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
         }
     }
     if (plan->shown != NULL && status == PL_OK) {
-        status = pl_python_json_set(root, plan->launcher, pl_python_json_copy(plan->shown), reterr);
+        status = pl_python_json_set(root, plan->launcher->name, pl_python_json_copy(plan->shown), reterr);
     }
     PL_TRY(status);
     return print(root, text, reterr);

@@ -3,7 +3,6 @@
 #include "entrypoint/launch/program.h"
 
 #include "base/file.h"
-#include "base/knob.h"
 #include "base/memory.h"
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
@@ -76,7 +75,7 @@ static enum pl_status search(const struct pl_job *job, const char *name, char **
 /* The interpreter: PACELINE_PYTHON, else python3, else python. */
 static enum pl_status find_python(const struct pl_job *job, char **ret_path, struct pl_error *reterr)
 {
-    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+    const char *named = job->settings.python;
 
     if (named != NULL) {
         return search(job, named, ret_path, reterr);
@@ -232,7 +231,7 @@ static enum pl_status add_module(const char *name, struct pl_strv *words, struct
 
 static enum pl_status need_python(const struct pl_job *job, struct pl_program *program, struct pl_error *reterr)
 {
-    const char *named = pl_job_option(job, "PACELINE_PYTHON", NULL);
+    const char *named = job->settings.python;
 
     if (program->python != NULL) {
         return PL_OK;
@@ -425,10 +424,9 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
     bool requirements = job->requirements != NULL && code_has(job, job->requirements);
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES", no_notice[] = "PIP_DISABLE_PIP_VERSION_CHECK";
+    const bool install = job->settings.install;
     struct pl_strv *argv = NULL;
-    bool install;
 
-    PL_TRY(pl_knob_read_bool(pl_job_option(job, "PACELINE_INSTALL", "1"), "PACELINE_INSTALL", &install, reterr));
     if (install && !requirements && !pending && job->drivers.requirements != NULL &&
         job->requirements == job->drivers.requirements) {
         return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",

@@ -7,6 +7,7 @@
 #include "entrypoint/launch/steps.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ static enum pl_status add_unpack(const struct pl_job *job, const char *source, b
     }
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"--unfinished", PL_PROGRAM_UNFINISHED, "--max-bytes", NULL},
                             reterr));
-    PL_TRY(pl_strv_printf(argv, reterr, "%.0f", pl_job_number(job, "PACELINE_SOURCE_MAX_BYTES")));
+    PL_TRY(pl_strv_printf(argv, reterr, "%" PRId64, job->settings.source_max_bytes));
     return pl_strv_add_list(argv, (const char *const[]){source, job->paths.code, NULL}, reterr);
 }
 
@@ -85,7 +86,7 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
     struct stat source;
     struct stat code;
 
-    if (pl_job_option(job, "PACELINE_TRIAL", NULL) != NULL) {
+    if (job->settings.trial != NULL) {
         return PL_OK; /* the sweep has put the code into place, once for all its trials */
     }
     if (pl_drivers_archive(&job->drivers) != NULL) {

@@ -66,11 +66,11 @@ static enum pl_status key_path(const char *directory, const char *name, char **r
 enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundir *rundir,
                                  struct pl_launch_plan_step *ret_step, struct pl_error *reterr)
 {
-    const char *secret = pl_job_option(job, "PACELINE_SSH_SECRET", "");
+    const char *secret = job->settings.ssh_secret;
     PL_AUTO_FREE char *companion = NULL;
 
     *ret_step = (struct pl_launch_plan_step){.what = NULL};
-    if (secret[0] == '\0') {
+    if (secret == NULL) {
         return PL_OK;
     }
     PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
@@ -109,12 +109,12 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                             struct pl_error *reterr)
 {
-    const bool derived = pl_job_option(job, "PACELINE_SSH_SECRET", "")[0] != '\0';
-    const char *directory = derived ? rundir->path : pl_job_option(job, "PACELINE_SSH_DIR", PL_SSHD_DEFAULT_DIR);
+    const char *named = job->settings.ssh_dir != NULL ? job->settings.ssh_dir : PL_SSHD_DEFAULT_DIR;
+    const char *directory = job->settings.ssh_secret != NULL ? rundir->path : named;
     const struct passwd *user = getpwuid(geteuid());
 
     PL_TRY(check_user(user, reterr));
-    sshd->port = (int)pl_job_number(job, "PACELINE_SSH_PORT");
+    sshd->port = (int)job->settings.ssh_port;
     sshd->user_name = pl_memory_string(user->pw_name, reterr);
     if (sshd->user_name == NULL) {
         return PL_MEMORY;

@@ -2,7 +2,6 @@
 /* Finds out whether ranks that were started together have never been connected with each other. */
 #include "entrypoint/supervise/apart.h"
 
-#include "base/knob.h"
 #include "base/log.h"
 #include "entrypoint/proc/network.h"
 #include "entrypoint/supervise/sessions.h"
@@ -15,13 +14,8 @@ enum { MOST_LOOKS = 2 };
 
 void pl_apart_open(struct pl_apart *apart, const struct pl_job *job)
 {
-    static const char name[] = "PACELINE_INDEPENDENT_RANKS";
-    bool independent;
-
     apart->minute_ns = FIRST_MINUTE_NS;
-    apart->connected = job->is_check ||
-                       pl_knob_read_bool(pl_job_option(job, name, "0"), name, &independent, NULL) != PL_OK ||
-                       independent;
+    apart->connected = job->is_check || job->settings.independent_ranks;
 }
 
 void pl_apart_begin(struct pl_apart *apart, const struct pl_frame *frame)

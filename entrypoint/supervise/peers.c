@@ -100,7 +100,7 @@ static bool may_link(const struct pl_supervisor *supervisor)
     if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return false;
     }
-    has_keys = pl_job_option(supervisor->job, "PACELINE_SSH_SECRET", "")[0] != '\0' ||
+    has_keys = supervisor->job->settings.ssh_secret != NULL ||
                pl_sshd_open(&sshd, supervisor->job, &supervisor->rundir, NULL) == PL_OK;
     pl_sshd_close(&sshd);
     return has_keys;

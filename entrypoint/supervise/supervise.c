@@ -39,11 +39,6 @@ enum { SPARE_FILES = 256 };
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
-static int64_t setting_ns(const struct pl_job *job, const char *name)
-{
-    return (int64_t)(pl_job_number(job, name) * (double)PL_NS_PER_S);
-}
-
 void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *job, struct pl_signals *signals,
                        struct pl_failure *failure)
 {
@@ -53,15 +48,15 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
                                          .rundir = PL_RUNDIR_NONE,
                                          .exit_report = PL_EXIT_REPORT_NONE,
                                          .main_report = PL_EXIT_REPORT_NONE};
-    supervisor->heartbeat_timeout_ns = setting_ns(job, "PACELINE_SILENCE_S");
-    supervisor->join_timeout_ns = setting_ns(job, "PACELINE_PEER_WAIT_S");
-    supervisor->sync_budget_ns = setting_ns(job, "PACELINE_INTERMEDIATE_S");
-    supervisor->stop_budget_ns = setting_ns(job, "PACELINE_STOP_S");
+    supervisor->heartbeat_timeout_ns = job->settings.silence_ns;
+    supervisor->join_timeout_ns = job->settings.peer_wait_ns;
+    supervisor->sync_budget_ns = job->settings.intermediate_ns;
+    supervisor->stop_budget_ns = job->settings.stop_ns;
     supervisor->begun_ns = pl_clock_now_ns();
     pl_changes_look(job->paths.model, &supervisor->model_before);
     supervisor->early_end_ns = EARLY_END_NS;
-    supervisor->watch.hang_ns = setting_ns(job, "PACELINE_HANG_S");
-    supervisor->hang.ends = strcmp(pl_job_option(job, "PACELINE_HANG_ACTION", "report"), "end") == 0;
+    supervisor->watch.hang_ns = job->settings.hang_ns;
+    supervisor->hang.ends = strcmp(job->settings.hang_action, "end") == 0;
     supervisor->memory_kills = pl_cgroup_memory_kills();
     pl_apart_open(&supervisor->apart, job);
     pl_process_adopt_orphans();

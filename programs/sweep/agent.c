@@ -92,7 +92,7 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     static const char *const ours[] = {"PACELINE_SWEEP",          "PACELINE_SWEEP_TIME_S", "PACELINE_CHECK",
                                        "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",           PL_RUNDIR_VARIABLE};
     const struct pl_job *job = agent->job;
-    const double stop_s = pl_job_number(job, "PACELINE_STOP_S");
+    const double stop_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
     const double own_stop_s =
         stop_s - STOP_EARLIER_S > stop_s * STOP_SHARE ? stop_s - STOP_EARLIER_S : stop_s * STOP_SHARE;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

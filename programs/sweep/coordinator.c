@@ -48,7 +48,7 @@ static bool is_over(const struct pl_sweep *sweep, size_t trial)
 /* The journal of an earlier run of this job, if there is one, is what is known. */
 static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    const double time_s = pl_job_number(sweep->job, "PACELINE_SWEEP_TIME_S");
+    const int64_t time_ns = sweep->job->settings.sweep_time_ns;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     size_t over = 0;
 
@@ -70,7 +70,7 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
            sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; the journal goes on: " : "",
            over > 0 ? pl_text_string(&path) : "");
     sweep->begin_ns = pl_deadline_after_ns(BEGIN_NS);
-    sweep->end_ns = time_s > 0 ? pl_deadline_after_ns((int64_t)(time_s * (double)PL_NS_PER_S)) : PL_DEADLINE_NEVER;
+    sweep->end_ns = time_ns > 0 ? pl_deadline_after_ns(time_ns) : PL_DEADLINE_NEVER;
     return PL_OK;
 }
 
@@ -208,7 +208,7 @@ static void stop_trial(struct pl_sweep *sweep, int trial, enum pl_sweep_why why)
         return;
     }
     run->why = why;
-    run->kill_ns = pl_deadline_after_ns((int64_t)(pl_job_number(sweep->job, "PACELINE_STOP_S") * (double)PL_NS_PER_S));
+    run->kill_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns);
     pl_sweep_hosts_signal_trial(sweep, run->host, trial, SIGTERM);
 }
 

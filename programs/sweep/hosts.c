@@ -198,8 +198,7 @@ enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep
 
 void pl_sweep_hosts_check(struct pl_sweep *sweep, int64_t *next_ns)
 {
-    const int64_t wait_ns =
-        (int64_t)(pl_job_number(sweep->job, "PACELINE_SILENCE_S") * (double)PL_NS_PER_S) + LOST_SPARE_NS;
+    const int64_t wait_ns = sweep->job->settings.silence_ns + LOST_SPARE_NS;
 
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         const struct pl_sweep_host *there = &sweep->hosts[i];

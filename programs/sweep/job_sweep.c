@@ -19,7 +19,7 @@ enum pl_status pl_sweep_space_read(const char *path, struct pl_sweep_space **ret
 enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_space **ret_space,
                                      struct pl_error *reterr)
 {
-    const char *setting = pl_job_option(job, "PACELINE_SWEEP", NULL);
+    const char *setting = job->settings.sweep;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     enum pl_status status;
 

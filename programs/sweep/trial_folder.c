@@ -34,7 +34,8 @@ static const char *const dropped[] = {"paceline_check",
 
 void pl_trial_folder_root(const struct pl_job *job, struct pl_text *text)
 {
-    const char *named = pl_job_option(job, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
+    const char *setting = job->settings.checkpoint_dir;
+    const char *named = setting != NULL ? setting : job->checkpoint_dir;
 
     if (named != NULL) {
         pl_text_append(text, named);

@@ -64,7 +64,7 @@ START_TEST(an_entry_script_runs_in_the_code_channel_with_the_sdks_arguments)
     setup(&tree, script, "{}");
     tree_hyperparameters(&tree, "{\"b\": \"true\", \"a\": \"null\", \"list\": \"[1, 2]\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/sh|train.py|--b|true|--a|null|--list|[1, 2]"));
     ck_assert_ptr_nonnull(strstr(tree.plan->cwd, "/input/data/code"));
     ck_assert_str_eq(pl_environment_get(tree.plan->additions, "SM_ENTRY_SCRIPT"), "train.py");
@@ -82,7 +82,7 @@ START_TEST(mpi_has_its_processes_on_every_host)
     setup(&tree, script, mpi);
     tree_two_hosts(&tree, "algo-1");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "mpi");
+    ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 8);
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "algo-1:4,algo-2:4"));
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|-x|FOO=a b|"));
@@ -118,12 +118,12 @@ START_TEST(torchrun_is_told_by_its_settings_and_by_the_script)
 
     setup(&tree, script, "{\"process_count_per_node\": \"2\", \"smp\": null}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "torchrun");
+    ck_assert_str_eq(tree.plan->launcher->name, "torchrun");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "--nproc_per_node|2|train.py"));
     write_distributed(&tree, "{\"process_count_per_node\": null}");
     tree_write(&tree, "input/data/sm_drivers/sm_train.sh", "$PY /x/distributed_drivers/torchrun_driver.py\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "torchrun");
+    ck_assert_str_eq(tree.plan->launcher->name, "torchrun");
     tree_done(&tree);
 }
 END_TEST
@@ -135,7 +135,7 @@ START_TEST(a_driver_of_anothers_making_runs_through_the_script)
     setup(&tree, script, "{\"nodes\": 3}");
     tree_write(&tree, "input/data/sm_drivers/sm_train.sh", "$PY /x/distributed_drivers/ray_driver.py\n");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/bin/bash|"));
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "/sm_drivers/sm_train.sh"));
     ck_assert_ptr_nonnull(strstr(warned(&tree), "a driver of its own, ray_driver.py"));
@@ -165,7 +165,7 @@ START_TEST(a_command_that_is_paceline_does_not_start_itself)
     setup(&tree, "{\"source_dir\": \"s\", \"command\": \"paceline train\"}", "{}");
     tree_hyperparameters(&tree, "{\"sagemaker_program\": \"run.sh\", \"a-b\": \"1\", \"sagemaker_mpi_enabled\": true}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "mpi");
+    ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "|./run.sh|--|--a-b|1"));
     write_source(&tree, "{\"source_dir\": \"s\", \"command\": \" exec  paceline -- ./run.sh $X\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -183,7 +183,7 @@ START_TEST(a_program_that_is_part_of_the_job_does_not_start_it_again)
     tree_env(&tree, "BASH_ENV", "/x/env");
     tree_hyperparameters(&tree, "{\"sagemaker_program\": \"run.sh\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_str_eq(joined(&tree.plan->argv), "./run.sh");
     ck_assert_ptr_nonnull(strstr(warned(&tree), "is not process 1 (the job's BASH_ENV is '/x/env', in place"));
     tree_env(&tree, "SM_MODULE_DIR", "x"); /* Paceline's own: it said all at its start */
@@ -203,7 +203,7 @@ START_TEST(the_files_win_over_hyperparameters_and_a_warning_says_so)
                "\"sagemaker_mpi_num_of_processes_per_host\": 2, \"sagemaker_mpi_custom_mpi_options\": \"-x BAR\", "
                "\"sagemaker_submit_directory\": \"s3://b/k\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "mpi");
+    ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 4);
     ck_assert_ptr_null(strstr(joined(&tree.plan->argv), "BAR"));
     ck_assert_uint_eq(tree.plan->warnings.count, 5);
@@ -223,7 +223,7 @@ START_TEST(what_the_files_leave_open_hyperparameters_decide)
     setup(&tree, script, "{}");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true, \"sagemaker_mpi_num_of_processes_per_host\": 2}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "mpi");
+    ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_int_eq(tree.plan->processes, 2);
     ck_assert_uint_eq(tree.plan->warnings.count, 0);
     tree_done(&tree);

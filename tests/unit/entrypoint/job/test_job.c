@@ -116,10 +116,7 @@ START_TEST(values_are_decoded_once_and_names_sorted_by_owner)
     ck_assert_uint_eq(pl_python_json_count(tree.job->framework), 1);
     ck_assert_str_eq(tree.job->program, "x.py");
     ck_assert_str_eq(joined(&tree.job->setting_values), "PACELINE_TRACE_RECORDS=30|PACELINE_INSTALL=no");
-    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "no");
-    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_TRACE", "x"), "x");
-    tree_env(&tree, "PACELINE_INSTALL", "0");
-    ck_assert_str_eq(pl_job_option(tree.job, "PACELINE_INSTALL", "x"), "0");
+    ck_assert(!tree.job->settings.install);
     tree_done(&tree);
 }
 END_TEST
@@ -369,14 +366,14 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert(tree.job->switches.mpi && tree.job->distribution_index == 1);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\", \"paceline_stop_s\": \"1e9\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
-    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 22);
+    ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
     write_hps(&tree, "{\"paceline_trial_cpus\": \"abc\", \"paceline_trial_gpus\": \"-1\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
     tree_write(&tree, "input/config/inputdataconfig.json", "{\"\": {}}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
-    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 2222);
+    ck_assert_int_eq(tree.job->settings.ssh_port, 2222);
     write_resource(&tree, "{\"current_host\": \"algo-2\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\"], "
                           "\"current_group_name\": \"b\", \"instance_groups\": ["
                           "{\"instance_group_name\": \"a\", \"hosts\": [\"algo-1\"]}, "

@@ -84,6 +84,21 @@ START_TEST(no_secret_is_anywhere_in_a_printed_plan)
 }
 END_TEST
 
+START_TEST(a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their_values)
+{
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
+    (void)printed(&tree, "{\"paceline_sse\": \"aws:kms\", \"paceline_sse_kms_key_id\": \"hush\", "
+                         "\"paceline_bucket_key_enabled\": \"1\"}");
+    ck_assert_str_eq(tree.job->settings.sse_kms_key_id, "***");
+    ck_assert_str_eq(tree.job->settings.sse, "aws:kms");
+    ck_assert(tree.job->settings.bucket_key_enabled);
+    tree_done(&tree);
+}
+END_TEST
+
 START_TEST(what_is_no_secret_prints_as_it_is)
 {
     struct tree tree;
@@ -101,4 +116,6 @@ START_TEST(what_is_no_secret_prints_as_it_is)
 END_TEST
 
 UNIT_MAIN("entrypoint/secrets", names_reveal_secrets, arguments_hide_values_of_every_kind_at_every_depth,
-          no_secret_is_anywhere_in_a_printed_plan, what_is_no_secret_prints_as_it_is)
+          no_secret_is_anywhere_in_a_printed_plan,
+          a_setting_whose_name_is_a_secrets_is_masked_and_the_others_keep_their_values,
+          what_is_no_secret_prints_as_it_is)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/job/settings.c. */
-#include "base/knob.h"
+#include "base/clock.h"
 #include "entrypoint/job/settings.h"
 #include "tests/unit/entrypoint/tree.h"
 
@@ -46,7 +46,7 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         tree_env(&tree, wrong[i].name, "");
     }
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_STOP_S"), 110);
+    ck_assert_int_eq(tree.job->settings.stop_ns, 110 * PL_NS_PER_S);
     tree_done(&tree);
 }
 END_TEST
@@ -61,7 +61,7 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
     ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_stop_s is 'x': expected seconds from 3 to 86400");
     tree_env(&tree, "PACELINE_STOP_S", "7.5");
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_STOP_S"), 7.5);
+    ck_assert_int_eq(tree.job->settings.stop_ns, 15 * PL_NS_PER_S / 2);
     tree_write(&tree, "input/config/hyperparameters.json", "{\"paceline_wire_type\": \"int8\"}");
     ck_assert_int_eq(tree_job(&tree), PL_INVALID);
     ck_assert_str_eq(tree.error.cause, "hyperparameter paceline_wire_type is 'int8': expected one of float16 bfloat16");
@@ -69,7 +69,7 @@ START_TEST(hyperparameters_are_checked_where_no_variable_stands_before_them)
                "{\"paceline_stall_s\": \"60\", \"paceline_ssh_port\": \"\", \"paceline_my_own\": \"x\"}");
     tree_env(&tree, "HOROVOD_STALL_CHECK_TIME_SECONDS", "soon"); /* has no effect if ours is set */
     ck_assert_ok(tree_job(&tree), &tree.error);
-    ck_assert_double_eq(pl_job_number(tree.job, "PACELINE_SSH_PORT"), 22);
+    ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     tree_done(&tree);
 }
 END_TEST

@@ -120,14 +120,14 @@ START_TEST(hosts_outside_the_distribution_are_linked_by_its_master_and_run_their
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "mpi");
+    ck_assert_str_eq(tree.plan->launcher->name, "mpi");
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1");
     ck_assert_str_eq(joined(&tree.plan->outside_hosts), "algo-2");
     ck_assert_int_eq(tree.plan->link, PL_LAUNCH_PLAN_LINK_BESIDE);
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_MASTER);
     two_groups(&tree, false, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
     ck_assert(tree.plan->is_outside && tree.plan->role == PL_LAUNCH_PLAN_WORKER);
     ck_assert_int_eq(tree.plan->link, PL_LAUNCH_PLAN_LINK_BESIDE);
@@ -159,7 +159,7 @@ START_TEST(a_distribution_group_that_the_job_does_not_have_is_warned_of)
                "\\\"bb\\\"]\"}");
     two_groups(&tree, false, "ml.g5.xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "direct");
+    ck_assert_str_eq(tree.plan->launcher->name, "direct");
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "names 'bb', and the job has no such group"));
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), "names 'a'"));
     tree_hyperparameters(

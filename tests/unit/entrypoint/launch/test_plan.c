@@ -421,7 +421,7 @@ START_TEST(python_prints_without_a_buffer_unless_the_container_says_otherwise)
         (void)snprintf(hps, sizeof(hps), "{\"%s\": \"true\"}", launchers[i]);
         tree_hyperparameters(&tree, hps);
         ck_assert_ok(tree_plan(&tree), &tree.error);
-        ck_assert_str_ne(tree.plan->launcher, "direct");
+        ck_assert_str_ne(tree.plan->launcher->name, "direct");
         ck_assert_str_eq(pl_environment_get(tree.plan->environment, "PYTHONUNBUFFERED"), "1");
     }
     tree_env(&tree, "PYTHONUNBUFFERED", "");
@@ -443,10 +443,11 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
                                 "\"paceline_ps_workers_per_host\": \"3\", "
                                 "\"sagemaker_mpi_num_of_processes_per_host\": \"8\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "native_server");
+    ck_assert_str_eq(tree.plan->launcher->name, "native_server");
     ck_assert_int_eq(tree.plan->processes, 2);
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->argv), "mpirun|--host|algo-1,algo-2|-np|2|"));
     (void)argv_after(&tree, "/paceline-server|--workers|3|/py|");
+    ck_assert_str_eq(pl_environment_get_or(tree.plan->additions, "PACELINE_RANK_WORKERS", ""), "3");
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"paceline_ps_min_workers\": \"1\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     (void)argv_after(&tree, "/paceline-server|--workers|1|--min-workers|1|/py|");
@@ -456,7 +457,7 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
     /* without the switch too, and on one host */
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\"}");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(tree.plan->launcher, "native_server");
+    ck_assert_str_eq(tree.plan->launcher->name, "native_server");
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "another distribution too (mpi)"));
@@ -697,7 +698,8 @@ static const struct pl_launch_plan *notify_plan(struct tree *tree)
     ck_assert_ok(pl_job_new_partial(tree->environment, PL_TEST_BUILD "/entrypoint/paceline", &tree->job, &tree->error),
                  &tree->error);
     pl_launch_plan_free(tree->plan);
-    ck_assert_ok(pl_launch_plan_new_notify(tree->job, &tree->plan, &tree->error), &tree->error);
+    ck_assert_ok(pl_launch_plan_new_notify(tree->job, pl_launchers_choose(tree->job), &tree->plan, &tree->error),
+                 &tree->error);
     ck_assert_uint_eq(tree->plan->argv.count, 0);
     return tree->plan;
 }
@@ -720,6 +722,9 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
     ck_assert_int_eq(tree.plan->role, PL_LAUNCH_PLAN_WORKER);
     ck_assert_str_eq(joined(&tree.plan->hosts), "algo-1|algo-2");
     tree_env(&tree, "PACELINE_LINK", "0");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
+    /* refused before it is known which hosts the distribution has */
+    tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"paceline_ps\": \"native\"}");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
     tree_hyperparameters(&tree, "{");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NONE);

@@ -388,6 +388,7 @@ START_TEST(a_job_has_its_specification_inline_as_text_or_object_or_in_a_file)
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "paceline_sweep: expected a JSON object or a file in the code directory");
     tree_env(&tree, "PACELINE_SWEEP", " {\"metric\": 1}"); /* the variable wins */
+    ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_sweep_space_of_job(tree.job, &space, &tree.error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "paceline_sweep:1:2: space: expected"));
     tree_env(&tree, "PACELINE_SWEEP", "");

@@ -82,7 +82,7 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     ck_assert_str_eq(job->checkpoint_dir, path);
     ck_assert_int_eq(job->cpus, 1);
     ck_assert_int_eq(job->gpus, 2);
-    ck_assert_ptr_null(pl_job_option(job, "PACELINE_SWEEP", NULL));
+    ck_assert_ptr_null(job->settings.sweep);
     tree_done(&tree);
 }
 END_TEST
