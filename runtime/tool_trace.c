@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "runtime/trace.h"
+#include "runtime/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,14 +9,17 @@
  */
 #include "collectives/tools/tool_bench.h"
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "collectives/arena.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/tcp_links.h"
 #include "collectives/collective.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <pthread.h>

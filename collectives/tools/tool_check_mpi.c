@@ -14,6 +14,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/tools/check_ranks.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 
 #include <errno.h>
 #include <mpi.h>

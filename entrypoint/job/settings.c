@@ -2,6 +2,7 @@
 /* The table of the entry point's settings, their checks, and suggestions for mistyped names. */
 #include "entrypoint/job/settings.h"
 
+#include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"

@@ -2,6 +2,7 @@
 /* Chooses the launcher and makes the plan of what this host runs. */
 #include "entrypoint/launch/plan.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/memory.h"

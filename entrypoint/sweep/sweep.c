@@ -2,6 +2,7 @@
 /* Makes a sweep the supervisor's extension, and deals its events to the parts. */
 #include "entrypoint/sweep/sweep.h"
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/sweep/job_sweep.h"

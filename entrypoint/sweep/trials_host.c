@@ -2,6 +2,7 @@
 /* Starts, stops and ends the trials of this host. */
 #include "entrypoint/sweep/trials_host.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/sweep/trial_folder.h"

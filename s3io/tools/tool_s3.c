@@ -3,6 +3,7 @@
 #include "s3io/tools/tool_s3_verb.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"

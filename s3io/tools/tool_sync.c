@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "s3io/s3/s3_put.h"
+#include "s3io/source.h"
 
 #include <errno.h>
 #include <fts.h>
