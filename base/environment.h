@@ -33,6 +33,9 @@ const char *pl_environment_get(const struct pl_environment *environment, const c
 /** The value when set and not empty, else `fallback`. */
 const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback);
 
+/** Whether this process was started with a variable `name` that is not empty. */
+bool pl_environment_is_set(const char *name);
+
 /**
  * The whole number from 1 that another program's variable holds, cut to `most`; `fallback` where it is unset or empty.
  * PL_INVALID: it is none.

@@ -3,6 +3,7 @@
 #include "base/knob.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 

@@ -4,11 +4,13 @@
 #include "collectives/backends.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/core/types.h"
 #include "collectives/hier/backend.h"
 #include "collectives/p2p/backend.h"
 #include "collectives/self.h"
 #include "collectives/shm/backend.h"
+#include "collectives/world_private.h"
 
 const struct pl_backend *const pl_backends[] = {
     &pl_backend_self, &pl_backend_self_gpu, &pl_backend_nccl, &pl_backend_host_staged,

@@ -3,13 +3,17 @@
 /* Which GPU each rank of a world gets: chosen between finding out who shares a host and starting the backends. */
 #include "collectives/world_on_device.h"
 
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "collectives/backends.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/affinity.h"
 #include "device/choose.h"
+#include "device/device_private.h"
 
 #include <stdlib.h>
 #include <string.h>

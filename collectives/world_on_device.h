@@ -3,7 +3,9 @@
 #ifndef PL_COLLECTIVES_WORLD_ON_DEVICE_H
 #define PL_COLLECTIVES_WORLD_ON_DEVICE_H
 
+#include "collectives/bootstrap.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 #include "device/device.h"
 
 /**

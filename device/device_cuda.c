@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/choose.h"
+#include "device/device_private.h"
 #include "device/load_cuda.h"
 
 #include <stdio.h>

@@ -2,7 +2,9 @@
 /* A build without CUDA: counting and opening return that. The other functions are here for the linker: without a device
  * they cannot be called. */
 #include "device/choose.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 
 #include <stddef.h>
 #include <string.h>

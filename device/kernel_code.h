@@ -15,6 +15,7 @@
 
 #include "base/half.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -6,7 +6,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "device/device_private.h"
 #include "device/kernel_list.h"
+#include "device/kernel_private.h"
 #include "device/load_cuda.h"
 
 #include <stdlib.h>

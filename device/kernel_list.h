@@ -4,6 +4,7 @@
 #define PL_DEVICE_KERNEL_LIST_H
 
 #include "device/kernel_move.h"
+#include "device/kernel_private.h"
 #include "device/kernel_reduce.h"
 #include "device/kernel_spin.h"
 #include "device/kernel_step.h"

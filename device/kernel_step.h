@@ -4,6 +4,7 @@
 #define PL_DEVICE_KERNEL_STEP_H
 
 #include "device/kernel_code.h"
+#include "device/kernel_private.h"
 #include "device/step.h"
 
 /* ---- squared norm ---- */

@@ -3,6 +3,7 @@
 #include "device/load_cuda.h"
 
 #include "base/environment.h"
+#include "device/device_private.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>

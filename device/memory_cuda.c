@@ -2,6 +2,7 @@
 /* Device and pinned memory, copies, and memory shared between processes. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/device_private.h"
 #include "device/load_cuda.h"
 
 #include <string.h>

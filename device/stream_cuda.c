@@ -2,6 +2,7 @@
 /* Streams, events, and waiting with a deadline. */
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/device_private.h"
 #include "device/load_cuda.h"
 
 #include <sched.h>

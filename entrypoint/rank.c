@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/cpus.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/knob.h"
 #include "base/log.h"

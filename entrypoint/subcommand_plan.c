@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `paceline plan` and `paceline env`: what train would do. Only what train asks before it changes anything is asked. */
+#include "base/environment.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -2,9 +2,12 @@
 /* Reading a channel's settings from the SM_* variables of the environment. */
 #include "runtime/channel.h"
 
+#include "base/environment.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "runtime/channel_private.h"
+#include "runtime/start_private.h"
 #include "runtime/stop.h"
 
 #include <ctype.h>
@@ -82,8 +85,8 @@ enum pl_status pl_channel_setup_directory(const char *name, const char *path, st
     return PL_OK;
 }
 
-enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name,
-                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr)
+enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment, const char *name,
+                                        struct pl_channel_setup *ret_setup, struct pl_error *reterr)
 {
     const char *text = pl_environment_get_or(environment, "SM_INPUT_DATA_CONFIG", "{}");
     PL_AUTO_TEXT struct pl_text variable = PL_TEXT_NONE;
@@ -120,4 +123,10 @@ void pl_channel_setup_done(struct pl_channel_setup *setup)
     free(setup->name);
     free(setup->path);
     *setup = (struct pl_channel_setup){0};
+}
+
+enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
+                                     struct pl_channel_setup *ret_setup, struct pl_error *reterr)
+{
+    return pl_channel_setup_find_in(pl_runtime_environment(runtime), name, ret_setup, reterr);
 }

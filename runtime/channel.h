@@ -9,7 +9,7 @@
 #ifndef PL_RUNTIME_CHANNEL_H
 #define PL_RUNTIME_CHANNEL_H
 
-#include "base/environment.h"
+#include "runtime/start.h"
 #include "s3io/channel.h"
 
 /** A channel with the strings that `info` points to. Zero-initialise. */
@@ -20,12 +20,12 @@ struct pl_channel_setup {
 };
 
 /**
- * Look `name` up. After pl_stop_watch() its FIFOs are stoppable: a wait for a feeder that does not come, or sends no
- * more, ends with PL_CANCELLED when this process is asked to stop. A channel that the environment does not have is
- * PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON (base/json/json.h), or has another
- * kind than text where the mode stands, is PL_INVALID.
+ * Look `name` up in the environment of `runtime`. After pl_stop_watch() its FIFOs are stoppable: a wait for a feeder
+ * that does not come, or sends no more, ends with PL_CANCELLED when this process is asked to stop. A channel that the
+ * environment does not have is PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON
+ * (base/json/json.h), or has another kind than text where the mode stands, is PL_INVALID.
  */
-enum pl_status pl_channel_setup_find(const struct pl_environment *environment, const char *name,
+enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
                                      struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A File channel `name` at the directory `path`, for programs that run outside the platform. */

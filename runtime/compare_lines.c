@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/collective.h"
+#include "collectives/world_private.h"
 
 #include <stdio.h>
 #include <string.h>

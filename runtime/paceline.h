@@ -12,7 +12,7 @@
  *   channel.h                  where the platform put the data
  *   sampler.h, loader.h, ...   reading it
  *   trace.h                    what happened when
- *   plan_file.h, safetensors.h the model as a file
+ *   safetensors.h              the model as a file
  *   metrics.h                  lines that say how it goes
  *
  * C++ programs include this one and none of the others: only it says that they are C.
@@ -35,7 +35,6 @@ extern "C" {
 
 #include "base/clock.h"
 #include "base/dtype.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
@@ -50,7 +49,6 @@ extern "C" {
 #include "runtime/named.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
-#include "runtime/plan_file.h"
 #include "runtime/process_set.h"
 #include "runtime/safetensors.h"
 #include "runtime/schedule.h"
@@ -65,7 +63,6 @@ extern "C" {
 #include "s3io/loader.h"
 #include "s3io/record.h"
 #include "s3io/sampler.h"
-#include "s3io/source.h"
 #include "s3io/store.h"
 #include "s3io/stream.h"
 

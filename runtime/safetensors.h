@@ -28,6 +28,8 @@ struct pl_tensor {
     uint64_t bytes;
 };
 
+struct pl_plan;
+
 struct pl_metadata {
     const char *name;
     const char *value;
@@ -70,5 +72,14 @@ enum pl_status pl_safetensors_read(const struct pl_safetensors *file, size_t ind
 /** NULL when there is none of that name. */
 const struct pl_tensor *pl_safetensors_find(const struct pl_safetensors *file, const char *name);
 const char *pl_safetensors_metadata(const struct pl_safetensors *file, const char *name);
+
+/**
+ * Write this rank's values of all tensors, in the order of registration, and `metadata` to `path`, atomically; a
+ * missing directory is made. Not collective: one rank is enough, since all have the same values after a step.
+ *
+ * Errors  PL_INVALID before the seal, or where the directory is something else; those of pl_safetensors_write().
+ */
+enum pl_status pl_plan_file_write(const struct pl_plan *plan, const char *path, const struct pl_metadata *metadata,
+                                  size_t metadata_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -33,7 +33,6 @@
 #ifndef PL_RUNTIME_SERVER_H
 #define PL_RUNTIME_SERVER_H
 
-#include "base/environment.h"
 #include "runtime/optimizer.h"
 #include "runtime/plan.h"
 #include "runtime/trace.h"
@@ -56,7 +55,7 @@ struct pl_server_options {
 };
 
 /** Whether this process was started beside a parameter server. */
-bool pl_server_is_there(const struct pl_environment *environment);
+bool pl_server_is_there(void);
 
 /**
  * A worker that has not joined yet, with an empty plan. `world` is of one rank, and outlives it.

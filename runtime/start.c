@@ -3,12 +3,19 @@
 #include "runtime/start.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 #include "collectives/world_on_device.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
+#include "runtime/start_private.h"
+#include "runtime/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,6 +252,11 @@ struct pl_world *pl_runtime_world(const struct pl_runtime *runtime)
 const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime)
 {
     return runtime->environment;
+}
+
+const char *pl_runtime_variable(const struct pl_runtime *runtime, const char *name, const char *otherwise)
+{
+    return pl_environment_get_or(runtime->environment, name, otherwise);
 }
 
 struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)

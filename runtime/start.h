@@ -7,12 +7,12 @@
 #ifndef PL_RUNTIME_START_H
 #define PL_RUNTIME_START_H
 
-#include "base/environment.h"
 #include "collectives/world.h"
 #include "device/device.h"
 #include "runtime/trace.h"
 
 struct pl_runtime;
+struct pl_bootstrap;
 
 /**
  * Join the job that the environment describes: MPI's ranks when mpirun started this process, otherwise one rank alone.
@@ -37,21 +37,13 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and as
- * Horovod does: without a deadline for collectives where the setting timeout_s was not set, so that a rank may be late
- * by any time, and HOROVOD_TIMELINE is the caller's affair, not a trace of the run.
- */
-enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
-                                          struct pl_error *reterr) PL_MUST_CHECK;
-
 /** This rank's GPU, NULL where none is used. It belongs to the runtime. */
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime);
 
 struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 
-/** The environment as it was at the start. */
-const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime);
+/** The variable `name` of the environment as it was at the start; `otherwise` where it is not set or empty. */
+const char *pl_runtime_variable(const struct pl_runtime *runtime, const char *name, const char *otherwise);
 
 /** This rank's trace: collectives are in it already, the program may add spans of its own. */
 struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);

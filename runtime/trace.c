@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/trace_events.h"
+#include "runtime/trace_ring.h"
 
 #include <errno.h>
 #include <fcntl.h>

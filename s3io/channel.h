@@ -10,8 +10,6 @@
 
 #include "s3io/record.h"
 #include "s3io/sampler.h"
-#include "s3io/source.h"
-#include "s3io/store.h"
 
 enum pl_channel_mode {
     PL_CHANNEL_FILE,     /* `path` is a directory of files */
@@ -37,13 +35,5 @@ struct pl_channel {
 /** World ranks share a replicated channel, the ranks of one host share a sharded one. */
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local);
 #define pl_channel_deal pl_channel_shard /* its former name, for one release */
-
-/** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
-enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Open the FIFO of `epoch`, as pl_source_open_fifo(). Not for other modes: PL_INVALID. */
-enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

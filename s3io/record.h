@@ -9,7 +9,19 @@
 #ifndef PL_S3IO_RECORD_H
 #define PL_S3IO_RECORD_H
 
-#include "s3io/source.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/** How the bytes of a source are compressed. */
+enum pl_compression {
+    PL_COMPRESSION_NONE,
+    PL_COMPRESSION_GZIP, /* any number of members one after the other */
+    PL_COMPRESSION_ZSTD, /* any number of frames */
+    PL_COMPRESSION_AUTO, /* look at the first bytes; neither means plain */
+};
 
 enum pl_record_format {
     PL_RECORD_TFRECORD, /* length, masked CRC32C, data, masked CRC32C */
@@ -64,28 +76,5 @@ struct pl_record_counts {
 };
 
 struct pl_record_reader;
-
-/** Read records from `source`, whose ownership passes to the reader on success. */
-enum pl_status pl_record_reader_open(struct pl_source *source, const struct pl_record_options *options,
-                                     struct pl_record_reader **ret_reader, struct pl_error *reterr) PL_MUST_CHECK;
-
-/**
- * The next record, or PL_END (without a report) after the last.
- *
- * Errors  PL_TIMEOUT: nothing was lost, call again. PL_CORRUPT with source, record number and offset: truncated or
- *         damaged input. PL_UNSUPPORTED with source, record number and offset: CSV that is not RFC 4180, with
- *         skip_corrupt too. PL_LIMIT: a record longer than allowed. After any but PL_TIMEOUT the reader can only be
- *         closed.
- */
-enum pl_status pl_record_reader_next(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
-
-/** Step over one record without checking its data; as pl_record_reader_next() otherwise. */
-enum pl_status pl_record_reader_skip(struct pl_record_reader *reader, int64_t deadline_ns,
-                                     struct pl_error *reterr) PL_MUST_CHECK;
-
-struct pl_record_counts pl_record_reader_counts(const struct pl_record_reader *reader);
-
-void pl_record_reader_close(struct pl_record_reader *reader);
 
 #endif

@@ -21,19 +21,7 @@
 #ifndef PL_S3IO_SHARE_H
 #define PL_S3IO_SHARE_H
 
-#include "s3io/record.h"
-#include "s3io/sampler.h"
-
-/** Zero-initialise, then set what differs. */
-struct pl_share_options {
-    /* the same on all ranks of the host, in a directory only the job's user can write; at most 107 bytes */
-    const char *socket_path;
-    uint32_t local_rank;
-    uint32_t local_size;
-    struct pl_shard deal; /* of this rank */
-    size_t ring_bytes;    /* 0: 8 MiB; a power of two; local rank 0's counts */
-    int64_t timeout_ns;   /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
-};
+#include "s3io/stream.h"
 
 /** Where the distributor gets its records; used on local rank 0 only. */
 struct pl_share_feed {

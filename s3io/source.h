@@ -11,6 +11,7 @@
 #define PL_S3IO_SOURCE_H
 
 #include "base/status.h"
+#include "s3io/record.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -98,13 +99,6 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
  * ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
-
-enum pl_compression {
-    PL_COMPRESSION_NONE,
-    PL_COMPRESSION_GZIP, /* any number of members one after the other */
-    PL_COMPRESSION_ZSTD, /* any number of frames */
-    PL_COMPRESSION_AUTO, /* look at the first bytes; neither means plain */
-};
 
 /**
  * Decompress `below`, whose ownership passes to the new source on success.

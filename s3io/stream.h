@@ -12,12 +12,26 @@
 #include "s3io/channel.h"
 #include "s3io/loader.h"
 #include "s3io/record.h"
-#include "s3io/share.h"
+#include "s3io/store.h"
 
 enum pl_stream_split {
     PL_STREAM_SPLIT_RECORDS, /* record i belongs to rank i mod size; every rank reads over all bytes */
     /* object i belongs to rank i mod size; not in Pipe Mode, where objects cannot be told apart */
     PL_STREAM_SPLIT_OBJECTS,
+};
+
+/**
+ * How the ranks of a host share a FIFO of Pipe Mode, which one of them reads (s3io/share.h). Zero-initialise, then set
+ * what differs.
+ */
+struct pl_share_options {
+    /* the same on all ranks of the host, in a directory only the job's user can write; at most 107 bytes */
+    const char *socket_path;
+    uint32_t local_rank;
+    uint32_t local_size;
+    struct pl_shard deal; /* of this rank */
+    size_t ring_bytes;    /* 0: 8 MiB; a power of two; local rank 0's counts */
+    int64_t timeout_ns;   /* 0: 5 minutes; for ranks to connect, and for the FIFO to deliver a record */
 };
 
 /** Zero-initialise, then set what differs. `deal` must be set. */

@@ -4,6 +4,7 @@
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 
 #include <stdlib.h>
 #include <string.h>

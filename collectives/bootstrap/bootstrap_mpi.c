@@ -7,6 +7,7 @@
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/tcp_links.h"
 
 #include <mpi.h>

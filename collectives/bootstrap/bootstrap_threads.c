@@ -3,6 +3,7 @@
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

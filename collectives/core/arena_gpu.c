@@ -7,7 +7,9 @@
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
 
 #include <stdio.h>

@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "collectives/arena.h"
+#include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 #include "collectives/world.h"
 

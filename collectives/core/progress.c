@@ -3,6 +3,7 @@
 #include "collectives/core/progress.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "collectives/core/types.h"

@@ -5,12 +5,15 @@
  */
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/chain.h"
 #include "collectives/core/revoke.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/device.h"
+#include "device/device_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "collectives/core/late.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <sched.h>

@@ -7,6 +7,7 @@
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/late.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 
 enum { DISTANCES_MOST = 31 };
 

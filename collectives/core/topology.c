@@ -8,8 +8,10 @@
 #include "base/cpus.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/device.h"
 
 #include <errno.h>

@@ -6,9 +6,12 @@
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
 #define PL_COLLECTIVES_CORE_TYPES_H
 
+#include "base/knob.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
 #include "collectives/core/lock.h"
+#include "collectives/world_private.h"
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,

@@ -4,7 +4,9 @@
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/environment.h"
+#include "base/knob.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/late.h"
 #include "collectives/core/progress.h"
@@ -13,6 +15,7 @@
 #include "collectives/core/types.h"
 #include "collectives/reduce/compress.h"
 #include "collectives/reduce/kernel.h"
+#include "collectives/world_private.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a world is asked: its ranks and hosts, its settings, its failure. */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
@@ -82,6 +86,18 @@ int pl_world_host_of(const struct pl_world *world, int rank)
 const struct pl_knobs *pl_world_knobs(const struct pl_world *world)
 {
     return &world->knobs;
+}
+
+const char *pl_world_setting(const struct pl_world *world, const char *name)
+{
+    for (enum pl_knob knob = 0; knob < PL_KNOB_COUNT; knob++) {
+        const struct pl_knob_info *info = pl_knob_info(knob);
+
+        if (strcmp(info->name, name) == 0 && (info->type == PL_KNOB_TYPE_TEXT || info->type == PL_KNOB_TYPE_WORD)) {
+            return pl_knob_text(&world->knobs, knob);
+        }
+    }
+    return NULL;
 }
 
 enum pl_status pl_world_failure(const struct pl_world *world, struct pl_error *reterr)

@@ -3,6 +3,7 @@
 #include "collectives/gpu/compare_calls.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
 
 #include <stdlib.h>
 #include <string.h>

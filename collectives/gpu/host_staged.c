@@ -22,7 +22,10 @@
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/counts.h"
 #include "collectives/gpu/segments.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,9 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "device/device_private.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

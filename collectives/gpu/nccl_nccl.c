@@ -25,7 +25,10 @@
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/gpu/stream_events.h"
 #include "collectives/reduce/kernel.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,9 @@
 #include "collectives/core/counts.h"
 #include "collectives/gpu/backends.h"
 #include "collectives/gpu/stream_events.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 
 #include <stdlib.h>
 #include <string.h>

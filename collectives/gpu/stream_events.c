@@ -3,6 +3,7 @@
 #include "collectives/gpu/stream_events.h"
 
 #include "base/memory.h"
+#include "device/device_private.h"
 
 #include <stdlib.h>
 

@@ -2,13 +2,16 @@
 /** The hierarchical backend's table: set up, check calls, take down, describe. */
 #include "collectives/hier/backend.h"
 
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/hier/state.h"
 #include "collectives/p2p/backend.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

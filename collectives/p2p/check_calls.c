@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/transport.h"
+#include "collectives/world_private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,12 @@
 #include "collectives/p2p/state.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
+#include "collectives/world_private.h"
 
 #include <math.h>
 #include <sched.h>

@@ -8,6 +8,7 @@
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
 #include "collectives/reduce/compress.h"
+#include "collectives/world_private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "collectives/shm/layout.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
 
 #include <string.h>
 

@@ -9,6 +9,7 @@
 #include "collectives/shm/layout.h"
 
 #include "base/clock.h"
+#include "collectives/world_private.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -6,6 +6,7 @@
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include "collectives/shm/layout.h"
 
 #include "collectives/core/counts.h"
+#include "collectives/world_private.h"
 
 #include <string.h>
 

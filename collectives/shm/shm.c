@@ -2,11 +2,13 @@
 /** The shared-memory backend's table: set up, take down, describe. */
 #include "collectives/shm/backend.h"
 
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
 #include "collectives/shm/layout.h"
+#include "collectives/world_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>

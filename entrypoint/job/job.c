@@ -3,6 +3,7 @@
 #include "entrypoint/job/job.h"
 
 #include "base/efa.h"
+#include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"

@@ -2,6 +2,7 @@
 /* Lets what version 3 of the SDK says of a job come before what hyperparameters say, and notes what has no effect. */
 #include "entrypoint/job/precedence.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/hyperparameters.h"

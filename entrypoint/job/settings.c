@@ -3,6 +3,7 @@
 #include "entrypoint/job/settings.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"

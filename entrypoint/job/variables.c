@@ -2,6 +2,7 @@
 /* Builds the SM_* and other variables that the Python toolkit gives a training program. */
 #include "entrypoint/job/variables.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/pyrepr.h"

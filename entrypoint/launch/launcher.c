@@ -2,6 +2,7 @@
 /* What the launchers share: hosts, roles, instance types with EFA. */
 #include "entrypoint/launch/launcher.h"
 
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 

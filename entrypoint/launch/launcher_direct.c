@@ -2,6 +2,7 @@
 /* One process on this host; of a job on several hosts, each host's own. */
 #include "entrypoint/launch/launcher.h"
 
+#include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/job/devices.h"
 

@@ -3,6 +3,7 @@
  * mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
  * Paceline's own parameter servers are ranks too, one a host, which start the program as their workers.
  */
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"

@@ -4,6 +4,7 @@
  * parameter server a separate task runs next to the program on each host, until the master's program has ended. With
  * PACELINE_TF_CHIEF the first host's program is TF_CONFIG's chief, and the other hosts run a server in its place.
  */
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/launch/launcher.h"

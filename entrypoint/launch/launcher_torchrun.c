@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* torchrun on every distribution host; the hosts find each other through torch, the link between them opens beside. */
+#include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/needs.h"

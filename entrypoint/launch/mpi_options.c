@@ -2,6 +2,7 @@
 /* The names that Open MPI 4 and 5 have for mpirun's options, and the user's own options. */
 #include "entrypoint/launch/mpi_options.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 

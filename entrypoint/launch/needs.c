@@ -2,6 +2,7 @@
 /* What a launch needs of the image: programs on PATH, and modules of Python. */
 #include "entrypoint/launch/needs.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/steps.h"

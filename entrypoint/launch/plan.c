@@ -3,6 +3,7 @@
 #include "entrypoint/launch/plan.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/hyperparameters.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as JSON, for people and for tests that compare it. */
+#include "base/environment.h"
 #include "base/json/python_json.h"
 #include "base/memory.h"
 #include "entrypoint/launch/plan.h"

@@ -2,6 +2,7 @@
 /* Decides what kind of program the job names, finds it, and plans what has to be installed for it. */
 #include "entrypoint/launch/program.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/variables.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The steps that fetch the user's code into the code directory; each runs a companion program. */
+#include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/plan.h"

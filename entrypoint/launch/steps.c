@@ -2,6 +2,7 @@
 /* Builds a plan's list of steps. */
 #include "entrypoint/launch/steps.h"
 
+#include "base/environment.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -9,6 +9,7 @@
 #include "entrypoint/ssh/relay.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

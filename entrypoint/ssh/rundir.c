@@ -2,6 +2,7 @@
 /* The run directory: its socket, the host's saved variables, and its removal. */
 #include "entrypoint/ssh/rundir.h"
 
+#include "base/environment.h"
 #include "base/fd.h"
 #include "base/file.h"
 #include "base/memory.h"

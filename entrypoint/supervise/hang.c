@@ -2,6 +2,7 @@
 /* Decides that the job hangs, has it reported, and ends the job where it is to. */
 #include "entrypoint/supervise/hang.h"
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"

@@ -5,6 +5,7 @@
  */
 #include "entrypoint/supervise/supervise.h"
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"

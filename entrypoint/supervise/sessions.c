@@ -2,6 +2,7 @@
 /* Opens the master's ssh sessions to the workers, again and again until each is up, and knows why one is not. */
 #include "entrypoint/supervise/sessions.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"

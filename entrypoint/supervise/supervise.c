@@ -2,6 +2,7 @@
 /* The supervisor's event loop, which all roles share: signals, connections, heartbeats, failures, stopping. */
 #include "entrypoint/supervise/supervise.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -2,6 +2,7 @@
 /* The supervisor's programs: what is started from a plan, and steps that run to their end. */
 #include "entrypoint/supervise/supervise.h"
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/supervise/process.h"

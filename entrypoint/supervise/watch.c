@@ -3,6 +3,7 @@
 #include "entrypoint/supervise/watch.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"

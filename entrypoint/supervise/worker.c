@@ -7,6 +7,7 @@
  */
 #include "entrypoint/supervise/supervise.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

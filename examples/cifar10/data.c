@@ -62,15 +62,14 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
 static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
                                        struct pl_error *reterr)
 {
-    const struct pl_environment *environment = pl_runtime_environment(runtime);
-    const char *directory = pl_environment_get_or(environment, "PACELINE_RUN_DIR", NULL);
+    const char *directory = pl_runtime_variable(runtime, "PACELINE_RUN_DIR", NULL);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     if (directory) {
         pl_text_printf(&path, "%s/channel-%s", directory, name);
     } else {
-        pl_text_printf(&path, "%s/paceline-%ld-%ld-%s", pl_environment_get_or(environment, "TMPDIR", "/tmp"),
-                       (long)getuid(), (long)getppid(), name);
+        pl_text_printf(&path, "%s/paceline-%ld-%ld-%s", pl_runtime_variable(runtime, "TMPDIR", "/tmp"), (long)getuid(),
+                       (long)getppid(), name);
     }
     return pl_text_take(&path, &data->socket_path, reterr);
 }
@@ -106,7 +105,7 @@ static enum pl_status open_channel(struct pl_runtime *runtime, struct cifar10_da
     if (directory) {
         PL_TRY(pl_channel_setup_directory(name, directory, &data->channel, reterr));
     } else {
-        PL_TRY(pl_channel_setup_find(pl_runtime_environment(runtime), name, &data->channel, reterr));
+        PL_TRY(pl_channel_setup_find(runtime, name, &data->channel, reterr));
     }
     PL_TRY(make_socket_path(runtime, data, name, reterr));
     share.socket_path = data->socket_path;

@@ -214,7 +214,7 @@ static enum pl_status evaluate(struct trainer *t, struct score *score, struct pl
 
 static enum pl_status report(struct trainer *t, const struct score *score, int64_t elapsed_ns, struct pl_error *reterr)
 {
-    const char *directory = pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_OUTPUT_DATA_DIR", NULL);
+    const char *directory = pl_runtime_variable(t->runtime, "SM_OUTPUT_DATA_DIR", NULL);
     double rate = score->clicked / score->tested;
     struct pl_metrics metrics = PL_METRICS_NONE;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -277,9 +277,8 @@ static enum pl_status load(struct trainer *t, struct pl_error *reterr)
 /* After the last evaluation, so that nobody pushes any more: worker 0 asks the servers to save. */
 static enum pl_status save(struct trainer *t, struct pl_error *reterr)
 {
-    const char *directory = *t->options.model_dir
-                                ? t->options.model_dir
-                                : pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_MODEL_DIR", NULL);
+    const char *directory =
+        *t->options.model_dir ? t->options.model_dir : pl_runtime_variable(t->runtime, "SM_MODEL_DIR", NULL);
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     char loss[32];
     struct pl_metadata metadata[] = {{"format", "paceline"}, {"test_logloss", loss}};

@@ -30,7 +30,6 @@ static enum pl_status join_host(struct pl_world *world, int size, struct pl_worl
 enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, const char *directory,
                                struct mnist_data *ret_data, struct pl_error *reterr)
 {
-    const struct pl_environment *environment = pl_runtime_environment(runtime);
     struct pl_world *world = pl_runtime_world(runtime);
     struct pl_shard all = {.rank = (uint32_t)pl_world_rank(world), .size = (uint32_t)pl_world_size(world)};
     struct pl_shard local = {.rank = (uint32_t)pl_world_local_rank(world),
@@ -45,11 +44,11 @@ enum pl_status mnist_data_open(struct pl_runtime *runtime, const char *name, con
         PL_TRY(pl_text_check(&path, reterr));
         PL_TRY(pl_channel_setup_directory(name, pl_text_string(&path), &data.channel, reterr));
     } else {
-        PL_TRY(pl_channel_setup_find(environment, name, &data.channel, reterr));
+        PL_TRY(pl_channel_setup_find(runtime, name, &data.channel, reterr));
     }
     data.deal = pl_channel_shard(&data.channel.info, all, local);
-    if (data.channel.info.mode == PL_CHANNEL_PIPE && pl_server_is_there(environment) &&
-        strcmp(pl_environment_get_or(environment, PL_SERVER_WORKER_VARIABLE, "0"), "0") != 0) {
+    if (data.channel.info.mode == PL_CHANNEL_PIPE && pl_server_is_there() &&
+        strcmp(pl_runtime_variable(runtime, PL_SERVER_WORKER_VARIABLE, "0"), "0") != 0) {
         status = pl_error_set(reterr, PL_UNSUPPORTED,
                               "channel '%s': in Pipe Mode a host can have one worker of parameter servers only", name);
     } else if (data.channel.info.mode == PL_CHANNEL_PIPE && local.size > 1) {

@@ -118,7 +118,7 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     struct pl_plan_options plan_options = {.local = t->options.named != 0};
     struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
-    if (t->options.named && pl_server_is_there(pl_runtime_environment(t->runtime))) {
+    if (t->options.named && pl_server_is_there()) {
         return pl_error_set(reterr, PL_INVALID, "--named is 1, expected 0 beside a parameter server: it is for ranks");
     }
     if (t->options.named) {
@@ -273,7 +273,7 @@ static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct p
 static enum pl_status report_epoch(struct trainer *t, uint64_t epoch, const struct nn_score *score, double rate,
                                    double accuracy, struct pl_error *reterr)
 {
-    const char *directory = pl_environment_get_or(pl_runtime_environment(t->runtime), "SM_OUTPUT_DATA_DIR", NULL);
+    const char *directory = pl_runtime_variable(t->runtime, "SM_OUTPUT_DATA_DIR", NULL);
     struct pl_metrics metrics = PL_METRICS_NONE;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     enum pl_status status = PL_OK;

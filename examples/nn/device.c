@@ -75,7 +75,7 @@ static void log_why_cpu(struct pl_world *world)
     struct pl_error why = PL_ERROR_NONE;
     int count;
 
-    if (pl_world_rank(world) == 0 && strcmp(pl_knob_text(pl_world_knobs(world), PL_KNOB_DEVICE), "off") != 0 &&
+    if (pl_world_rank(world) == 0 && strcmp(pl_world_setting(world, "device"), "off") != 0 &&
         pl_device_count(&count, &why) != PL_OK) {
         pl_log(PL_LOG_WARNING, "training on the CPU: %s", why.cause);
     }
@@ -84,7 +84,6 @@ static void log_why_cpu(struct pl_world *world)
 enum pl_status nn_device_start(const char *device, const char *precision, struct pl_runtime **ret_runtime,
                                struct nn_device *ret_device, struct pl_error *reterr)
 {
-    PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct nn_device chosen = {.backend = &nn_backend_blas};
     struct pl_runtime *runtime = NULL;
@@ -92,8 +91,7 @@ enum pl_status nn_device_start(const char *device, const char *precision, struct
     const char *knob;
 
     PL_TRY(nn_device_parse(device, &knob, reterr));
-    PL_TRY(pl_environment_new(&environment, reterr));
-    knob = !knob && pl_server_is_there(environment) ? "off" : knob; /* servers share host memory */
+    knob = !knob && pl_server_is_there() ? "off" : knob; /* servers share host memory */
     PL_TRY(nn_precision_parse(precision, &chosen.options.precision, reterr));
     if (!installed && knob && strcmp(knob, "off") != 0) {
         return pl_error_set(reterr, PL_UNSUPPORTED, "the layers for GPUs (%s) are not installed next to this program",

@@ -2,7 +2,6 @@
 /* Trains with the ranks of a world or with the workers of parameter servers. */
 #include "examples/nn/peers.h"
 
-#include "base/knob.h"
 #include "base/memory.h"
 #include "examples/nn/plan.h"
 
@@ -26,7 +25,7 @@ static enum pl_status open_workers(struct nn_peers *peers, const struct pl_runti
                                    struct pl_error *reterr)
 {
     struct pl_world *world = pl_runtime_world(runtime);
-    const char *staleness = pl_knob_text(pl_world_knobs(world), PL_KNOB_PS_STALENESS);
+    const char *staleness = pl_world_setting(world, "ps_staleness");
     struct pl_server_options options = {.optimizer = *optimizer, .trace = pl_runtime_trace(runtime)};
 
     if (nn_model_stream(model)) {
@@ -55,9 +54,8 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
 {
     struct nn_peers peers = {.plan = NULL};
     enum pl_status status =
-        pl_server_is_there(pl_runtime_environment(runtime))
-            ? open_workers(&peers, runtime, optimizer, model, seed, reterr)
-            : open_ranks(&peers, pl_runtime_world(runtime), options, optimizer, model, seed, reterr);
+        pl_server_is_there() ? open_workers(&peers, runtime, optimizer, model, seed, reterr)
+                             : open_ranks(&peers, pl_runtime_world(runtime), options, optimizer, model, seed, reterr);
 
     if (status != PL_OK) {
         nn_peers_close(&peers);

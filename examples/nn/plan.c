@@ -86,7 +86,7 @@ enum pl_status nn_plan_save(const struct pl_runtime *runtime, const struct pl_pl
         return PL_OK;
     }
     if (!*directory) {
-        directory = pl_environment_get_or(pl_runtime_environment(runtime), "SM_MODEL_DIR", NULL);
+        directory = pl_runtime_variable(runtime, "SM_MODEL_DIR", NULL);
     }
     if (!directory) {
         pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "collectives/bootstrap.h"
 
 #include <stdbool.h>
 #include <stddef.h>

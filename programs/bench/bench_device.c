@@ -3,8 +3,11 @@
  * are known to agree. */
 #include "base/memory.h"
 #include "collectives/arena.h"
+#include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 #include "collectives/world_on_device.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "programs/bench/bench.h"
 
 enum { UNDER_WAY = 8 }; /* so many are posted before the first is waited for */

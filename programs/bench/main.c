@@ -8,14 +8,17 @@
  * pairs.
  */
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "collectives/arena.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/tcp_links.h"
 #include "collectives/collective.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 #include "entrypoint/verbs.h"
 #include "programs/bench/bench.h"
 

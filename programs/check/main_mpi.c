@@ -13,6 +13,7 @@
 #include "base/options.h"
 #include "collectives/bootstrap.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 #include "programs/check/check_ranks.h"
 
 #include <errno.h>

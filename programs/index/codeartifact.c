@@ -3,6 +3,7 @@
 #include "programs/index/codeartifact.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "s3io/http/completion.h"

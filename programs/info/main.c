@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
 #include "base/cpus.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 #include "collectives/world_on_device.h"
+#include "collectives/world_private.h"
 #include "device/affinity.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "entrypoint/verbs.h"
 
 #include <errno.h>

@@ -8,7 +8,9 @@
 #include "base/text.h"
 #include "s3io/s3/s3_copy.h"
 #include "s3io/s3/s3_put.h"
+#include "s3io/source.h"
 #include "s3io/store.h"
+#include "s3io/store_private.h"
 
 #include <errno.h>
 #include <pthread.h>

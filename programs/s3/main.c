@@ -3,6 +3,7 @@
 #include "programs/s3/s3.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"

@@ -2,6 +2,7 @@
 /* What each verb of paceline-s3 begins with: a client, and being told of signals that would end the process. */
 #include "programs/s3/s3.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "collectives/bootstrap.h"
 #include "entrypoint/verbs.h"
 #include "runtime/server.h"
 #include "runtime/server/message.h"

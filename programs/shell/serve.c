@@ -6,6 +6,7 @@
 #include "programs/shell/serve.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"

@@ -19,6 +19,8 @@
 
 enum { PATH_BYTES = 4096 };
 
+/* How long agents may take to end when the sweep is over. */
+#define END_NS (10 * PL_NS_PER_S)
 /* Process 1, which has a link of its own to every host, says so where one is lost; later than this the agent is. */
 #define LOST_SPARE_NS (15 * PL_NS_PER_S)
 
@@ -85,10 +87,57 @@ enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *rete
     return PL_OK;
 }
 
+static void reap(struct pl_sweep *sweep)
+{
+    bool signalled;
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        const int code = pl_process_status_code(status, &signalled);
+
+        if (pl_sweep_move_note_end(sweep, pid, signalled ? 128 + code : code)) {
+            continue;
+        }
+        for (size_t i = 0; i < sweep->hosts_count; i++) {
+            sweep->hosts[i].pid = sweep->hosts[i].pid == pid ? 0 : sweep->hosts[i].pid;
+        }
+    }
+}
+
+/* An agent does what it was told last, ends its trials and itself when nothing more comes. */
+static void end_agents(struct pl_sweep *sweep)
+{
+    const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
+    size_t left = 0;
+
+    for (size_t i = 0; i < sweep->hosts_count; i++) {
+        pl_link_drain(&sweep->hosts[i].link, deadline_ns);
+        (void)shutdown(sweep->hosts[i].link.fd, SHUT_WR);
+        left += sweep->hosts[i].pid > 0;
+    }
+    while (left > 0 && !pl_deadline_passed(deadline_ns)) {
+        struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
+
+        (void)poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
+        while (pl_signals_next(sweep->signals) != 0) {
+        }
+        reap(sweep);
+        left = 0;
+        for (size_t i = 0; i < sweep->hosts_count; i++) {
+            left += sweep->hosts[i].pid > 0;
+        }
+    }
+}
+
 void pl_sweep_hosts_close(struct pl_sweep *sweep)
 {
-    for (size_t i = 0; sweep->hosts != NULL && i < sweep->hosts_count; i++) {
-        pl_link_close(&sweep->hosts[i].link); /* ends the agent and its trials */
+    if (sweep->hosts == NULL) {
+        return;
+    }
+    end_agents(sweep);
+    for (size_t i = 0; i < sweep->hosts_count; i++) {
+        pl_link_close(&sweep->hosts[i].link);
         free(sweep->hosts[i].trials);
     }
 }
@@ -150,24 +199,6 @@ static void read_agent(struct pl_sweep *sweep, int host, const struct pl_sweep_m
     if (status != PL_END) {
         there->lost_ns = pl_clock_now_ns();
         pl_link_close(&there->link);
-    }
-}
-
-static void reap(struct pl_sweep *sweep)
-{
-    bool signalled;
-    int status;
-    pid_t pid;
-
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        const int code = pl_process_status_code(status, &signalled);
-
-        if (pl_sweep_move_note_end(sweep, pid, signalled ? 128 + code : code)) {
-            continue;
-        }
-        for (size_t i = 0; i < sweep->hosts_count; i++) {
-            sweep->hosts[i].pid = sweep->hosts[i].pid == pid ? 0 : sweep->hosts[i].pid;
-        }
     }
 }
 

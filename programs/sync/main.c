@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "entrypoint/verbs.h"
 #include "s3io/s3/s3_put.h"
+#include "s3io/source.h"
 
 #include <errno.h>
 #include <fts.h>

@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 #include "runtime/trace.h"
+#include "runtime/trace_ring.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "runtime/checkpoint.h"
+#include "runtime/optimizer_state.h"
 
 struct pl_checkpoint_record {
     struct pl_checkpoint_state state;

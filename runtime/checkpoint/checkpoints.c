@@ -5,15 +5,19 @@
 #include "base/checksum.h"
 #include "base/environment.h"
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/thread.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "runtime/checkpoint/checkpoint_format.h"
 #include "runtime/checkpoint/checkpoint_names.h"
 #include "runtime/checkpoint/plan_file_private.h"
 #include "runtime/gradient/plan_private.h"
-#include "runtime/plan_file.h"
+#include "runtime/optimizer_state.h"
+#include "runtime/safetensors.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing a plan's values as a safetensors file, and comparing a file's tensors with a plan's. */
-#include "runtime/plan_file.h"
+#include "runtime/safetensors.h"
 
 #include "base/file.h"
 #include "base/memory.h"

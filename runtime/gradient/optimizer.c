@@ -3,8 +3,11 @@
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
+#include "device/kernel_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
+#include "runtime/optimizer_state.h"
 
 #include <math.h>
 #include <stdlib.h>

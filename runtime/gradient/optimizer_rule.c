@@ -3,6 +3,8 @@
 #include "runtime/gradient/optimizer_rule.h"
 
 #include "base/memory.h"
+#include "device/kernel_private.h"
+#include "device/step.h"
 
 #include <math.h>
 

@@ -9,6 +9,7 @@
 #define PL_RUNTIME_GRADIENT_OPTIMIZER_RULE_H
 
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 #include "runtime/optimizer.h"
 
 enum { PL_OPTIMIZER_MOST_SLOTS = 2 };

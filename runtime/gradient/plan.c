@@ -3,8 +3,11 @@
 #include "runtime/plan.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
 #include "runtime/gradient/plan_private.h"
 

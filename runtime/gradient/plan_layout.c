@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The layout of a plan's gradients, for its life and its seal: where they lie, a step's begin, the release. */
 #include "base/memory.h"
+#include "device/device_private.h"
 #include "runtime/gradient/plan_private.h"
 
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays that have the layout of a plan, in host or device memory. */
 #include "base/memory.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "runtime/gradient/plan_private.h"
 
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* Sealing a plan: ranks compare it, tensors get offsets and buckets, and memory is allocated on all ranks or none. */
 #include "base/memory.h"
 #include "base/text.h"
+#include "device/device_private.h"
 #include "runtime/compare_lines.h"
 #include "runtime/gradient/plan_private.h"
 

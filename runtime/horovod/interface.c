@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Horovod's C interface: who am I, process sets, and what is built in. */
+#include "base/environment.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "runtime/horovod/communicators.h"
@@ -7,6 +9,7 @@
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/state.h"
 #include "runtime/horovod/timeline.h"
+#include "runtime/start_private.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -3,13 +3,17 @@
 #include "runtime/horovod/state.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "collectives/bootstrap.h"
 #include "collectives/core/backend.h"
 #include "collectives/core/ranks.h"
+#include "collectives/world_private.h"
 #include "runtime/horovod/communicators.h"
 #include "runtime/horovod/interpreter.h"
 #include "runtime/horovod/timeline.h"
+#include "runtime/start_private.h"
 
 #include <limits.h>
 #include <pthread.h>

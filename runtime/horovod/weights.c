@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether ranks begin with the same weights: one small gather that nobody waits for, and a warning of others. */
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/world_private.h"
 #include "runtime/horovod/horovod.h"
 #include "runtime/horovod/state.h"
 

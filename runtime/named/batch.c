@@ -3,6 +3,7 @@
 #include "runtime/named/batch.h"
 
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/named/queue.h"
 
 #include <stdlib.h>

@@ -7,6 +7,8 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
 #include "runtime/named/batch.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/named/batch.h"
 #include "runtime/named/device.h"
 #include "runtime/named/queue.h"

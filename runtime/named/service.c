@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "collectives/world_private.h"
 #include "runtime/named/queue.h"
 #include "runtime/named/service_private.h"
 

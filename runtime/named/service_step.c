@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/named/queue.h"
 #include "runtime/named/rounds.h"
 #include "runtime/named/service_private.h"

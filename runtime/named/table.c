@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 
 #include <stdlib.h>
 #include <string.h>

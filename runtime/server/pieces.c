@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "collectives/reduce/compress.h"
+#include "device/kernel_private.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "runtime/server/remote.h"
 
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
 
 #include <stdlib.h>

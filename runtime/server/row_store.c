@@ -3,6 +3,7 @@
 #include "runtime/server/row_store.h"
 
 #include "base/memory.h"
+#include "device/kernel_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 
 #include <stdlib.h>

@@ -4,8 +4,10 @@
 
 #include "base/activity.h"
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/gradient/plan_private.h"
 
@@ -17,9 +19,9 @@
 #include <string.h>
 #include <unistd.h>
 
-bool pl_server_is_there(const struct pl_environment *environment)
+bool pl_server_is_there(void)
 {
-    return pl_environment_get_or(environment, PL_SERVER_SOCKET_VARIABLE, NULL) != NULL;
+    return pl_environment_is_set(PL_SERVER_SOCKET_VARIABLE);
 }
 
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr);

@@ -3,11 +3,14 @@
 #include "runtime/server/worker.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "collectives/reduce/compress.h"
+#include "collectives/world_private.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
+#include "s3io/source.h"
 
 #include <isa-l/igzip_lib.h>
 #include <limits.h>

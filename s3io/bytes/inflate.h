@@ -4,6 +4,7 @@
 #define PL_S3IO_BYTES_INFLATE_H
 
 #include "s3io/bytes/window.h"
+#include "s3io/source.h"
 
 /** Does gzip data begin here? Needs two available bytes to say yes. */
 bool pl_inflate_is_gzip(const struct pl_window *window);

@@ -3,6 +3,8 @@
 #include "s3io/store.h"
 
 #include "base/memory.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/source.h"
 #include "s3io/store.h"
+#include "s3io/store_private.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -3,6 +3,7 @@
 #include "s3io/bytes/window.h"
 
 #include "base/memory.h"
+#include "s3io/source.h"
 
 #include <stdlib.h>
 #include <string.h>

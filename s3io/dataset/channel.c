@@ -3,6 +3,9 @@
 #include "s3io/channel.h"
 
 #include "base/text.h"
+#include "s3io/channel_private.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 struct pl_shard pl_channel_shard(const struct pl_channel *channel, struct pl_shard world, struct pl_shard local)
 {

@@ -4,6 +4,10 @@
 
 #include "base/memory.h"
 #include "s3io/channel.h"
+#include "s3io/channel_private.h"
+#include "s3io/idx_reader.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <stdlib.h>
 #include <string.h>

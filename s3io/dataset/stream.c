@@ -5,7 +5,12 @@
 
 #include "base/memory.h"
 #include "base/text.h"
+#include "s3io/channel_private.h"
+#include "s3io/record_reader.h"
 #include "s3io/sampler.h"
+#include "s3io/share.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <pthread.h>
 #include <stdlib.h>

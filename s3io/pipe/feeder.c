@@ -8,6 +8,8 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "s3io/record/record_formats.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -10,6 +10,7 @@
 
 #include "s3io/record.h"
 #include "s3io/sampler.h"
+#include "s3io/source.h"
 #include "s3io/store.h"
 
 /** One epoch as a single source, for what is no list of objects; its shards and shuffling are its own. */

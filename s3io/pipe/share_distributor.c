@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "s3io/pipe/share_link.h"
 #include "s3io/pipe/share_ring.h"
+#include "s3io/share.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -5,8 +5,10 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "s3io/bytes/inflate.h"
+#include "s3io/idx_reader.h"
 #include "s3io/record/idx_format.h"
 #include "s3io/record/record_formats.h"
+#include "s3io/source.h"
 
 #include <stdlib.h>
 #include <string.h>

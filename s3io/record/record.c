@@ -5,6 +5,7 @@
 #include "base/activity.h"
 #include "base/number.h"
 #include "s3io/record/record_formats.h"
+#include "s3io/record_reader.h"
 
 /* Consume what the last call left: all of it is in the window unless that call skipped a record. */
 static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)

@@ -5,6 +5,7 @@
 
 #include "s3io/bytes/window.h"
 #include "s3io/record.h"
+#include "s3io/source.h"
 
 struct pl_record_reader {
     struct pl_source *source;

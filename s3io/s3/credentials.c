@@ -3,6 +3,7 @@
 #include "s3io/s3/credentials.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

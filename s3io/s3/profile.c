@@ -2,6 +2,7 @@
 /* Parses AWS's shared profile files. */
 #include "s3io/s3/profile.h"
 
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"

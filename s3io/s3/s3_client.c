@@ -3,6 +3,7 @@
 #include "s3io/s3/s3_client.h"
 
 #include "base/clock.h"
+#include "base/environment.h"
 #include "base/memory.h"
 #include "s3io/s3/profile.h"
 #include "s3io/s3/s3_operation.h"

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "s3io/s3/s3_operation.h"
 #include "s3io/s3/s3_xml.h"
+#include "s3io/source.h"
 
 #include <pthread.h>
 #include <stdio.h>

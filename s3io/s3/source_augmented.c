@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
+#include "s3io/source.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_get.h"
 #include "s3io/sampler.h"
+#include "s3io/source.h"
 
 /** Zero-initialise, then set what differs. `deal` must be set. */
 struct pl_augmented_options {

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "s3io/source.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,11 +2,14 @@
 /* The objects under an S3 prefix, or those of a manifest, as a store. */
 #include "s3io/s3/store_s3.h"
 
+#include "base/environment.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "s3io/s3/manifest.h"
 #include "s3io/s3/s3_get.h"
 #include "s3io/s3/s3_list.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 
 #include <stdlib.h>
 #include <string.h>

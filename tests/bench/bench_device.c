@@ -19,7 +19,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
+#include "device/kernel_private.h"
 #include "examples/synthetic/gradient_list.h"
 #include "tests/bench/median.h"
 

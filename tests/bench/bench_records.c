@@ -10,6 +10,8 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "s3io/record_reader.h"
+#include "s3io/source.h"
 #include "s3io/stream.h"
 #include "tests/bench/median.h"
 

@@ -14,6 +14,7 @@
 #include "runtime/paceline.h"
 
 #include "base/clock.h"
+#include "device/kernel_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 
 #include <stdio.h>

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/random.h"
+#include "device/kernel_private.h"
 #include "runtime/gradient/optimizer_rule.h"
 #include "runtime/server/row_store.h"
 

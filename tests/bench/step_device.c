@@ -17,6 +17,7 @@
  * Prints a table; FILE gets one JSON object a line: {"case", "step_us", "overhead"} or {"case", "tensors", "host_us"}.
  * Exits 77 without a GPU.
  */
+#include "device/kernel_private.h"
 #include "examples/synthetic/gradient_list.h"
 #include "runtime/paceline.h"
 #include "tests/bench/median.h"

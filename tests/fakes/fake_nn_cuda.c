@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "examples/nn/nn.h"
 #include "tests/fakes/fake_cuda.h"
 

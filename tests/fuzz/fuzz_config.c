@@ -3,6 +3,7 @@
  * One configuration file with arbitrary content, the others valid: a job is read or refused with a cause, and what is
  * read gives variables and a plan, or a cause. The first byte of the input chooses the file.
  */
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/job/job.h"

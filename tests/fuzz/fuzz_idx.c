@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* IDX items one by one, and whole arrays, which may be compressed. */
 #include "s3io/idx.h"
+#include "s3io/idx_reader.h"
+#include "s3io/source.h"
 #include "tests/fuzz/fuzz_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

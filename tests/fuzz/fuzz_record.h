@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "s3io/record.h"
+#include "s3io/record_reader.h"
+#include "s3io/source.h"
 #include "tests/support/fuzz.h"
 
 /** Read all of `data` as `format`; what comes out must account for what went in. */

@@ -13,7 +13,9 @@
  * another MPI call.
  */
 #include "base/clock.h"
+#include "collectives/bootstrap.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "runtime/named.h"
 #include "runtime/plan.h"
 

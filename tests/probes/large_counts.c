@@ -5,8 +5,10 @@
  * not free. In the arena alone; with the word `long` without it.
  */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/arena.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 
 #include <inttypes.h>

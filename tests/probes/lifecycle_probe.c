@@ -4,6 +4,7 @@
  *
  *   lifecycle_probe topology | stop SECONDS | leave | again | swapped | span | wait SECONDS | vanish | desert | abort
  */
+#include "collectives/world_private.h"
 #include "runtime/paceline.h"
 
 #include <stdio.h>

@@ -8,9 +8,13 @@
  * after worlds that have failed: conformance_ranks fails.
  */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
+#include "device/device_private.h"
 #include "tests/scenarios/conformance.h"
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training.h"

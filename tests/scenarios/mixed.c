@@ -7,6 +7,7 @@
 #include "tests/scenarios/mixed.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/random.h"
 #include "collectives/arena.h"
 #include "tests/scenarios/trial.h"

@@ -5,6 +5,7 @@
 #ifndef PL_TESTS_SCENARIOS_MIXED_H
 #define PL_TESTS_SCENARIOS_MIXED_H
 
+#include "base/knob.h"
 #include "collectives/world.h"
 
 enum { MIXED_TEXT_BYTES = 1300 };

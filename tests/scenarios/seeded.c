@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/scenarios/seeded.h"
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/scenarios/mixed.h"
 #include "tests/support/unit.h"
 

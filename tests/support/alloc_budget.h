@@ -6,6 +6,7 @@
 #ifndef PL_TESTS_SUPPORT_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_ALLOC_BUDGET_H
 
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/backend.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "device/device.h"
+#include "device/device_private.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

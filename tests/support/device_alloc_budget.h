@@ -3,6 +3,8 @@
 #ifndef PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/support/alloc_budget.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"

@@ -3,9 +3,12 @@
 #ifndef PL_TESTS_SUPPORT_RANKS_H
 #define PL_TESTS_SUPPORT_RANKS_H
 
+#include "collectives/bootstrap.h"
 #include "collectives/collective.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 #include "device/device.h"
+#include "device/device_private.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "base/knob.h"
 #include "base/memory.h"
 
+#include "base/environment.h"
 #include "tests/support/unit.h"
 
 #include <ctype.h>

@@ -4,6 +4,7 @@
 #define PL_TESTS_UNIT_DEVICE_GPU_H
 
 #include "base/clock.h"
+#include "device/device_private.h"
 #include "device/kernel.h"
 #include "tests/support/unit.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/device_cuda.c, device/load_cuda.c, device/memory_cuda.c, device/stream_cuda.c. */
 /* One device: memory, streams, events, other processes, and every fault that a driver can be ordered to have. */
+#include "device/device_private.h"
 #include "device/load_cuda.h"
 #include "tests/support/device.h"
 #include "tests/unit/device/gpu.h"

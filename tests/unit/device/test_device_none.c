@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers device/device_none.c. */
+#include "device/device_private.h"
 #include "device/kernel.h"
 #include "tests/support/unit.h"
 

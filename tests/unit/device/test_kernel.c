@@ -4,7 +4,10 @@
 /* The kernels through their public functions: the very same code, compiled for the host, run by the fake driver. */
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
+#include "device/device_private.h"
 #include "device/kernel_list.h"
+#include "device/kernel_private.h"
+#include "device/step.h"
 #include "tests/unit/device/gpu.h"
 
 #include <math.h>

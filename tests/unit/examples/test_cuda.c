@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "device/device.h"
+#include "device/device_private.h"
 #include "tests/support/unit.h"
 
 #include <dlfcn.h>

@@ -6,6 +6,8 @@
 #ifndef PL_TESTS_UNIT_RUNTIME_RANKS_H
 #define PL_TESTS_UNIT_RUNTIME_RANKS_H
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

@@ -2,6 +2,8 @@
 /* Covers runtime/channel.c. */
 #include "runtime/channel.h"
 
+#include "base/environment.h"
+#include "runtime/channel_private.h"
 #include "tests/support/unit.h"
 
 static struct pl_environment *environment;
@@ -23,7 +25,7 @@ START_TEST(a_channel_without_configuration_is_a_replicated_directory)
     struct pl_channel_setup setup = {0};
 
     start();
-    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
     ck_assert_str_eq(setup.info.name, "training");
     ck_assert_str_eq(setup.info.path, "/opt/ml/input/data/training");
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
@@ -42,7 +44,7 @@ START_TEST(mode_distribution_and_wrapper_come_from_the_configuration)
     set("SM_INPUT_DATA_CONFIG",
         "{\"training\": {\"TrainingInputMode\": \"Pipe\", \"S3DistributionType\": \"ShardedByS3Key\", "
         "\"RecordWrapperType\": \"RecordIO\"}}");
-    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_PIPE);
     ck_assert_int_eq(setup.info.distribution, PL_CHANNEL_SHARDED_BY_KEY);
     ck_assert_int_eq(setup.info.wrapper, PL_CHANNEL_WRAPPER_RECORDIO);
@@ -58,7 +60,7 @@ START_TEST(an_absent_channel_names_those_that_are_there)
 
     start();
     set("SM_CHANNELS", "[\"training\"]");
-    ck_assert_int_eq(pl_channel_setup_find(environment, "testing", &setup, &error), PL_NOT_FOUND);
+    ck_assert_int_eq(pl_channel_setup_find_in(environment, "testing", &setup, &error), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(pl_error_text(&error, text, sizeof(text)), "[\"training\"]"));
     pl_environment_free(environment);
 }
@@ -70,13 +72,13 @@ START_TEST(unknown_words_are_refused)
 
     start();
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": \"Tube\"}}");
-    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    ck_assert_int_eq(pl_channel_setup_find_in(environment, "training", &setup, &error), PL_INVALID);
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"S3DistributionType\": \"Some\"}}");
-    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    ck_assert_int_eq(pl_channel_setup_find_in(environment, "training", &setup, &error), PL_INVALID);
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"RecordWrapperType\": \"Tape\"}}");
-    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    ck_assert_int_eq(pl_channel_setup_find_in(environment, "training", &setup, &error), PL_INVALID);
     set("SM_INPUT_DATA_CONFIG", "{\"training\": ");
-    ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+    ck_assert_int_eq(pl_channel_setup_find_in(environment, "training", &setup, &error), PL_INVALID);
     ck_assert_ptr_null(setup.name);
     pl_environment_free(environment);
 }
@@ -103,12 +105,12 @@ START_TEST(a_configuration_that_is_read_in_two_ways_is_refused_with_its_place)
     start();
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         set("SM_INPUT_DATA_CONFIG", cases[i].config);
-        ck_assert_int_eq(pl_channel_setup_find(environment, "training", &setup, &error), PL_INVALID);
+        ck_assert_int_eq(pl_channel_setup_find_in(environment, "training", &setup, &error), PL_INVALID);
         ck_assert_str_eq(error.cause, cases[i].cause);
         ck_assert_ptr_null(setup.name);
     }
     set("SM_INPUT_DATA_CONFIG", "{\"training\": {\"TrainingInputMode\": null, \"InputMode\": \"\"}, \"other\": 1}");
-    ck_assert_ok(pl_channel_setup_find(environment, "training", &setup, &error), &error);
+    ck_assert_ok(pl_channel_setup_find_in(environment, "training", &setup, &error), &error);
     ck_assert_int_eq(setup.info.mode, PL_CHANNEL_FILE);
     pl_channel_setup_done(&setup);
     pl_environment_free(environment);

@@ -3,6 +3,7 @@
 /* A GPU for each rank: which rank gets which, and that all ranks end alike. On the fake driver, with four devices; each
  * test is a process of its own. */
 #include "base/memory.h"
+#include "collectives/bootstrap.h"
 #include "runtime/start.h"
 #include "tests/support/unit.h"
 

@@ -7,6 +7,9 @@
 #include "collectives/p2p/backend.h"
 #include "collectives/p2p/state.h"
 
+#include "base/knob.h"
+#include "collectives/bootstrap.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

@@ -5,8 +5,11 @@
 #include "tests/support/alloc_budget.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/collective.h"
+#include "collectives/world_private.h"
 #include "tests/support/unit.h"
 
 #include <pthread.h>

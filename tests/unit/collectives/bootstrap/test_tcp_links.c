@@ -3,6 +3,7 @@
 /* How many TCP connections two ranks have in which job. */
 #include "collectives/bootstrap/tcp_links.h"
 
+#include "base/environment.h"
 #include "tests/support/unit.h"
 
 /* A job of Open MPI 4 with `more`, NAME=value, on top. */

@@ -3,6 +3,7 @@
 /* Adasum against a model in double, over ranks, hosts, types and sizes; in the queue beside others; what is refused. */
 #include "base/checksum.h"
 #include "collectives/reduce/kernel.h"
+#include "collectives/world_private.h"
 #include "tests/support/expect.h"
 #include "tests/support/unit.h"
 

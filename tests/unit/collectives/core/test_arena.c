@@ -7,6 +7,7 @@
 #include "collectives/shm/backend.h"
 #include "collectives/shm/layout.h"
 
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

@@ -6,6 +6,8 @@
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

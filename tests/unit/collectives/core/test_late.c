@@ -8,6 +8,8 @@
 #include "collectives/core/late.h"
 #include "collectives/core/types.h"
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

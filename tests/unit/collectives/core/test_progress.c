@@ -2,7 +2,10 @@
 /* Covers collectives/core/progress.c, collectives/hier/pipeline.c. */
 /* The progress thread: what it does without the program's calls, besides them, and when it must not be there. */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/text.h"
+#include "collectives/bootstrap.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

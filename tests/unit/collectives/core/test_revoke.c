@@ -6,6 +6,8 @@
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
+#include "base/knob.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

@@ -6,8 +6,10 @@
 #include "collectives/core/types.h"
 
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

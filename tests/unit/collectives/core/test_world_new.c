@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c. */
 /* Settings that a world cannot be made with, on one rank or on all. */
+#include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
+#include "collectives/world_private.h"
 #include "tests/support/ranks.h"
 #include "tests/support/unit.h"
 

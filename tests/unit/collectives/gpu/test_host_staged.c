@@ -3,6 +3,7 @@
  * collectives/core/arena_gpu.c. */
 /* Device memory through the hosts: ranks that share a GPU, and GPUs without NCCL. The driver is the fake one. */
 #include "collectives/core/backend.h"
+#include "collectives/world_private.h"
 #include "tests/support/device_alloc_budget.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/unit.h"

@@ -3,7 +3,9 @@
  * collectives/gpu/stream_events.c. */
 /* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and
  * what becomes of their failures. */
+#include "base/knob.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "device/kernel.h"
 #include "tests/support/device_alloc_budget.h"
 #include "tests/support/device_ranks.h"

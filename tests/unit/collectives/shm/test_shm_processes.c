@@ -8,6 +8,9 @@
 #include "collectives/collective.h"
 #include "collectives/world.h"
 
+#include "base/knob.h"
+#include "collectives/bootstrap.h"
+#include "collectives/world_private.h"
 #include "tests/support/unit.h"
 
 #include <errno.h>

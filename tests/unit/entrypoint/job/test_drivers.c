@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/job/drivers.c, entrypoint/job/precedence.c. */
+#include "base/environment.h"
 #include "entrypoint/job/secrets.h"
 #include "tests/unit/entrypoint/tree.h"
 

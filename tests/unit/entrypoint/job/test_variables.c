@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/job/variables.c, entrypoint/job/devices.c. */
+#include "base/environment.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/job/variables.h"
 #include "tests/unit/entrypoint/tree.h"

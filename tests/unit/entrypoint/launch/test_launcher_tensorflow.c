@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers entrypoint/launch/launcher_tensorflow.c. */
+#include "base/environment.h"
 #include "tests/unit/entrypoint/tree.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
  * entrypoint/launch/steps.c, entrypoint/launch/interface.c, entrypoint/launch/mpi_options.c,
  * entrypoint/launch/launcher_direct.c, entrypoint/launch/launcher_mpi.c,
  * entrypoint/launch/launcher_unsupported.c. */
+#include "base/environment.h"
 #include "entrypoint/launch/mpi_options.h"
 #include "tests/unit/entrypoint/tree.h"
 

@@ -3,6 +3,7 @@
  * entrypoint/supervise/supervise_start.c, entrypoint/supervise/master.c, entrypoint/supervise/holding.c,
  * entrypoint/supervise/sessions.c, entrypoint/supervise/peers.c. */
 /* The supervisor over plans made by hand, whose programs are shell scripts. */
+#include "base/environment.h"
 #include "entrypoint/supervise/supervise.h"
 #include "tests/unit/entrypoint/tree.h"
 

@@ -5,6 +5,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/knob.h"
+#include "collectives/world_private.h"
+#include "runtime/optimizer_state.h"
 #include "tests/support/refuse_growth.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"

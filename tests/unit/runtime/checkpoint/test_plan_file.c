@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/checkpoint/plan_file.c. */
-#include "runtime/plan_file.h"
+#include "runtime/safetensors.h"
 
 #include "base/memory.h"
+#include "runtime/plan.h"
 #include "tests/support/scratch.h"
 #include "tests/unit/runtime/ranks.h"
 

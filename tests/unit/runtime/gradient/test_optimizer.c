@@ -3,6 +3,7 @@
 #include "runtime/optimizer.h"
 
 #include "base/memory.h"
+#include "runtime/optimizer_state.h"
 #include "tests/unit/runtime/ranks.h"
 
 #include <math.h>

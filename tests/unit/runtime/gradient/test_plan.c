@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/optimizer.h"
 #include "tests/unit/runtime/ranks.h"
 

@@ -5,11 +5,14 @@
  * found: a GPU's or the tests' own.
  */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/checkpoint.h"
 #include "runtime/gradient/plan_private.h"
 #include "runtime/optimizer.h"
-#include "runtime/plan_file.h"
+#include "runtime/optimizer_state.h"
+#include "runtime/safetensors.h"
 #include "tests/support/device_ranks.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"

@@ -3,6 +3,7 @@
 /* Named tensors in device memory. Runs on whatever driver is found: a GPU's or the tests' own. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "collectives/world_private.h"
 #include "runtime/named.h"
 #include "runtime/service.h"
 #include "tests/support/device.h"

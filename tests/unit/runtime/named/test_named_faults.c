@@ -3,7 +3,9 @@
  * runtime/named/run.c. */
 /* Named tensors that ranks disagree on. Every rank reports the same words, nothing hangs, and the engine goes on. */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "runtime/named/engine.h"
 #include "tests/support/refuse_growth.h"
 #include "tests/unit/runtime/named/engine.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers runtime/named/rounds.c, runtime/named/run.c. */
 /* Uneven data: ranks that have run out join and stay neutral. Names in capitals are the inventory's behaviours. */
+#include "collectives/world_private.h"
 #include "tests/unit/runtime/named/engine.h"
 
 #include <math.h>

@@ -3,7 +3,9 @@
 /* A rank that does not come to named tensors is named by whoever gives up first, also where that one waits for another
  * that waits for it. */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "collectives/core/types.h"
+#include "collectives/world_private.h"
 #include "tests/unit/runtime/named/engine.h"
 
 #include <pthread.h>

@@ -2,6 +2,7 @@
 /* Covers runtime/named/rounds.c, runtime/named/process_set.c, collectives/core/request_wait.c. */
 /* Waits that take long: what observers of a world get of them. */
 #include "base/clock.h"
+#include "collectives/world_private.h"
 #include "runtime/process_set.h"
 #include "tests/unit/runtime/named/engine.h"
 

@@ -3,7 +3,10 @@
 #ifndef PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 #define PL_TESTS_UNIT_RUNTIME_SERVER_JOB_H
 
+#include "base/knob.h"
+#include "collectives/bootstrap.h"
 #include "collectives/bootstrap/transport.h"
+#include "collectives/world_private.h"
 #include "runtime/server.h"
 #include "runtime/server/serve.h"
 #include "tests/support/scratch.h"

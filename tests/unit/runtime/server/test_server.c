@@ -5,8 +5,10 @@
  * runtime/server/workers.c.
  */
 #include "base/clock.h"
+#include "base/knob.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "collectives/world_private.h"
 #include "runtime/server/message.h"
 #include "tests/unit/runtime/server/job.h"
 

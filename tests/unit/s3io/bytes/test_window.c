@@ -5,6 +5,7 @@
 #include "tests/support/unit.h"
 
 #include "base/clock.h"
+#include "s3io/source.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/dataset/stream.c, s3io/dataset/channel.c. */
 #include "base/clock.h"
+#include "s3io/source.h"
 #include "s3io/stream.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"

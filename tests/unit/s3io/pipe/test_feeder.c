@@ -2,6 +2,8 @@
 /* Covers s3io/pipe/feeder.c. */
 #include "base/clock.h"
 #include "s3io/pipe/feeder.h"
+#include "s3io/source.h"
+#include "s3io/store_private.h"
 #include "s3io/stream.h"
 #include "tests/support/refuse_call.h"
 #include "tests/support/scratch.h"

@@ -4,6 +4,8 @@
 #include "base/clock.h"
 #include "s3io/example.h"
 #include "s3io/record.h"
+#include "s3io/record_reader.h"
+#include "s3io/source.h"
 #include "tests/support/unit.h"
 #include "tests/unit/s3io/drip.h"
 #include "tests/unit/s3io/record/build.h"

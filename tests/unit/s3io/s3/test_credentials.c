@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/s3/credentials.c, s3io/s3/credentials_reply.c. */
+#include "base/environment.h"
 #include "base/memory.h"
 #include "s3io/s3/credentials.h"
 #include "s3io/s3/credentials_reply.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/s3/profile.c. */
+#include "base/environment.h"
 #include "s3io/s3/profile.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"

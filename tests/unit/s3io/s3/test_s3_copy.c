@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers s3io/s3/s3_copy.c. */
 #include "base/clock.h"
+#include "base/environment.h"
 #include "s3io/s3/s3_copy.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
