@@ -412,10 +412,8 @@ static enum pl_status choose_server(struct pl_job *job, struct pl_error *reterr)
 /* A trial of a sweep has a part of its host's devices. */
 static void use_share(struct pl_job *job)
 {
-    if (job->settings.trial_cpus != PL_JOB_SETTINGS_UNSET) {
+    if (job->settings.trial_cpus > 0) {
         job->cpus = (int)job->settings.trial_cpus;
-    }
-    if (job->settings.trial_gpus != PL_JOB_SETTINGS_UNSET) {
         job->gpus = (int)job->settings.trial_gpus;
     }
 }

@@ -29,36 +29,36 @@ static const struct setting {
     size_t at;
     enum { ELSEWHERE, TEXT, BOOL, NUMBER } type;
     const char *unit; /* of a number; of a text the words that it may be */
-    double least, most, fallback;
-    int64_t unit_ns;  /* of a time; 0: the number is a whole one */
-    const char *text; /* the default of a text */
+    double least, most;
+    const char *fallback;
+    int64_t unit_ns; /* of a time; 0: the number is a whole one */
 } settings[] = {
     {"PYTHON", FIELD(python)},
-    {"INSTALL", FIELD(install), .fallback = true},
-    {"CHECK", FIELD(check), .text = "0"},
-    {"SOURCE_MAX_BYTES", FIELD(source_max_bytes), "bytes", 0, 0x1p53, 0x1p34},
+    {"INSTALL", FIELD(install), .fallback = "1"},
+    {"CHECK", FIELD(check), .fallback = "0"},
+    {"SOURCE_MAX_BYTES", FIELD(source_max_bytes), "bytes", 0, 0x1p53, "17179869184"},
     {"MPI_VERSION", FIELD(mpi_version)},
-    {"PEER_WAIT_S", FIELD(peer_wait_ns), "seconds", 1, 86400, 900, PL_NS_PER_S},
-    {"SILENCE_S", FIELD(silence_ns), "seconds", 1, 3600, 30, PL_NS_PER_S},
-    {"STOP_S", FIELD(stop_ns), "seconds", 3, 86400, 110, PL_NS_PER_S},
-    {"SSH_PORT", FIELD(ssh_port), "a port", 1, 65535, 22},
+    {"PEER_WAIT_S", FIELD(peer_wait_ns), "seconds", 1, 86400, "900", PL_NS_PER_S},
+    {"SILENCE_S", FIELD(silence_ns), "seconds", 1, 3600, "30", PL_NS_PER_S},
+    {"STOP_S", FIELD(stop_ns), "seconds", 3, 86400, "110", PL_NS_PER_S},
+    {"SSH_PORT", FIELD(ssh_port), "a port", 1, 65535, "22"},
     {"SSH_DIR", FIELD(ssh_dir)},
     {"SSH_SECRET", FIELD(ssh_secret)},
-    {"LINK", FIELD(link), .fallback = true},
+    {"LINK", FIELD(link), .fallback = "1"},
     {"SDK_DRIVERS", FIELD(sdk_drivers)},
     {"TF_CHIEF", FIELD(tf_chief)},
-    {"PS", FIELD(ps), "native tensorflow", .text = "tensorflow"},
-    {"PS_WORKERS_PER_HOST", FIELD(ps_workers_per_host), "workers", 1, 1024, 1},
-    {"PS_MIN_WORKERS", FIELD(ps_min_workers), "all N", .text = "all"},
-    {"INTERMEDIATE_S", FIELD(intermediate_ns), "seconds", 1, 3600, 60, PL_NS_PER_S},
+    {"PS", FIELD(ps), "native tensorflow", .fallback = "tensorflow"},
+    {"PS_WORKERS_PER_HOST", FIELD(ps_workers_per_host), "workers", 1, 1024, "1"},
+    {"PS_MIN_WORKERS", FIELD(ps_min_workers), "all N", .fallback = "all"},
+    {"INTERMEDIATE_S", FIELD(intermediate_ns), "seconds", 1, 3600, "60", PL_NS_PER_S},
     {"SSE", FIELD(sse)},
     {"SSE_KMS_KEY_ID", FIELD(sse_kms_key_id)},
     {"BUCKET_KEY_ENABLED", FIELD(bucket_key_enabled)},
-    {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, 0, PL_NS_PER_S},
+    {"HANG_S", FIELD(hang_ns), "seconds", 0, 864000, "0", PL_NS_PER_S},
     {"INDEPENDENT_RANKS", FIELD(independent_ranks)},
-    {"HANG_ACTION", FIELD(hang_action), "report end", .text = "report"},
+    {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
     {"SWEEP", FIELD(sweep)},
-    {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, 0, PL_NS_PER_S},
+    {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
     {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},
@@ -70,8 +70,8 @@ static const struct setting {
     {.name = "PS_WORKER"},
     {.name = "RANK_WORKERS"},
     {"TRIAL", FIELD(trial)},
-    {"TRIAL_CPUS", FIELD(trial_cpus), "CPUs", 1, 65536, PL_JOB_SETTINGS_UNSET},
-    {"TRIAL_GPUS", FIELD(trial_gpus), "GPUs", 0, 65536, PL_JOB_SETTINGS_UNSET},
+    {"TRIAL_CPUS", FIELD(trial_cpus), "CPUs", 1, 65536},
+    {"TRIAL_GPUS", FIELD(trial_gpus), "GPUs", 0, 65536},
 };
 
 enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
@@ -148,19 +148,6 @@ static enum pl_status read_value(const struct setting *setting, const char *text
     return PL_OK;
 }
 
-static void set_default(const struct setting *setting, struct pl_job_settings *values)
-{
-    void *field = (char *)values + setting->at;
-
-    if (setting->type == TEXT) {
-        *(const char **)field = setting->text;
-    } else if (setting->type == BOOL) {
-        *(bool *)field = setting->fallback != 0;
-    } else if (setting->type == NUMBER) {
-        *(int64_t *)field = (int64_t)setting->fallback * (setting->unit_ns != 0 ? setting->unit_ns : 1);
-    }
-}
-
 /* A hyperparameter, which messages name in small letters, whatever case it was written in. */
 static enum pl_status read_hyperparameter(const char *name, const char *text, struct pl_job_settings *values,
                                           struct pl_error *reterr)
@@ -202,8 +189,11 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
     struct pl_knobs knobs;
 
+    *values = (struct pl_job_settings){.python = NULL};
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
-        set_default(&settings[i], values);
+        if (settings[i].fallback != NULL) {
+            PL_TRY(read_value(&settings[i], settings[i].fallback, settings[i].name, values, reterr));
+        }
     }
     PL_TRY(pl_environment_new_copy(environment, &all, reterr));
     for (size_t i = 0; i < hyperparameters->count; i++) {

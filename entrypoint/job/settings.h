@@ -16,8 +16,6 @@
 
 #include <stdint.h>
 
-enum { PL_JOB_SETTINGS_UNSET = -1 };
-
 /**
  * The value of each setting that the entry point reads, which docs/contract.md and docs/supervision.md describe by its
  * name. A text is NULL where it is not set and has no default; it lies in the environment or in the hyperparameters.
@@ -51,7 +49,7 @@ struct pl_job_settings {
     int64_t sweep_time_ns;   /* 0: no limit */
     const char *checkpoint_dir;
     const char *trial;  /* its number, in a trial of a sweep */
-    int64_t trial_cpus; /* of the host's; or PL_JOB_SETTINGS_UNSET, as trial_gpus */
+    int64_t trial_cpus; /* of the host's, in a trial; else 0 */
     int64_t trial_gpus;
 };
 
