@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"
-#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
 
@@ -83,7 +82,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_EXEC:
         break;
     case PL_EXIT_SOURCE_STACKS:
-        pl_hang_note_end(supervisor);
+        pl_hang_note_end(supervisor, exit_report);
         break;
     }
 }
@@ -273,18 +272,12 @@ static void handle_worker_frame(struct pl_supervisor *supervisor, struct pl_sess
             session->apart = (enum pl_apart_state)number;
         }
         break;
-    case PL_FRAME_STANDS:
-    case PL_FRAME_LOOKED:
-        pl_looking_pass(supervisor, frame);
-        break;
     case PL_FRAME_HELLO:
     case PL_FRAME_HEARTBEAT:
     case PL_FRAME_START:
     case PL_FRAME_BEGUN:
     case PL_FRAME_HOLD:
     case PL_FRAME_RELEASE:
-    case PL_FRAME_LOOK:
-    case PL_FRAME_LOOKING:
     case PL_FRAME_EXEC:
     case PL_FRAME_MESSAGE:
     case PL_FRAME_TYPES:
@@ -304,8 +297,6 @@ static void master_frame(struct pl_supervisor *supervisor, struct pl_connection 
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     } else if (connection->kind == PL_CONNECTION_AGENT && frame->type == PL_FRAME_START && frame->count >= 2) {
         forward_start(supervisor, connection, frame);
-    } else if (connection->kind == PL_CONNECTION_STACKS) {
-        pl_looking_ask(supervisor, connection, frame, &master->sessions);
     } else if (connection->kind == PL_CONNECTION_MASTER) {
         connection->dropped = true; /* this host is the master */
     }

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/command.h"
-#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
@@ -308,10 +307,6 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
         }
         return;
     }
-    if (connection->kind == PL_CONNECTION_STACKS) {
-        pl_looking_answer(supervisor, connection, frame, state->master);
-        return;
-    }
     if (connection->kind != PL_CONNECTION_MASTER) {
         connection->dropped = true;
         return;
@@ -339,9 +334,6 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_RELEASE:
         pl_supervise_release(supervisor);
         break;
-    case PL_FRAME_LOOK:
-        pl_looking_start(supervisor, connection);
-        break;
     case PL_FRAME_RESULT:
         state->result_known = true;
         supervisor->main_dismissed = supervisor->plan->is_outside;
@@ -358,9 +350,6 @@ static void worker_frame(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_FRAME_CATCHES:
     case PL_FRAME_SUSPENDED:
     case PL_FRAME_QUIET:
-    case PL_FRAME_LOOKING:
-    case PL_FRAME_STANDS:
-    case PL_FRAME_LOOKED:
     case PL_FRAME_EXEC:
     case PL_FRAME_MESSAGE:
     case PL_FRAME_TYPES:
