@@ -140,7 +140,7 @@ bool pl_proc_catches(pid_t pid, int number)
 /* One process, while the training programs are looked for. */
 struct candidate {
     pid_t pid, parent;
-    bool is_paceline, is_rank_shim, is_own;
+    bool is_paceline, is_rank_shim, is_sshd, is_own, is_zombie;
 };
 
 /* mpirun is a link to one of these, by version. */
@@ -177,13 +177,14 @@ static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *re
     if (pl_proc_read_stat(pid, 0, &stat_line, NULL) != PL_OK) {
         return false;
     }
-    *ret_candidate = (struct candidate){.pid = pid, .parent = stat_line.parent};
+    *ret_candidate = (struct candidate){.pid = pid, .parent = stat_line.parent, .is_zombie = stat_line.state == 'Z'};
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
     if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or another user's */
         return true;
     }
     pl_proc_file_name(pid, name, sizeof(name));
     ret_candidate->is_paceline = file.st_dev == paceline->st_dev && file.st_ino == paceline->st_ino;
+    ret_candidate->is_sshd = starts_with(name, "sshd");
     ret_candidate->is_own = ret_candidate->is_paceline || is_launcher(name);
     ret_candidate->is_rank_shim = ret_candidate->is_paceline && is_rank_shim(pid);
     return true;
@@ -255,9 +256,10 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
     return PL_OK;
 }
 
+/* What sshd runs is not the job's: relays, which for a moment are a shell, and who looks around by `paceline shell`. */
 static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
 {
-    for (size_t depth = 0; process != NULL && depth < count; depth++) {
+    for (size_t depth = 0; process != NULL && !process->is_sshd && depth < count; depth++) {
         if (process->parent == ancestor) {
             return true;
         }
@@ -282,7 +284,7 @@ enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_numbe
     PL_TRY(list_processes(paceline, &list, &count, reterr));
     *ret_number = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!list[i].is_own && is_below(list, count, &list[i], getpid())) {
+        if (!list[i].is_own && !list[i].is_zombie && is_below(list, count, &list[i], getpid())) {
             *ret_number += io_bytes(list[i].pid) + ((uint64_t)list[i].pid << 44);
         }
     }

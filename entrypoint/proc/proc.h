@@ -63,7 +63,7 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
 /**
  * A number that changes when the programs of this host do something: the bytes that they and all that they have started
  * have read and written so far, to files, pipes and by read(2) and write(2) to sockets, and which processes these are.
- * Counted are the processes below this one, but for Paceline's own, mpirun and ssh and the like.
+ * Counted are the processes below this one, but for Paceline's own, mpirun and ssh and the like, and what sshd runs.
  */
 enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number,
                                 struct pl_error *reterr) PL_MUST_CHECK;

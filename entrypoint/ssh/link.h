@@ -32,10 +32,6 @@
     X(SUSPENDED, "name, how: this program was stopped by a signal and does nothing; without how: it goes on")          \
     X(RELEASE, "nothing: shims whose rank has ended need not wait for other ranks any more")                           \
     X(QUIET, "0 or 1, state: whether nothing has happened on this host for PACELINE_HANG_S; see supervise/apart.h")    \
-    X(LOOK, "nothing: find out where the programs stand")                                                              \
-    X(LOOKING, "host, hosts, note: this host, the others that will answer, one a line, and why there are no more")     \
-    X(STANDS, "host, rank, pid, key, report, place: where one program stands, see stacks/hosts.h")                     \
-    X(LOOKED, "host, text: that was all of this host, and what stood in the way; of an asker what it found")           \
     X(EXEC, "words, and as many descriptors as it brings: run this program, see supervise/exec.h")                     \
     X(MESSAGE, "word, what belongs to it: between parts of one program, see programs/sweep")
 

@@ -11,6 +11,7 @@ static enum pl_status start(struct pl_supervisor *supervisor, struct pl_connecti
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    pid_t pid;
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_EXEC,
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
@@ -25,8 +26,10 @@ static enum pl_status start(struct pl_supervisor *supervisor, struct pl_connecti
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
     options.setup.cwd = supervisor->job->paths.base;
-    return pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
-                            connection->link.fds_count, reterr);
+    PL_TRY(pl_shim_fork_for(&options, supervisor->signals, connection->link.fd, connection->link.fds,
+                            connection->link.fds_count, &pid, reterr));
+    pl_watch_note_exec(&supervisor->watch, argv.items[0], pid);
+    return PL_OK;
 }
 
 void pl_exec_run(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)

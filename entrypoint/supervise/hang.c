@@ -9,7 +9,7 @@
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
 
-#include <stdio.h>
+#include <string.h>
 
 static bool is_on(const struct pl_supervisor *supervisor)
 {
@@ -29,38 +29,31 @@ void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns)
     }
 }
 
-enum pl_status pl_hang_start_stacks(struct pl_supervisor *supervisor, const char *const *options, size_t count,
-                                    struct pl_error *reterr)
+static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_FREE char *path = NULL;
-    const char *argv[4] = {NULL};
 
-    PL_BUG_IF(count + 2 > PL_ARRAY_ITEMS(argv));
-    PL_TRY(pl_companion_find(supervisor->job->self_path, "paceline-stacks", &path, reterr));
-    argv[0] = path;
-    for (size_t i = 0; i < count; i++) {
-        argv[1 + i] = options[i];
-    }
-    setup.argv = argv;
+    PL_TRY(pl_companion_find(supervisor->job->self_path, PL_WATCH_REPORTER, &path, reterr));
+    setup.argv = (const char *const[]){path, "--log", supervisor->job->current_host, NULL};
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
     return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
 }
 
-static void end_job(struct pl_supervisor *supervisor)
+/* Do what a hang leads to; the line at `place` says where the first program of its report stands, "" where that is not
+ * known. */
+static void end_job(struct pl_supervisor *supervisor, const char *place)
 {
-    const struct pl_hang *hang = &supervisor->hang;
-
     if (!is_on(supervisor)) {
         return;
     }
-    if (!hang->ends) {
+    if (!supervisor->hang.ends) {
         pl_log(PL_LOG_WARNING, "the job waits on (PACELINE_HANG_ACTION=report)");
         return;
     }
-    pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%s", hang_s(supervisor),
-                      hang->place[0] != '\0' ? "; " : "", hang->place);
+    pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%.*s",
+                      hang_s(supervisor), place[0] != '\0' ? "; " : "", (int)strcspn(place, "\n"), place);
 }
 
 void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
@@ -68,11 +61,6 @@ void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
     struct pl_hang *hang = &supervisor->hang;
     struct pl_error error = PL_ERROR_NONE;
 
-    if (hang->ended) { /* what it found came over another connection, maybe after its end */
-        hang->ended = false;
-        end_job(supervisor);
-        return;
-    }
     if (!is_on(supervisor) || !supervisor->watch.quiet || !others_quiet) {
         hang->reported = hang->reported && pl_supervise_runs(supervisor, PL_EXIT_SOURCE_STACKS);
         return;
@@ -81,23 +69,21 @@ void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
         return;
     }
     hang->reported = true;
-    hang->place[0] = '\0';
     pl_log(PL_LOG_WARNING,
            "the job hangs: on no rank has anything happened for %.0f s (PACELINE_HANG_S): no output, no other input "
            "or output, no collective, no record; where each rank stands, the odd one out first:",
            hang_s(supervisor));
-    if (pl_hang_start_stacks(supervisor, (const char *const[]){"--log"}, 1, &error) != PL_OK) {
+    if (start_report(supervisor, &error) != PL_OK) {
         pl_log_error(&error, "where the ranks stand is not shown");
-        end_job(supervisor);
+        end_job(supervisor, "");
     }
 }
 
-void pl_hang_note_end(struct pl_supervisor *supervisor)
+void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
-    supervisor->hang.ended = true;
-}
+    const char *tail = exit_report->tail;
+    const size_t bytes = strlen(tail);
+    const char *before = bytes > 0 ? memrchr(tail, '\n', bytes - 1) : NULL;
 
-void pl_hang_note_place(struct pl_supervisor *supervisor, const char *text)
-{
-    snprintf(supervisor->hang.place, sizeof(supervisor->hang.place), "%s", text);
+    end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before != NULL ? before + 1 : tail);
 }

@@ -7,22 +7,16 @@
 #ifndef PL_ENTRYPOINT_SUPERVISE_HANG_H
 #define PL_ENTRYPOINT_SUPERVISE_HANG_H
 
-#include "base/status.h"
-
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+struct pl_exit_report;
 struct pl_supervisor;
 
-enum { PL_HANG_PLACE_BYTES = 400 };
-
 struct pl_hang {
-    bool ends;                       /* the job, when it hangs */
-    bool told;                       /* the master was told that this host is quiet */
-    bool reported;                   /* this hang */
-    bool ended;                      /* the report has, and nothing has followed from it yet */
-    char place[PL_HANG_PLACE_BYTES]; /* where the first program stands, as the report says */
+    bool ends;     /* the job, when it hangs */
+    bool told;     /* the master was told that this host is quiet */
+    bool reported; /* this hang */
 };
 
 /** Look whether this host is quiet. */
@@ -31,14 +25,7 @@ void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
 /** Decide whether the job hangs, where `others_quiet` says that nothing happens on any other host. Reports it once. */
 void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
 
-/** The report, which runs as a program of its own, has ended. */
-void pl_hang_note_end(struct pl_supervisor *supervisor);
-
-/** What the report found. */
-void pl_hang_note_place(struct pl_supervisor *supervisor, const char *text);
-
-/** Start `paceline stacks` with `count` options. Errors: PL_NOT_FOUND: it is not installed. */
-enum pl_status pl_hang_start_stacks(struct pl_supervisor *supervisor, const char *const *options, size_t count,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
+/** The report, which runs as a program of its own, has ended; its last line says where the first program stands. */
+void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 #endif

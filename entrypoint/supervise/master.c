@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"
-#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
 
@@ -84,7 +83,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     case PL_EXIT_SOURCE_EXEC:
         break;
     case PL_EXIT_SOURCE_STACKS:
-        pl_hang_note_end(supervisor);
+        pl_hang_note_end(supervisor, exit_report);
         break;
     }
 }
@@ -287,20 +286,6 @@ static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-static void pass_looked(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                        const struct pl_frame *frame)
-{
-    (void)connection;
-    pl_looking_pass(supervisor, frame);
-}
-
-static void take_look(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
-{
-    const struct master *master = supervisor->state;
-
-    pl_looking_ask(supervisor, connection, frame, &master->sessions);
-}
-
 /* This host is the master. */
 static void refuse_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
                           const struct pl_frame *frame)
@@ -321,10 +306,6 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, take_answer},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_WORKER, 2, take_suspended},
     {PL_FRAME_QUIET, PL_CONNECTION_WORKER, 1, take_quiet},
-    {PL_FRAME_STANDS, PL_CONNECTION_WORKER, 3, pass_looked},
-    {PL_FRAME_LOOKED, PL_CONNECTION_WORKER, 1, pass_looked},
-    {PL_FRAME_LOOK, PL_CONNECTION_STACKS, 0, take_look},
-    {PL_FRAME_LOOKED, PL_CONNECTION_STACKS, 0, take_look},
     {PL_FRAME_START, PL_CONNECTION_AGENT, 2, forward_start},
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
 };

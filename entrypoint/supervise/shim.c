@@ -504,7 +504,7 @@ static void close_others(int link_fd, int signals_fd)
     pl_process_close_range(high_fd + 1, INT_MAX);
 }
 
-static enum pl_status fork_with(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
+enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
                                 const int *fds, size_t fds_count, pid_t *ret_pid, struct pl_error *reterr)
 {
     struct pl_link link = PL_LINK_NONE;
@@ -535,14 +535,6 @@ static enum pl_status fork_with(const struct pl_shim_options *options, const str
     _exit(pl_exit_report_ok(&exit_report) ? 0 : 1);
 }
 
-enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
-                                const int *fds, size_t fds_count, struct pl_error *reterr)
-{
-    pid_t pid;
-
-    return fork_with(options, signals, link_fd, fds, fds_count, &pid, reterr);
-}
-
 enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct pl_signals *signals, pid_t *ret_pid,
                             int *ret_fd, struct pl_error *reterr)
 {
@@ -552,7 +544,7 @@ enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
         return pl_error_errno(reterr, "make a socket pair");
     }
-    status = fork_with(options, signals, pair[1], NULL, 0, ret_pid, reterr);
+    status = pl_shim_fork_for(options, signals, pair[1], NULL, 0, ret_pid, reterr);
     close(pair[1]);
     if (status != PL_OK) {
         close(pair[0]);

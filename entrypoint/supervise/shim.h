@@ -72,6 +72,7 @@ enum pl_status pl_shim_fork(const struct pl_shim_options *options, const struct 
  * 0 on. All of them stay the caller's.
  */
 enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const struct pl_signals *signals, int link_fd,
-                                const int *fds, size_t fds_count, struct pl_error *reterr) PL_MUST_CHECK;
+                                const int *fds, size_t fds_count, pid_t *ret_pid,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -397,12 +397,13 @@ static void handle_signal(struct pl_supervisor *supervisor, int number)
     }
 }
 
-static void reap(void)
+static void reap(struct pl_supervisor *supervisor)
 {
     pid_t pid;
 
     do {
         pid = waitpid(-1, NULL, WNOHANG);
+        pl_watch_note_child_end(&supervisor->watch, pid);
     } while (pid > 0 || (pid < 0 && errno == EINTR));
 }
 
@@ -485,8 +486,6 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         connection->kind = PL_CONNECTION_AGENT;
     } else if (strcmp(kind, "exec") == 0) {
         connection->kind = PL_CONNECTION_EXEC;
-    } else if (strcmp(kind, "stacks") == 0) {
-        connection->kind = PL_CONNECTION_STACKS;
     } else if (strcmp(kind, "master") == 0) {
         connection->kind = PL_CONNECTION_MASTER;
         notify_frame(supervisor, connection, frame);
@@ -615,7 +614,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
              number = pl_signals_next(supervisor->signals)) {
             handle_signal(supervisor, number);
         }
-        reap();
+        reap(supervisor);
     }
     for (size_t i = 0; i < count; i++) {
         if (waits[2 + i].revents != 0 && !supervisor->connections[i]->dropped) {
@@ -666,7 +665,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
     }
     /* The children of a killed process become ours, so that every round reaches one generation further. */
     while (pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
-        reap();
+        reap(supervisor);
         if (pl_deadline_passed(deadline_ns)) {
             pl_log(PL_LOG_WARNING, "some processes do not end although they were killed");
             break;

@@ -31,7 +31,6 @@ enum pl_connection_kind {
     PL_CONNECTION_RESOLVER, /* looks names up */
     PL_CONNECTION_WORKER,   /* the master's link to a worker */
     PL_CONNECTION_MASTER,   /* a worker's link to the master */
-    PL_CONNECTION_STACKS,   /* `paceline stacks`, which asks or answers */
     PL_CONNECTION_EXEC,     /* who wants a program run, see exec.h */
 };
 
@@ -43,7 +42,7 @@ struct pl_connection {
     int rank;                   /* of a shim: its rank; -1 */
     int index;                  /* the worker that an agent's daemon is to start on, or that a link leads to; -1 */
     pid_t pid;                  /* the process at the other end when it is our child, else 0 */
-    bool begun;                 /* a shim: its program runs; a link: the other host sent READY; stacks: it has asked */
+    bool begun;                 /* a shim: its program runs; a link: the other host sent READY */
     bool ended;                 /* a shim: its exit report was handled */
     bool dropped;               /* to be freed */
 };

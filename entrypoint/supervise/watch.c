@@ -91,7 +91,7 @@ void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns)
         watch->begun = true;
         watch->active_ns = pl_clock_now_ns();
     }
-    if (paused) {
+    if (paused || watch->answer_pid != 0) {
         watch->rebase = true;
         return;
     }
@@ -108,6 +108,22 @@ void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns)
         *next_ns = watch->active_ns + watch->hang_ns;
     }
     *next_ns = watch->next_look_ns < *next_ns ? watch->next_look_ns : *next_ns;
+}
+
+void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (strcmp(slash != NULL ? slash + 1 : path, PL_WATCH_REPORTER) == 0) {
+        watch->answer_pid = pid;
+    }
+}
+
+void pl_watch_note_child_end(struct pl_watch *watch, pid_t pid)
+{
+    if (pid == watch->answer_pid) {
+        watch->answer_pid = 0;
+    }
 }
 
 void pl_watch_done(struct pl_watch *watch)

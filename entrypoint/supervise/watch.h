@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /** Names the directory with one file a process, called by its number: there Python's hook writes the stacks. */
 #define PL_WATCH_PYTHON_VARIABLE "PACELINE_PYTHON_STACKS"
@@ -20,13 +21,17 @@
 struct pl_job;
 struct pl_rundir;
 
+/** The program that looks at the others, and has Python in them write its stacks. */
+#define PL_WATCH_REPORTER "paceline-stacks"
+
 struct pl_watch {
     int64_t hang_ns; /* 0: no watch */
     struct pl_activity activity;
     uint64_t seen, network_bytes; /* when something happened last */
     int64_t active_ns, next_look_ns;
     bool begun, quiet;
-    bool rebase; /* what stacks have cost the programs in bytes is nothing that they did */
+    pid_t answer_pid; /* the shim of this host's last answer to another one's report; 0: it has ended */
+    bool rebase;      /* what stacks have cost the programs in bytes is nothing that they did */
 };
 
 /**
@@ -45,6 +50,10 @@ enum pl_status pl_watch_hook_python(struct pl_environment *environment, const ch
  * the programs are being looked at by somebody else, which is nothing that they do.
  */
 void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns);
+
+/** The shim `pid` runs `path` for another host: PL_WATCH_REPORTER pauses the watch too, until the child has ended. */
+void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid);
+void pl_watch_note_child_end(struct pl_watch *watch, pid_t pid);
 
 void pl_watch_done(struct pl_watch *watch);
 

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/command.h"
-#include "entrypoint/supervise/looking.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
@@ -317,14 +316,6 @@ static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *
     }
 }
 
-static void take_looked(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                        const struct pl_frame *frame)
-{
-    const struct worker_state *state = supervisor->state;
-
-    pl_looking_answer(supervisor, connection, frame, state->master);
-}
-
 static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     (void)connection;
@@ -337,12 +328,6 @@ static void take_release(struct pl_supervisor *supervisor, struct pl_connection 
     (void)connection;
     (void)frame;
     pl_supervise_release(supervisor);
-}
-
-static void take_look(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
-{
-    (void)frame;
-    pl_looking_start(supervisor, connection);
 }
 
 static void take_result(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -373,15 +358,11 @@ static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_STOP, PL_CONNECTION_MASTER, 1, pl_supervise_take_stop},
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
     {PL_FRAME_RELEASE, PL_CONNECTION_MASTER, 0, take_release},
-    {PL_FRAME_LOOK, PL_CONNECTION_MASTER, 0, take_look},
     {PL_FRAME_RESULT, PL_CONNECTION_MASTER, 0, take_result},
     {PL_FRAME_START, PL_CONNECTION_AGENT, 0, refuse_agent},
     {PL_FRAME_BEGUN, PL_CONNECTION_SHIM, 0, take_begun},
     {PL_FRAME_CATCHES, PL_CONNECTION_SHIM, 2, relay_frame},
     {PL_FRAME_SUSPENDED, PL_CONNECTION_SHIM, 2, relay_frame},
-    {PL_FRAME_LOOK, PL_CONNECTION_STACKS, 0, take_looked},
-    {PL_FRAME_STANDS, PL_CONNECTION_STACKS, 3, take_looked},
-    {PL_FRAME_LOOKED, PL_CONNECTION_STACKS, 1, take_looked},
 };
 
 static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)

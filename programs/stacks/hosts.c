@@ -3,30 +3,88 @@
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
-#include "entrypoint/ssh/rundir.h"
+#include "entrypoint/ssh/exec.h"
+#include "entrypoint/supervise/process.h"
 #include "programs/stacks/report.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-enum pl_status pl_hosts_open(struct pl_hosts *hosts, const char *run_dir, struct pl_error *reterr)
+enum { PROGRAM_FIELDS = 5, PATH_BYTES = 4096 };
+
+static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv *argv,
+                                const struct pl_environment *environment, struct pl_error *reterr)
 {
-    PL_TRY(pl_rundir_connect(run_dir, &hosts->link, reterr));
-    return PL_LINK_SEND(&hosts->link, PL_FRAME_HELLO, reterr, "stacks", "");
+    struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
+    PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    PL_AUTO_CLOSE int write_fd = -1;
+    int fds[2];
+
+    if (null_fd < 0 || pipe2(fds, O_CLOEXEC) != 0) {
+        return pl_error_errno(reterr, "open a pipe to host %s", host->name);
+    }
+    host->fd = fds[0];
+    setup.stdout_fd = write_fd = fds[1];
+    setup.stdin_fd = null_fd;
+    setup.argv = (const char *const *)argv->items;
+    setup.environment = pl_environment_strings(environment);
+    setup.death_signal = SIGKILL;
+    return pl_process_spawn(&setup, &host->pid, reterr);
 }
 
-/* Cut at the end of a line. */
-static void cut(char *text, size_t most_bytes)
+/* The same program is on all hosts. */
+static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, const char *run_dir,
+                          const struct pl_environment *environment, struct pl_error *reterr)
 {
-    if (strlen(text) > most_bytes) {
-        text[most_bytes] = '\0';
-        text[strcspn(text, "\n") < most_bytes ? (size_t)(strrchr(text, '\n') - text) : 0] = '\0';
+    char self[PATH_BYTES];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (length <= 0) {
+        return pl_error_errno(reterr, "read '/proc/self/exe'");
     }
+    self[length] = '\0';
+    hosts->hosts = pl_memory_new(hosts->names.count, sizeof(*hosts->hosts), reterr);
+    PL_TRY(hosts->hosts != NULL ? PL_OK : PL_MEMORY);
+    for (size_t i = 1; i < hosts->names.count; i++) {
+        struct pl_hosts_host *host = &hosts->hosts[hosts->host_count++];
+        PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
+
+        *host = (struct pl_hosts_host){.name = hosts->names.items[i], .fd = -1, .answer = PL_TEXT_NONE};
+        PL_TRY(pl_strv_add_list(&program, (const char *const[]){self, "--local", host->name, NULL}, reterr));
+        PL_TRY(pl_exec_words(sshd, run_dir, host->name, PL_EXEC_STDIO, &program, &argv, reterr));
+        PL_TRY(start_ssh(host, &argv, environment, reterr));
+    }
+    return PL_OK;
+}
+
+enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const struct pl_environment *environment,
+                              struct pl_error *reterr)
+{
+    __attribute__((cleanup(pl_sshd_close))) struct pl_sshd sshd = PL_SSHD_NONE;
+    PL_AUTO_FREE char *current_host = NULL;
+    enum pl_status status = pl_sshd_load_hosts(run_dir, &sshd, &current_host, &hosts->names, reterr);
+
+    if (status == PL_NOT_FOUND) {
+        return PL_OK;
+    }
+    PL_TRY(status);
+    free(hosts->host_name);
+    hosts->host_name = PL_TAKE(current_host);
+    if (strcmp(hosts->names.items[0], hosts->host_name) == 0) {
+        return ask(hosts, &sshd, run_dir, environment, reterr);
+    }
+    pl_log(PL_LOG_WARNING, "these are this host's only: on the master host %s all are shown", hosts->names.items[0]);
+    return PL_OK;
 }
 
 /* Add a program with copies of the texts. */
@@ -39,8 +97,6 @@ static enum pl_status add(struct pl_hosts *hosts, const struct pl_order_program 
 
     PL_TRY(host != NULL && key != NULL && report != NULL && place != NULL ? PL_OK : PL_MEMORY);
     PL_TRY(pl_memory_grow(&hosts->programs, &hosts->capacity, hosts->count + 1, sizeof(*hosts->programs), reterr));
-    cut(key, PL_HOSTS_MOST_KEY_BYTES);
-    cut(report, PL_HOSTS_MOST_REPORT_BYTES);
     hosts->programs[hosts->count++] = (struct pl_order_program){.host = PL_TAKE(host),
                                                                 .rank = program->rank,
                                                                 .pid = program->pid,
@@ -73,152 +129,114 @@ enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const stru
                reterr);
 }
 
-/* The names that LOOKING has, one a line. */
-static enum pl_status take_hosts(struct pl_hosts *hosts, const char *names, struct pl_error *reterr)
+void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl_text *text)
 {
-    size_t count = 0;
+    for (size_t i = 0; i < hosts->count; i++) {
+        const struct pl_order_program *program = &hosts->programs[i];
 
-    for (const char *at = names; *at != '\0'; at++) {
-        count += *at == '\n';
+        pl_text_printf(text, "%d%c%d%c", program->rank, '\0', (int)program->pid, '\0');
+        pl_text_append_n(text, program->key, strlen(program->key) + 1);
+        pl_text_append_n(text, program->report, strlen(program->report) + 1);
+        pl_text_append_n(text, program->place, strlen(program->place) + 1);
     }
-    hosts->hosts = pl_memory_new(count + 1, sizeof(*hosts->hosts), reterr);
-    PL_TRY(hosts->hosts != NULL ? PL_OK : PL_MEMORY);
-    for (const char *at = names; *at != '\0'; at += strcspn(at, "\n"), at += *at == '\n') {
-        hosts->hosts[hosts->host_count].name = pl_memory_string_n(at, strcspn(at, "\n"), reterr);
-        PL_TRY(hosts->hosts[hosts->host_count].name != NULL ? PL_OK : PL_MEMORY);
-        hosts->host_count++;
+    pl_text_append_n(text, problem, strlen(problem) + 1);
+}
+
+static bool read_number(const char *text, long least, int *ret_number)
+{
+    char *end = NULL;
+    const long number = strtol(text, &end, 10);
+
+    *ret_number = (int)number;
+    return end != text && *end == '\0' && number >= least && number <= INT32_MAX;
+}
+
+/* Add what the answer of `host` has. PL_CORRUPT: it is none, or not all of one. */
+static enum pl_status take_answer(struct pl_hosts *hosts, const struct pl_hosts_host *host, struct pl_error *reterr)
+{
+    const char *at = host->answer.data, *end = at + host->answer.length, *fields[PROGRAM_FIELDS];
+    size_t count = 0;
+    int rank, pid;
+
+    PL_TRY(pl_text_check(&host->answer, reterr));
+    while (at < end && memchr(at, '\0', (size_t)(end - at)) != NULL) {
+        fields[count++] = at;
+        at += strlen(at) + 1;
+        if (count < PROGRAM_FIELDS) {
+            continue;
+        }
+        if (!read_number(fields[0], -1, &rank) || !read_number(fields[1], 1, &pid)) {
+            return pl_error_set(reterr, PL_CORRUPT, "expected a rank and a process, found '%.20s' and '%.20s'",
+                                fields[0], fields[1]);
+        }
+        PL_TRY(add(hosts,
+                   &(struct pl_order_program){.host = (char *)(uintptr_t)host->name,
+                                              .rank = rank,
+                                              .pid = (pid_t)pid,
+                                              .key = (char *)(uintptr_t)fields[2],
+                                              .report = (char *)(uintptr_t)fields[3],
+                                              .place = (char *)(uintptr_t)fields[4]},
+                   reterr));
+        count = 0;
+    }
+    if (at != end || count != 1) {
+        return pl_error_set(reterr, PL_CORRUPT, "its answer has no end");
+    }
+    if (fields[0][0] != '\0') {
+        pl_log(PL_LOG_WARNING, "host %s: %s", host->name, fields[0]);
     }
     return PL_OK;
 }
 
-static enum pl_status take_program(struct pl_hosts *hosts, const struct pl_frame *frame, struct pl_error *reterr)
+static void read_some(struct pl_hosts_host *host)
 {
-    int64_t rank, pid;
+    char bytes[16384];
+    const ssize_t count = read(host->fd, bytes, sizeof(bytes));
 
-    PL_TRY(pl_link_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
-    PL_TRY(pl_link_frame_number(frame, 2, 1, INT32_MAX, &pid, reterr));
-    /* Somebody else may ask at the same time, and everybody gets all answers. */
-    for (size_t i = 0; i < hosts->count; i++) {
-        if (hosts->programs[i].pid == (pid_t)pid && strcmp(hosts->programs[i].host, frame->fields[0]) == 0) {
-            return PL_OK;
-        }
+    if (count > 0) {
+        pl_text_append_n(&host->answer, bytes, (size_t)count);
+    } else if (count == 0 || errno != EINTR) {
+        pl_file_close_at(&host->fd);
     }
-    return add(hosts,
-               &(struct pl_order_program){.host = (char *)(uintptr_t)frame->fields[0],
-                                          .rank = (int)rank,
-                                          .pid = (pid_t)pid,
-                                          .key = (char *)(uintptr_t)frame->fields[3],
-                                          .report = (char *)(uintptr_t)frame->fields[4],
-                                          .place = (char *)(uintptr_t)frame->fields[5]},
-               reterr);
 }
 
-static void take_end(struct pl_hosts *hosts, const struct pl_frame *frame)
+static enum pl_status read_answers(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr)
 {
-    for (size_t i = 0; i < hosts->host_count; i++) {
-        if (strcmp(hosts->hosts[i].name, frame->fields[0]) == 0 && !hosts->hosts[i].answered) {
-            hosts->hosts[i].answered = true;
-            if (frame->fields[1][0] != '\0') {
-                pl_log(PL_LOG_WARNING, "host %s: %s", frame->fields[0], frame->fields[1]);
+    PL_AUTO_FREE struct pollfd *waits = pl_memory_new(hosts->host_count + 1, sizeof(*waits), reterr);
+    size_t open_count;
+
+    PL_TRY(waits != NULL ? PL_OK : PL_MEMORY);
+    do {
+        open_count = 0;
+        for (size_t i = 0; i < hosts->host_count; i++) {
+            waits[i] = (struct pollfd){.fd = hosts->hosts[i].fd, .events = POLLIN};
+            open_count += waits[i].fd >= 0;
+        }
+        if (open_count > 0 && poll(waits, hosts->host_count, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
+            return pl_error_errno(reterr, "wait for the other hosts");
+        }
+        for (size_t i = 0; i < hosts->host_count; i++) {
+            if (waits[i].revents != 0) {
+                read_some(&hosts->hosts[i]);
             }
         }
-    }
-}
-
-static enum pl_status take_frame(struct pl_hosts *hosts, const struct pl_frame *frame, struct pl_error *reterr)
-{
-    if (frame->type == PL_FRAME_LOOKING && frame->count >= 3 && hosts->host_name == NULL) {
-        hosts->note = pl_memory_string(frame->fields[2], reterr);
-        hosts->host_name = pl_memory_string(frame->fields[0], reterr);
-        PL_TRY(hosts->note != NULL && hosts->host_name != NULL ? PL_OK : PL_MEMORY);
-        return take_hosts(hosts, frame->fields[1], reterr);
-    }
-    if (frame->type == PL_FRAME_STANDS && frame->count >= 6) {
-        return take_program(hosts, frame, reterr);
-    }
-    if (frame->type == PL_FRAME_LOOKED && frame->count >= 2) {
-        take_end(hosts, frame);
-    }
+    } while (open_count > 0 && !pl_deadline_passed(deadline_ns));
     return PL_OK;
-}
-
-static bool are_known(const struct pl_hosts *hosts)
-{
-    return hosts->host_name != NULL;
-}
-
-static bool have_answered(const struct pl_hosts *hosts)
-{
-    for (size_t i = 0; i < hosts->host_count; i++) {
-        if (!hosts->hosts[i].answered) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Take frames until `is_enough`; PL_TIMEOUT at `deadline_ns`. */
-static enum pl_status take_frames(struct pl_hosts *hosts, bool (*is_enough)(const struct pl_hosts *hosts),
-                                  int64_t deadline_ns, struct pl_error *reterr)
-{
-    struct pl_frame frame;
-
-    while (!is_enough(hosts)) {
-        enum pl_status status = pl_link_await(&hosts->link, deadline_ns, &frame, reterr);
-
-        if (status == PL_TIMEOUT) {
-            return pl_error_set(reterr, PL_TIMEOUT, "process 1 does not answer");
-        }
-        if (status == PL_PEER) {
-            return pl_error_set(reterr, PL_PEER, "process 1 closed the connection");
-        }
-        PL_TRY(status);
-        PL_TRY(take_frame(hosts, &frame, reterr));
-    }
-    return PL_OK;
-}
-
-enum pl_status pl_hosts_ask(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr)
-{
-    PL_TRY(PL_LINK_SEND(&hosts->link, PL_FRAME_LOOK, reterr, ""));
-    return take_frames(hosts, are_known, deadline_ns, reterr);
 }
 
 enum pl_status pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr)
 {
-    enum pl_status status = take_frames(hosts, have_answered, deadline_ns, reterr);
-
-    if (hosts->note != NULL && hosts->note[0] != '\0') {
-        pl_log(PL_LOG_WARNING, "%s", hosts->note);
-    }
+    PL_TRY(read_answers(hosts, deadline_ns, reterr));
     for (size_t i = 0; i < hosts->host_count; i++) {
-        if (!hosts->hosts[i].answered) {
-            pl_log(PL_LOG_WARNING, "host %s has not answered", hosts->hosts[i].name);
+        const struct pl_hosts_host *host = &hosts->hosts[i];
+        struct pl_error error = PL_ERROR_NONE;
+
+        if (host->fd >= 0 || host->answer.length == 0) {
+            pl_log(PL_LOG_WARNING, "host %s has not answered", host->name);
+        } else if (take_answer(hosts, host, &error) != PL_OK) {
+            pl_log(PL_LOG_WARNING, "host %s: %s", host->name, error.cause);
         }
     }
-    return status == PL_TIMEOUT ? PL_OK : status;
-}
-
-enum pl_status pl_hosts_send(struct pl_hosts *hosts, const char *host, const char *text, int64_t deadline_ns,
-                             struct pl_error *reterr)
-{
-    for (size_t i = 0; i < hosts->count; i++) {
-        const struct pl_order_program *program = &hosts->programs[i];
-        char rank[16], pid[16];
-
-        snprintf(rank, sizeof(rank), "%d", program->rank);
-        snprintf(pid, sizeof(pid), "%d", (int)program->pid);
-        PL_TRY(PL_LINK_SEND(&hosts->link, PL_FRAME_STANDS, reterr, host, rank, pid, program->key, program->report,
-                            program->place));
-    }
-    return pl_hosts_end(hosts, host, text, deadline_ns, reterr);
-}
-
-enum pl_status pl_hosts_end(struct pl_hosts *hosts, const char *host, const char *text, int64_t deadline_ns,
-                            struct pl_error *reterr)
-{
-    PL_TRY(PL_LINK_SEND(&hosts->link, PL_FRAME_LOOKED, reterr, host, text));
-    pl_link_drain(&hosts->link, deadline_ns);
     return PL_OK;
 }
 
@@ -227,9 +245,6 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
     const struct pl_order_program *first = hosts->programs;
     size_t on_host = 0;
 
-    if (hosts->count == 0) {
-        return;
-    }
     for (size_t i = 0; i < hosts->count; i++) {
         on_host += strcmp(hosts->programs[i].host, first->host) == 0;
     }
@@ -253,9 +268,15 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
 
 void pl_hosts_close(struct pl_hosts *hosts)
 {
-    pl_link_close(&hosts->link);
     for (size_t i = 0; i < hosts->host_count; i++) {
-        free(hosts->hosts[i].name);
+        struct pl_hosts_host *host = &hosts->hosts[i];
+
+        if (host->pid > 0) {
+            (void)kill(host->pid, SIGKILL);
+            (void)waitpid(host->pid, NULL, 0);
+        }
+        pl_file_close_at(&host->fd);
+        pl_text_done(&host->answer);
     }
     for (size_t i = 0; i < hosts->count; i++) {
         free(hosts->programs[i].host);
@@ -263,9 +284,9 @@ void pl_hosts_close(struct pl_hosts *hosts)
         free(hosts->programs[i].report);
         free(hosts->programs[i].place);
     }
+    pl_strv_done(&hosts->names);
     free(hosts->hosts);
     free(hosts->programs);
-    free(hosts->note);
     free(hosts->host_name);
     *hosts = PL_HOSTS_NONE;
 }

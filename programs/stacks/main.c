@@ -3,8 +3,9 @@
  * `paceline stacks`: where the training programs of the job stand.
  *
  * First the CPU time of this host's is sampled, then one after the other is looked at, then what was found here and
- * came from other hosts is ordered and printed. Process 1 uses two options: --send HOST answers for this host, and
- * --log is for its watch for hangs.
+ * came from other hosts is ordered and printed. Two options are not for users: with --local HOST it answers another
+ * host's (hosts.h), and process 1's watch for hangs uses --log HOST, which prints to standard error, and at the end a
+ * line about the first program.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -29,9 +30,8 @@
 
 #define SAMPLE_NS (200 * PL_NS_PER_MS)
 #define WHOLE_NS (30 * PL_NS_PER_S)
-#define SEND_NS (25 * PL_NS_PER_S)       /* the same on a host that was asked */
+#define LOCAL_NS (25 * PL_NS_PER_S)      /* the same on a host that was asked */
 #define ANSWER_NS (30 * PL_NS_PER_S)     /* for what comes from other hosts after this one's programs were looked at */
-#define ASK_NS (5 * PL_NS_PER_S)         /* process 1 is never busy for longer */
 #define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* of the time for one program, where there is that much */
 
 /* One program, until it is printed. */
@@ -229,42 +229,41 @@ static char *find_run_dir(const struct samples *samples, const struct pl_environ
     return pl_proc_variable(samples->items[0].pid, PL_RUNDIR_VARIABLE);
 }
 
-/* For the process 1 of this host, which was asked by the master's. */
-static enum pl_status send_to_asker(const char *host, const struct pl_environment *environment, struct samples *samples,
-                                    struct pl_hosts *hosts, struct pl_error *reterr)
+/* For another host, which has asked. */
+static enum pl_status answer(const char *host, struct samples *samples, struct pl_hosts *hosts, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     enum pl_status status = find_programs(samples, &error);
 
-    if (run_dir == NULL) {
-        return pl_error_set(reterr, PL_INVALID, "%s is not set: --send is for process 1", PL_RUNDIR_VARIABLE);
-    }
-    PL_TRY(pl_hosts_open(hosts, run_dir, reterr));
     if (status == PL_OK) {
-        status = look(samples, host, pl_deadline_after_ns(SEND_NS), hosts, &error);
+        status = look(samples, host, pl_deadline_after_ns(LOCAL_NS), hosts, &error);
     }
-    return pl_hosts_send(hosts, host, status == PL_OK ? "" : error.cause, pl_deadline_after_ns(SEND_NS), reterr);
+    pl_hosts_print(hosts, status == PL_OK ? "" : error.cause, &text);
+    PL_TRY(pl_text_check(&text, reterr));
+    return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "the answer", reterr);
 }
 
-/* Ask the other hosts, look at this one's programs meanwhile, print all; with `log` for process 1, to the log. */
-static enum pl_status print_all_hosts(bool log, const struct pl_environment *environment, struct samples *samples,
-                                      struct pl_hosts *hosts, struct pl_error *reterr)
+/* What the options say. */
+struct task {
+    const char *local_host, *log_host; /* NULL: without this option */
+};
+
+/* Ask the other hosts, look at this one's programs meanwhile, print all. */
+static enum pl_status print_all_hosts(const struct task *task, const struct pl_environment *environment,
+                                      struct samples *samples, struct pl_hosts *hosts, struct pl_error *reterr)
 {
-    struct pl_error error = PL_ERROR_NONE;
+    struct pl_error error = PL_ERROR_NONE, ask_error = PL_ERROR_NONE;
     enum pl_status found = find_programs(samples, &error);
     PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    bool asked = false;
 
-    if (run_dir != NULL) {
-        enum pl_status status = pl_hosts_open(hosts, run_dir, reterr);
-
-        status = status == PL_OK ? pl_hosts_ask(hosts, pl_deadline_after_ns(ASK_NS), reterr) : status;
-        asked = status == PL_OK;
-        if (status != PL_OK && reterr != NULL) { /* it may just end: what is here is still printed */
-            pl_log_error(reterr, "asking the other hosts");
-        }
+    if (task->log_host != NULL) {
+        hosts->host_name = pl_memory_string(task->log_host, reterr);
+        PL_TRY(hosts->host_name != NULL ? PL_OK : PL_MEMORY);
+    }
+    if (run_dir != NULL && pl_hosts_start(hosts, run_dir, environment, &ask_error) != PL_OK) {
+        pl_log_error(&ask_error, "asking the other hosts"); /* what is here is still printed */
     }
     if (found != PL_OK && hosts->host_count == 0) {
         return pl_error_set(reterr, found, "%s", error.cause);
@@ -273,22 +272,19 @@ static enum pl_status print_all_hosts(bool log, const struct pl_environment *env
         PL_TRY(look(samples, hosts->host_count > 0 ? hosts->host_name : "", pl_deadline_after_ns(WHOLE_NS), hosts,
                     reterr));
     }
-    if (asked) {
-        PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
+    PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
+    PL_TRY(print(hosts, task->log_host != NULL ? STDERR_FILENO : STDOUT_FILENO, reterr));
+    if (hosts->count == 0) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
     }
-    PL_TRY(print(hosts, log ? STDERR_FILENO : STDOUT_FILENO, reterr));
-    if (log && asked) {
+    if (task->log_host != NULL) {
         pl_hosts_describe(hosts, &text);
-        return pl_hosts_end(hosts, hosts->host_name, pl_text_string(&text), pl_deadline_after_ns(ASK_NS), reterr);
+        pl_text_append_char(&text, '\n');
+        PL_TRY(pl_text_check(&text, reterr));
+        return pl_file_write_fd(STDERR_FILENO, pl_text_string(&text), text.length, "where the first stands", reterr);
     }
-    return hosts->count > 0 ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
+    return PL_OK;
 }
-
-/* What the options say. */
-struct task {
-    const char *send_host; /* NULL: print */
-    bool log;
-};
 
 static enum pl_status run(const struct task *task, char **words, size_t count, struct pl_error *reterr)
 {
@@ -302,18 +298,18 @@ static enum pl_status run(const struct task *task, char **words, size_t count, s
         PL_TRY(look(&samples, "", pl_deadline_after_ns(WHOLE_NS), &hosts, reterr));
         return print(&hosts, STDOUT_FILENO, reterr);
     }
-    return task->send_host != NULL ? send_to_asker(task->send_host, environment, &samples, &hosts, reterr)
-                                   : print_all_hosts(task->log, environment, &samples, &hosts, reterr);
+    return task->local_host != NULL ? answer(task->local_host, &samples, &hosts, reterr)
+                                    : print_all_hosts(task, environment, &samples, &hosts, reterr);
 }
 
 int main(int argc, char **argv)
 {
     static const struct option table[] = {{"help", no_argument, NULL, 'h'},
-                                          {"send", required_argument, NULL, 's'},
-                                          {"log", no_argument, NULL, 'l'},
+                                          {"local", required_argument, NULL, 'o'},
+                                          {"log", required_argument, NULL, 'l'},
                                           {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
-    struct task task = {.log = false};
+    struct task task = {.local_host = NULL};
     enum pl_status status;
     char text[1200];
     int option;
@@ -321,11 +317,11 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline stacks");
     while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
         switch (option) {
-        case 's':
-            task.send_host = optarg;
+        case 'o':
+            task.local_host = optarg;
             break;
         case 'l':
-            task.log = true;
+            task.log_host = optarg;
             break;
         default:
             pl_verbs_print_help("stacks", stdout);

@@ -166,6 +166,23 @@ done
 expect_nobody
 case_end algo-1 algo-2
 
+case_begin "a hang of two hosts is reported once"
+for host in algo-2 algo-1; do
+  job_config $host "algo-1 algo-2" 0
+  hyperparameters $host paceline_hang_s=2
+  mkfifo "$cluster/$host/ml/fifo"
+  cluster_environment=()
+  host_start $host "$paceline" -- "$python" -c 'open("/opt/ml/fifo").read()'
+done
+await_log algo-1 'the job waits on' 120
+grep -q '^host algo-2, process' "$cluster/algo-1.log" || case_failed "algo-2's program is not in the log"
+sleep 5 # the report has Python on both hosts write its stacks, after which they hang on: for longer than the watch needs
+for host in algo-1 algo-2; do host_run $host sh -c 'echo go >/opt/ml/fifo'; done
+wait_both 60
+[ "$(grep -c 'the job hangs' "$cluster/algo-1.log")" = 1 ] || case_failed "one hang was reported more than once"
+expect_nobody
+case_end algo-1 algo-2
+
 case_begin "one rank of 8 on two hosts, ended"
 start_ranks paceline_hang_s=4 paceline_hang_action=end
 wait_both 120

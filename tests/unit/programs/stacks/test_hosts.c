@@ -1,124 +1,139 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/stacks/hosts.c. The other side of the link, process 1, is this test. */
+/* Covers programs/stacks/hosts.c. The other hosts are a script in the place of ssh. */
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "entrypoint/ssh/rundir.h"
+#include "entrypoint/ssh/sshd.h"
+#include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define MOST_NS (60 * PL_NS_PER_S)
 
-static struct pl_rundir rundir;
-static struct pl_link process_1;
-static struct pl_error error;
+/* What the process 1 of `host` keeps of the job algo-1, algo-2 and algo-3, and ssh, which is `script`. */
+struct rig {
+    struct scratch scratch;
+    struct pl_rundir rundir;
+    struct pl_environment *environment;
+    struct pl_hosts hosts;
+    struct pl_error error;
+};
 
-/* Connect an asker, and take what it says first. */
-static void set_up(struct pl_hosts *hosts)
+static void set_up(struct rig *rig, const char *host, const char *script)
 {
-    struct pl_frame frame;
+    char user[] = "user", *names[] = {(char[]){"algo-1"}, (char[]){"algo-2"}, (char[]){"algo-3"}}, path[PATH_MAX + 16];
+    const struct pl_strv job = {.items = names, .count = PL_ARRAY_ITEMS(names)};
+    const struct pl_sshd sshd = {.port = 7777, .user_name = user};
 
-    rundir = PL_RUNDIR_NONE;
-    *hosts = PL_HOSTS_NONE;
-    ck_assert_ok(pl_rundir_open(&rundir, &error), &error);
-    ck_assert_ok(pl_hosts_open(hosts, rundir.path, &error), &error);
-    ck_assert_ok(pl_link_open(&process_1, accept(rundir.listen_fd, NULL, NULL), &error), &error);
-    ck_assert_ok(pl_link_read(&process_1, &error), &error);
-    ck_assert_ok(pl_link_next(&process_1, &frame, &error), &error);
-    ck_assert_int_eq(frame.type, PL_FRAME_HELLO);
-    ck_assert_str_eq(frame.fields[0], "stacks");
+    *rig = (struct rig){.scratch = scratch_new(), .rundir = PL_RUNDIR_NONE, .hosts = PL_HOSTS_NONE};
+    ck_assert_ok(pl_rundir_open(&rig->rundir, &rig->error), &rig->error);
+    ck_assert_ok(pl_sshd_save_hosts(&sshd, &rig->rundir, host, &job, &rig->error), &rig->error);
+    scratch_write(&rig->scratch, "ssh", script, strlen(script));
+    ck_assert_int_eq(chmod(scratch_path(&rig->scratch, "ssh", path), 0755), 0);
+    ck_assert_ok(pl_environment_new(&rig->environment, &rig->error), &rig->error);
+    snprintf(path, sizeof(path), "%s:/usr/bin:/bin", rig->scratch.path);
+    ck_assert_ok(pl_environment_set(rig->environment, "PATH", path, &rig->error), &rig->error);
+    ck_assert_ok(pl_hosts_start(&rig->hosts, rig->rundir.path, rig->environment, &rig->error), &rig->error);
 }
 
-static void tear_down(struct pl_hosts *hosts)
+static void tear_down(struct rig *rig)
 {
-    pl_hosts_close(hosts);
-    pl_link_close(&process_1);
-    pl_rundir_close(&rundir);
+    pl_hosts_close(&rig->hosts);
+    pl_environment_free(rig->environment);
+    pl_rundir_close(&rig->rundir);
+    scratch_done(&rig->scratch);
 }
-
-static void say(enum pl_frame_type type, const char *const *fields)
-{
-    size_t count = 0;
-
-    while (fields[count] != NULL) {
-        count++;
-    }
-    ck_assert_ok(pl_link_send(&process_1, type, fields, count, &error), &error);
-}
-
-#define SAY(type, ...) say(PL_FRAME_##type, (const char *const[]){__VA_ARGS__, NULL})
 
 START_TEST(the_answers_of_all_hosts_are_taken)
 {
-    struct pl_hosts hosts;
+    struct rig rig;
 
-    set_up(&hosts);
-    SAY(LOOKING, "algo-1", "algo-2\nalgo-3\n", "");
-    ck_assert_ok(pl_hosts_ask(&hosts, pl_deadline_after_ns(MOST_NS), &error), &error);
-    ck_assert_str_eq(hosts.host_name, "algo-1");
-    ck_assert_uint_eq(hosts.host_count, 2);
-    SAY(STANDS, "algo-3", "4", "77", "R\nmain (t)\nS ", "rank 4\n", "main");
-    SAY(STANDS, "algo-3", "4", "77", "R\nmain (t)\nS ", "rank 4\n", "main"); /* for another request */
-    SAY(LOOKED, "algo-3", "");
-    SAY(STANDS, "algo-2", "-1", "77", "R\nS ", "a program\n", "sleeping");
-    SAY(LOOKED, "algo-2", "");
-    ck_assert_ok(pl_hosts_await(&hosts, pl_deadline_after_ns(MOST_NS), &error), &error);
-    ck_assert_uint_eq(hosts.count, 2);
-    ck_assert_str_eq(hosts.programs[0].host, "algo-3");
-    ck_assert_int_eq(hosts.programs[0].rank, 4);
-    ck_assert_int_eq(hosts.programs[0].pid, 77);
-    ck_assert_str_eq(hosts.programs[0].key, "R\nmain (t)\nS ");
-    ck_assert_str_eq(hosts.programs[0].report, "rank 4\n");
-    ck_assert_str_eq(hosts.programs[1].place, "sleeping");
-    ck_assert_int_eq(hosts.programs[1].rank, -1);
-    tear_down(&hosts);
+    set_up(
+        &rig, "algo-1",
+        "#!/bin/sh\ncase \"$*\" in\n"
+        "*'-- algo-2 exec stdio '*\"'--local' 'algo-2'\") printf '%s\\0' 4 77 'R\nmain (t)\nS ' 'rank 4\n' main '' ;;\n"
+        "*'-- algo-3 exec stdio '*) printf '%s\\0' -1 77 'R\nS ' 'a program\n' sleeping 2 8 k r p text ;;\n"
+        "esac\n");
+    ck_assert_str_eq(rig.hosts.host_name, "algo-1");
+    ck_assert_uint_eq(rig.hosts.host_count, 2);
+    ck_assert_ok(pl_hosts_await(&rig.hosts, pl_deadline_after_ns(MOST_NS), &rig.error), &rig.error);
+    ck_assert_uint_eq(rig.hosts.count, 3);
+    ck_assert_str_eq(rig.hosts.programs[0].host, "algo-2");
+    ck_assert_int_eq(rig.hosts.programs[0].rank, 4);
+    ck_assert_int_eq(rig.hosts.programs[0].pid, 77);
+    ck_assert_str_eq(rig.hosts.programs[0].key, "R\nmain (t)\nS ");
+    ck_assert_str_eq(rig.hosts.programs[0].report, "rank 4\n");
+    ck_assert_str_eq(rig.hosts.programs[1].place, "sleeping");
+    ck_assert_int_eq(rig.hosts.programs[1].rank, -1);
+    ck_assert_str_eq(rig.hosts.programs[2].host, "algo-3");
+    ck_assert_str_eq(rig.hosts.programs[2].place, "p");
+    tear_down(&rig);
 }
 END_TEST
 
 START_TEST(a_host_that_does_not_answer_is_given_up)
 {
-    struct pl_hosts hosts;
+    struct rig rig;
 
-    set_up(&hosts);
-    ck_assert_int_eq(pl_hosts_ask(&hosts, pl_clock_now_ns(), &error), PL_TIMEOUT);
-    SAY(LOOKING, "algo-1", "algo-2\nalgo-3\n", "");
-    ck_assert_ok(pl_hosts_ask(&hosts, pl_deadline_after_ns(MOST_NS), &error), &error);
-    SAY(LOOKED, "algo-3", "no training program runs on this host");
-    ck_assert_ok(pl_hosts_await(&hosts, pl_deadline_after_ns(100 * PL_NS_PER_MS), &error), &error);
-    ck_assert(!hosts.hosts[0].answered && hosts.hosts[1].answered);
-    pl_link_close(&process_1);
-    ck_assert_int_eq(pl_hosts_await(&hosts, pl_deadline_after_ns(MOST_NS), &error), PL_PEER);
-    tear_down(&hosts);
+    set_up(&rig, "algo-1",
+           "#!/bin/sh\ncase \"$*\" in\n*algo-2*) exec sleep 3600 ;;\n*) printf '%s\\0' 1 5 k r p '' ;;\nesac\n");
+    /* algo-3's answer ends it where the machine is that fast; the deadline ends the wait for algo-2 */
+    ck_assert_ok(pl_hosts_await(&rig.hosts, pl_deadline_after_ns(300 * PL_NS_PER_MS), &rig.error), &rig.error);
+    ck_assert_int_ge(rig.hosts.hosts[0].fd, 0);
+    ck_assert_uint_le(rig.hosts.count, 1);
+    tear_down(&rig);
 }
 END_TEST
 
-START_TEST(frames_that_are_none_are_refused)
+START_TEST(answers_that_are_none_are_refused)
 {
-    struct pl_hosts hosts;
+    static const char *const scripts[] = {"#!/bin/sh\nprintf '%s\\0' x 77 k r p ''\n",
+                                          "#!/bin/sh\nprintf '%s\\0' 1 0 k r p ''\n",
+                                          "#!/bin/sh\nprintf '%s\\0' 1 99999999999 k r p ''\n",
+                                          "#!/bin/sh\nprintf '%s\\0' 1 7 k\n",
+                                          "#!/bin/sh\nprintf text\n",
+                                          "#!/bin/sh\nexit 255\n"};
+    struct rig rig;
 
-    set_up(&hosts);
-    SAY(LOOKING, "algo-1", "algo-2\n", "");
-    ck_assert_ok(pl_hosts_ask(&hosts, pl_deadline_after_ns(MOST_NS), &error), &error);
-    SAY(STANDS, "algo-2", "x", "77", "R\nS ", "a program\n", "sleeping");
-    ck_assert_int_eq(pl_hosts_await(&hosts, pl_deadline_after_ns(MOST_NS), &error), PL_CORRUPT);
-    tear_down(&hosts);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
+        set_up(&rig, "algo-1", scripts[i]);
+        ck_assert_ok(pl_hosts_await(&rig.hosts, pl_deadline_after_ns(MOST_NS), &rig.error), &rig.error);
+        ck_assert_uint_eq(rig.hosts.count, 0);
+        tear_down(&rig);
+    }
 }
 END_TEST
 
-START_TEST(what_is_sent_is_what_was_added_and_texts_fit_into_frames)
+START_TEST(a_worker_and_a_job_without_a_link_ask_nobody)
 {
-    struct pl_hosts hosts;
+    struct rig rig;
+    struct pl_hosts hosts = PL_HOSTS_NONE;
+
+    set_up(&rig, "algo-2", "#!/bin/sh\nprintf '%s\\0' 1 5 k r p ''\n");
+    ck_assert_str_eq(rig.hosts.host_name, "algo-2");
+    ck_assert_uint_eq(rig.hosts.host_count, 0);
+    ck_assert_ok(pl_hosts_await(&rig.hosts, pl_deadline_after_ns(MOST_NS), &rig.error), &rig.error);
+    ck_assert_uint_eq(rig.hosts.count, 0);
+    ck_assert_ok(pl_hosts_start(&hosts, rig.scratch.path, rig.environment, &rig.error), &rig.error);
+    ck_assert_ptr_null(hosts.host_name);
+    pl_hosts_close(&hosts);
+    tear_down(&rig);
+}
+END_TEST
+
+START_TEST(an_answer_has_what_was_added)
+{
+    static const char expected[] = "3\00012\000R\nmain ()\nstuck_here ()\nS \000host algo-2, rank 3, process 12: ";
+    static const char end[] = "stuck_here in main\000text";
+    struct pl_hosts hosts = PL_HOSTS_NONE;
     struct pl_stacks_program *program = calloc(1, sizeof(*program));
-    struct pl_frame frame;
-    size_t received = 0;
-    enum pl_status status;
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     ck_assert_ptr_nonnull(program);
-    set_up(&hosts);
     program->pid = 12;
     program->rank = 3;
     program->state = program->threads[0].state = 'S';
@@ -126,30 +141,14 @@ START_TEST(what_is_sent_is_what_was_added_and_texts_fit_into_frames)
     program->threads[0].frame_count = 2;
     strcpy(program->threads[0].frames[0].function, "stuck_here");
     strcpy(program->threads[0].frames[1].function, "main");
-    memset(program->python, 'x', sizeof(program->python) - 1); /* one line, longer than any */
     ck_assert_ok(pl_hosts_add(&hosts, "algo-2", program, &error), &error);
-    ck_assert_ok(pl_hosts_send(&hosts, "algo-2", "text", pl_deadline_after_ns(MOST_NS), &error), &error);
-    while (received < 2) {
-        ck_assert_ok(pl_link_read(&process_1, &error), &error);
-        while ((status = pl_link_next(&process_1, &frame, &error)) == PL_OK) {
-            received++;
-            ck_assert_str_eq(frame.fields[0], "algo-2");
-            if (received == 1) {
-                ck_assert_int_eq(frame.type, PL_FRAME_STANDS);
-                ck_assert_str_eq(frame.fields[1], "3");
-                ck_assert_str_eq(frame.fields[2], "12");
-                ck_assert_str_eq(frame.fields[3], "R\nmain ()\nstuck_here ()\nS ");
-                ck_assert_int_eq(strncmp(frame.fields[4], "host algo-2, rank 3, process 12: ", 33), 0);
-                ck_assert_str_eq(frame.fields[5], "stuck_here in main");
-            } else {
-                ck_assert_int_eq(frame.type, PL_FRAME_LOOKED);
-                ck_assert_str_eq(frame.fields[1], "text");
-            }
-        }
-        ck_assert_int_eq(status, PL_END);
-    }
+    pl_hosts_print(&hosts, "text", &text);
+    ck_assert_ok(pl_text_check(&text, &error), &error);
+    ck_assert_uint_gt(text.length, sizeof(expected) + sizeof(end));
+    ck_assert_mem_eq(text.data, expected, sizeof(expected) - 1);
+    ck_assert_mem_eq(text.data + text.length - sizeof(end), end, sizeof(end));
     free(program);
-    tear_down(&hosts);
+    pl_hosts_close(&hosts);
 }
 END_TEST
 
@@ -161,8 +160,6 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
                                            {.host = here, .rank = 0, .key = other_key, .place = place}};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    pl_hosts_describe(&hosts, &text);
-    ck_assert_str_eq(pl_text_string(&text), "");
     hosts.programs = programs;
     hosts.host_name = name;
     hosts.count = 2;
@@ -187,5 +184,5 @@ START_TEST(one_sentence_says_who_stands_elsewhere)
 END_TEST
 
 UNIT_MAIN("programs/stacks/hosts", the_answers_of_all_hosts_are_taken, a_host_that_does_not_answer_is_given_up,
-          frames_that_are_none_are_refused, what_is_sent_is_what_was_added_and_texts_fit_into_frames,
+          answers_that_are_none_are_refused, a_worker_and_a_job_without_a_link_ask_nobody, an_answer_has_what_was_added,
           one_sentence_says_who_stands_elsewhere)
