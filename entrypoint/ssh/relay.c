@@ -134,11 +134,15 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
     const char *request = pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, "");
     struct pl_error error = PL_ERROR_NONE;
 
-    if (words->count == 1 && strncmp(request, PL_EXEC_PREFIX, strlen(PL_EXEC_PREFIX)) == 0) {
-        return pl_exec_relay(words->items[0], request);
-    }
     if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
         return become_shell(self_path, words->items[0]);
+    }
+    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY") != NULL) { /* sshd's name for the terminal */
+        pl_log(PL_LOG_ERROR, "paceline relay: only a shell may have a terminal");
+        return 1;
+    }
+    if (words->count == 1 && strncmp(request, PL_EXEC_PREFIX, strlen(PL_EXEC_PREFIX)) == 0) {
+        return pl_exec_relay(words->items[0], request);
     }
     if (words->count == 1) {
         return join(words->items[0]);

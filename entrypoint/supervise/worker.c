@@ -396,7 +396,8 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
                               &supervisor->plan->hosts, reterr));
     PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
     setup.argv = (const char *const *)argv.items;
-    setup.environment = pl_environment_strings(supervisor->environment);
+    setup.environment =
+        pl_environment_strings(supervisor->job->process); /* ranks' preloaded library has no openpty() */
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
     state->serving = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `paceline shell`: a shell, or one command, on another host of the job that runs on this one. ssh has the terminal,
- * which is raw meanwhile; this process waits for it, and puts the terminal back however it ends.
+ * which it makes raw meanwhile; this process waits for it, and puts the terminal back however it ends.
  *
  * paceline-shell --serve DIRECTORY is the far side, which `paceline relay` becomes.
  */
@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -36,7 +35,7 @@
 enum { SSH_FAILED = 255, SIGNAL_EXIT = 128 };
 
 struct terminal {
-    bool is_raw;
+    bool is_saved;
     struct termios before;
     int flags[3]; /* of the standard descriptors; ssh leaves them non-blocking when it is killed */
 };
@@ -89,54 +88,32 @@ static enum pl_status find_host(struct place *place, const struct pl_environment
     return pl_strv_find(&place->hosts, host) > 0 ? PL_OK : refuse_host(place, host, reterr);
 }
 
-/* With a terminal where there is one on both sides of this process. */
-static enum pl_status describe(const struct pl_environment *environment, char **words, size_t count,
-                               struct pl_shell_request *request, struct pl_error *reterr)
-{
-    struct winsize size = {.ws_row = 0};
-
-    request->has_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    if (request->has_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) {
-        request->rows = size.ws_row;
-        request->columns = size.ws_col;
-    }
-    snprintf(request->term, sizeof(request->term), "%s", pl_environment_get_or(environment, "TERM", "dumb"));
-    for (size_t i = 0; i < count; i++) {
-        PL_TRY(pl_strv_add(&request->command, words[i], reterr));
-    }
-    return PL_OK;
-}
-
-static enum pl_status ssh_words(const struct place *place, const char *host, const struct pl_shell_request *request,
-                                struct pl_strv *argv, struct pl_error *reterr)
+static enum pl_status ssh_words(const struct place *place, const char *host, const struct pl_strv *command,
+                                bool has_terminal, struct pl_strv *argv, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv client = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(pl_shell_request_print(request, &text, reterr));
+    PL_TRY(pl_shell_request_print(command, &text, reterr));
     PL_TRY(pl_sshd_client(&place->sshd, place->run_dir, host, pl_text_string(&text), &client, reterr));
     /* a host that is silent for as long is gone; the job may know later, and nobody can type meanwhile */
     PL_TRY(pl_strv_add_list(
         argv, (const char *const[]){"ssh", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL},
         reterr));
     for (size_t i = 1; i < client.count; i++) {
-        PL_TRY(pl_strv_add(argv, client.items[i], reterr));
+        const bool is_about_terminal = strcmp(client.items[i], "-T") == 0;
+
+        PL_TRY(pl_strv_add(argv, has_terminal && is_about_terminal ? "-tt" : client.items[i], reterr));
     }
     return PL_OK;
 }
 
-static void terminal_set(struct terminal *terminal, bool raw)
+static void terminal_save(struct terminal *terminal, bool has_terminal)
 {
-    struct termios mode;
-
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         terminal->flags[fd] = fcntl(fd, F_GETFL);
     }
-    if (raw && tcgetattr(STDIN_FILENO, &terminal->before) == 0) {
-        mode = terminal->before;
-        cfmakeraw(&mode);
-        terminal->is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &mode) == 0;
-    }
+    terminal->is_saved = has_terminal && tcgetattr(STDIN_FILENO, &terminal->before) == 0;
 }
 
 /* From the background too, where changing the terminal would stop this process. */
@@ -152,7 +129,7 @@ static void terminal_restore(const struct terminal *terminal)
             (void)fcntl(fd, F_SETFL, terminal->flags[fd]);
         }
     }
-    if (terminal->is_raw) {
+    if (terminal->is_saved) {
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
     }
 }
@@ -236,18 +213,20 @@ static enum pl_status run(const struct pl_environment *environment, char **words
                           struct pl_error *reterr)
 {
     __attribute__((cleanup(place_done))) struct place place = {.sshd = PL_SSHD_NONE, .hosts = PL_STRV_NONE};
-    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
-    PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
-    struct terminal terminal = {.is_raw = false};
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, argv = PL_STRV_NONE;
+    const bool has_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); /* on both sides of this process */
+    struct terminal terminal = {.is_saved = false};
     enum pl_status status;
     sigset_t set, before;
     pid_t ssh;
 
     PL_TRY(find_host(&place, environment, words[0], reterr));
-    PL_TRY(describe(environment, words + 1, count - 1, &request, reterr));
-    PL_TRY(ssh_words(&place, words[0], &request, &argv, reterr));
+    for (size_t i = 1; i < count; i++) {
+        PL_TRY(pl_strv_add(&command, words[i], reterr));
+    }
+    PL_TRY(ssh_words(&place, words[0], &command, has_terminal, &argv, reterr));
     block_signals(&set, &before);
-    terminal_set(&terminal, request.has_terminal);
+    terminal_save(&terminal, has_terminal);
     status = start_ssh(&argv, environment, &before, &ssh, reterr);
     if (status == PL_OK) {
         *ret_code = wait_for_ssh(ssh, &set);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a shell or a command for a session: with a pseudo terminal, between which and the session bytes are copied, or
- * with the session's own descriptors. The session's end, be it the client's, ends the command by SIGHUP.
+ * Runs a shell or a command for a session, with the session's own descriptors, which are a terminal where the client
+ * has one. The session's end, be it the client's, ends the command by SIGHUP.
  */
 #include "programs/shell/serve.h"
 
@@ -15,35 +15,23 @@
 #include "programs/shell/request.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* After its end: how long its last output may take to come out of the terminal and through the session. */
-#define DRAIN_NS (5 * PL_NS_PER_S)
 /* From SIGHUP to SIGKILL, when the client has gone. */
 #define HANGUP_NS (2 * PL_NS_PER_S)
 
 enum { EXIT_NOT_RUN = 126, EXIT_NOT_FOUND = 127, SIGNAL_EXIT = 128 };
 
-/* One direction of the session. */
-struct stream {
-    int from, to;
-    char bytes[16384];
-    size_t filled, sent;
-    bool ended;
-};
-
 struct command {
-    const struct pl_shell_request *request;
+    struct pl_strv words; /* none: the user's shell */
     struct pl_environment *environment;
     const char *const *argv;
     char *path; /* of the program */
@@ -56,6 +44,7 @@ struct command {
 
 static void command_done(struct command *command)
 {
+    pl_strv_done(&command->words);
     pl_environment_free(command->environment);
     free(command->path);
     free(command->cwd);
@@ -71,16 +60,14 @@ static const char *user_shell(const struct pl_environment *environment)
     return pl_environment_get_or(environment, "SHELL", shell);
 }
 
-static enum pl_status prepare(struct command *command, const char *run_dir, const char **shell_argv,
+static enum pl_status prepare(struct command *command, const char *run_dir, const char *term, const char **shell_argv,
                               struct pl_error *reterr)
 {
-    const struct pl_shell_request *request = command->request;
-    const char *name;
     PL_AUTO_TEXT struct pl_text cwd = PL_TEXT_NONE;
 
     PL_TRY(pl_rundir_new_environment(run_dir, &command->environment, reterr));
-    if (request->has_terminal) {
-        PL_TRY(pl_environment_set(command->environment, "TERM", request->term, reterr));
+    if (term != NULL) {
+        PL_TRY(pl_environment_set(command->environment, "TERM", term, reterr));
     }
     /* as the job's program */
     pl_text_append(&cwd, pl_environment_get_or(command->environment, "SM_SOURCE_DIR", ""));
@@ -89,11 +76,12 @@ static enum pl_status prepare(struct command *command, const char *run_dir, cons
     }
     PL_TRY(pl_text_take(&cwd, &command->cwd, reterr));
     shell_argv[0] = user_shell(command->environment);
-    command->argv = request->command.count > 0 ? (const char *const *)request->command.items : shell_argv;
-    name = command->argv[0];
-    return pl_file_find_program(name, pl_environment_get(command->environment, "PATH"), &command->path, reterr);
+    command->argv = command->words.count > 0 ? (const char *const *)command->words.items : shell_argv;
+    return pl_file_find_program(command->argv[0], pl_environment_get(command->environment, "PATH"), &command->path,
+                                reterr);
 }
 
+/* What a terminal's keys send to its foreground is for the command. */
 static enum pl_status open_signals(int *ret_fd, struct pl_error *reterr)
 {
     sigset_t set;
@@ -102,6 +90,8 @@ static enum pl_status open_signals(int *ret_fd, struct pl_error *reterr)
     sigaddset(&set, SIGCHLD);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGQUIT);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) {
@@ -134,7 +124,7 @@ static bool take_signals(struct command *command)
     int status;
 
     while (read(command->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        stays = stays && info.ssi_signo == SIGCHLD;
+        stays = stays && info.ssi_signo != SIGTERM && info.ssi_signo != SIGHUP;
     }
     if (!command->ended && waitpid(command->pid, &status, WNOHANG) == command->pid) {
         command->ended = true;
@@ -165,150 +155,25 @@ static void end_command(struct command *command)
     }
 }
 
-static bool is_empty(const struct stream *stream)
-{
-    return stream->sent == stream->filled;
-}
-
-static void stream_read(struct stream *stream)
-{
-    ssize_t bytes;
-
-    if (!is_empty(stream) || stream->ended) {
-        return;
-    }
-    bytes = read(stream->from, stream->bytes, sizeof(stream->bytes));
-    stream->sent = 0;
-    stream->filled = bytes > 0 ? (size_t)bytes : 0;
-    /* a terminal that nobody has open any more says EIO */
-    stream->ended = bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR);
-}
-
-/* False when the other side takes no more. */
-static bool stream_write(struct stream *stream)
-{
-    while (!is_empty(stream)) {
-        ssize_t bytes = write(stream->to, stream->bytes + stream->sent, stream->filled - stream->sent);
-
-        if (bytes < 0 && errno != EINTR) {
-            return errno == EAGAIN;
-        }
-        stream->sent += bytes > 0 ? (size_t)bytes : 0;
-    }
-    return true;
-}
-
-/* What the command has printed before its end. Something that it has started may keep the terminal open for ever. */
-static void drain(struct stream *output)
-{
-    int64_t deadline_ns = pl_deadline_after_ns(DRAIN_NS);
-
-    while (!(output->ended && is_empty(output)) && !pl_deadline_passed(deadline_ns)) {
-        struct pollfd wait = {.fd = is_empty(output) ? output->from : output->to,
-                              .events = is_empty(output) ? POLLIN : POLLOUT};
-
-        if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
-            return;
-        }
-        stream_read(output);
-        if (!stream_write(output)) {
-            return;
-        }
-    }
-}
-
-/* Copy both ways until the command or the session ends: the user decides how long that takes, and the job's end. */
-static void copy(struct command *command, struct stream *input, struct stream *output)
-{
-    while (!command->ended && !input->ended) {
-        const short master_events =
-            (short)((is_empty(output) && !output->ended ? POLLIN : 0) | (is_empty(input) ? 0 : POLLOUT));
-        struct pollfd waits[] = {
-            {.fd = command->signal_fd, .events = POLLIN},
-            {.fd = is_empty(input) ? input->from : -1, .events = POLLIN},
-            {.fd = master_events != 0 ? input->to : -1, .events = master_events},
-            {.fd = output->to, .events = is_empty(output) ? 0 : POLLOUT},
-        };
-
-        if (poll(waits, PL_ARRAY_ITEMS(waits), -1) < 0 && errno != EINTR) {
-            return;
-        }
-        if ((waits[0].revents != 0 && !take_signals(command)) ||
-            (waits[3].revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) {
-            return;
-        }
-        if (waits[1].revents != 0) {
-            stream_read(input);
-        }
-        if (waits[2].revents != 0) {
-            stream_read(output);
-        }
-        if (!stream_write(input) || !stream_write(output)) {
-            return;
-        }
-    }
-}
-
-static enum pl_status open_terminal(const struct pl_shell_request *request, int *ret_master_fd, int *ret_slave_fd,
-                                    struct pl_error *reterr)
-{
-    struct winsize size = {.ws_row = (unsigned short)request->rows, .ws_col = (unsigned short)request->columns};
-    char name[64];
-
-    *ret_master_fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (*ret_master_fd < 0 || grantpt(*ret_master_fd) != 0 || unlockpt(*ret_master_fd) != 0 ||
-        ptsname_r(*ret_master_fd, name, sizeof(name)) != 0) {
-        return pl_error_errno(reterr, "make a pseudo terminal");
-    }
-    *ret_slave_fd = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (*ret_slave_fd < 0 || ioctl(*ret_slave_fd, TIOCSWINSZ, &size) != 0) {
-        return pl_error_errno(reterr, "open the pseudo terminal '%s'", name);
-    }
-    return pl_file_set_nonblock(*ret_master_fd, true, reterr);
-}
-
-static enum pl_status run_in_terminal(struct command *command, struct pl_error *reterr)
-{
-    PL_AUTO_CLOSE int master_fd = -1;
-    PL_AUTO_CLOSE int slave_fd = -1;
-    struct stream input = {.from = STDIN_FILENO}, output = {.to = STDOUT_FILENO};
-
-    PL_TRY(open_terminal(command->request, &master_fd, &slave_fd, reterr));
-    PL_TRY(pl_file_set_nonblock(STDOUT_FILENO, true, reterr));
-    input.to = output.from = master_fd;
-    command->pid = fork();
-    if (command->pid < 0) {
-        return pl_error_errno(reterr, "fork");
-    }
-    if (command->pid == 0) {
-        (void)setsid();
-        (void)ioctl(slave_fd, TIOCSCTTY, 0);
-        for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-            (void)dup2(slave_fd, fd);
-        }
-        run_program(command);
-    }
-    pl_file_close_at(&slave_fd);
-    copy(command, &input, &output);
-    if (command->ended) {
-        drain(&output);
-    }
-    pl_file_close_at(&master_fd); /* the terminal is gone: SIGHUP to the session in it */
-    end_command(command);
-    return PL_OK;
-}
-
-static enum pl_status run_plainly(struct command *command, struct pl_error *reterr)
+/*
+ * On a terminal the command stays in this process's group, its foreground: a group of its own, which is not orphaned,
+ * would be stopped by Ctrl-Z, and nobody could continue it.
+ */
+static enum pl_status run_command(struct command *command, bool has_terminal, struct pl_error *reterr)
 {
     command->pid = fork();
     if (command->pid < 0) {
         return pl_error_errno(reterr, "fork");
     }
     if (command->pid == 0) {
-        (void)setpgid(0, 0);
+        if (!has_terminal) {
+            (void)setpgid(0, 0);
+        }
         run_program(command);
     }
-    (void)setpgid(command->pid, command->pid);
+    if (!has_terminal) {
+        (void)setpgid(command->pid, command->pid);
+    }
     while (!command->ended) {
         struct pollfd waits[] = {{.fd = command->signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO, .events = 0}};
 
@@ -320,7 +185,7 @@ static enum pl_status run_plainly(struct command *command, struct pl_error *rete
         }
     }
     if (!command->ended) {
-        (void)kill(-command->pid, SIGHUP);
+        (void)kill(has_terminal ? command->pid : -command->pid, SIGHUP);
     }
     end_command(command);
     return PL_OK;
@@ -329,20 +194,22 @@ static enum pl_status run_plainly(struct command *command, struct pl_error *rete
 enum pl_status pl_serve_shell(const char *run_dir, const struct pl_environment *environment, int *ret_code,
                               struct pl_error *reterr)
 {
-    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
-    __attribute__((cleanup(command_done))) struct command command = {.request = &request, .signal_fd = -1};
+    __attribute__((cleanup(command_done))) struct command command = {.words = PL_STRV_NONE, .signal_fd = -1};
+    const bool has_terminal = isatty(STDIN_FILENO);
+    const char *term = has_terminal ? pl_environment_get_or(environment, "TERM", "dumb") : NULL;
     const char *shell_argv[2] = {NULL, NULL};
     enum pl_status status;
 
-    PL_TRY(pl_shell_request_parse(pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, ""), &request, reterr));
-    status = prepare(&command, run_dir, shell_argv, reterr);
+    PL_TRY(pl_shell_request_parse(pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, ""), &command.words,
+                                  reterr));
+    status = prepare(&command, run_dir, term, shell_argv, reterr);
     if (status == PL_NOT_FOUND && command.argv != NULL) {
         *ret_code = EXIT_NOT_FOUND; /* the caller says why */
         return status;
     }
     PL_TRY(status);
     PL_TRY(open_signals(&command.signal_fd, reterr));
-    PL_TRY(request.has_terminal ? run_in_terminal(&command, reterr) : run_plainly(&command, reterr));
+    PL_TRY(run_command(&command, has_terminal, reterr));
     *ret_code = command.code;
     return PL_OK;
 }

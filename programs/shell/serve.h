@@ -8,9 +8,8 @@
 
 /**
  * Run what SSH_ORIGINAL_COMMAND in `environment` asks for, in the environment that the job's program has on this host,
- * and end it when the client goes. stdin and stdout are the session; with a terminal of its own for the command, stderr
- * is that terminal too. `*ret_code` is the command's exit code, 128 + the number of a signal, 126 or 127 where it does
- * not start.
+ * and end it when the client goes. The standard descriptors are the session's. `*ret_code` is the command's exit code,
+ * 128 + the number of a signal, 126 or 127 where it does not start.
  *
  * Errors  PL_INVALID: another request. PL_SYSTEM, PL_MEMORY.
  * Test    tests/integration/shell.sh

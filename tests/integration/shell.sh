@@ -90,6 +90,10 @@ on_terminal 5 'wait # ' 'send echo $(stty size) $TERM $(tty | cut -c 1-9) $SM_CU
   'wait # ' 'send seq 1 20000\r' 'wait \r\n20000\r\n# ' 'send tail -f /opt/ml/read\r' 'wait by tail\r\n' 'send \x03' 'wait # ' \
   'send echo code $?\r' 'wait code 130\r\n# ' 'send exit 5\r' -- algo-2
 on_terminal 6 'wait on a terminal' -- algo-2 sh -c 'test -t 0 && test -t 1 && test -t 2 && echo on a terminal; exit 6'
+# A program that runs sees that the terminal has another size; Ctrl-Z does not stop one that nobody could continue.
+on_terminal 0 'wait begins' 'resize 44 122' 'wait changed to 44 122' -- algo-2 \
+  python3 -c 'import os, signal as s; s.pthread_sigmask(s.SIG_BLOCK, {s.SIGWINCH}); print("begins"); s.sigwait({s.SIGWINCH}); print("changed to", *os.get_terminal_size()[::-1])'
+on_terminal 130 'wait begins' 'send \x1a' 'send \x03' -- algo-2 sh -c 'echo begins; exec sleep 5052'
 # The terminal's end is the shell's, and the client leaves its own as it was.
 on_terminal 143 'wait # ' 'send echo sle""eps; exec sleep 5053\r' 'wait sleeps\r\n' 'signal TERM' -- algo-2
 await_no_sleep 5053
@@ -112,9 +116,12 @@ refused() { # refused HOST WORDS HOST: on the first, a shell on the second
 refused algo-1 "'algo-3' is no host of this job: expected one of algo-2" algo-3
 refused algo-1 "'algo-1' is this host: expected one of algo-2" algo-1
 refused algo-2 "this host, algo-2, has no way to the others: expected the job's master, algo-1" algo-1
-found=$(host_run algo-2 sh -c 'SSH_ORIGINAL_COMMAND="shell plain ls" "$1" relay /run/paceline.* 2>&1 </dev/null; echo $?' sh "$paceline")
+found=$(host_run algo-2 sh -c 'SSH_ORIGINAL_COMMAND="shell ls" "$1" relay /run/paceline.* 2>&1 </dev/null; echo $?' sh "$paceline")
 [ "$found" = "paceline shell: error: request for a shell: expected one of \`paceline shell\`'s own
 255" ] || case_failed "a request of another form: $found"
+found=$(host_run algo-2 sh -c 'SSH_TTY=/dev/pts/0 SSH_ORIGINAL_COMMAND="exec stdio true" "$1" relay /run/paceline.* 2>&1 </dev/null; echo $?' sh "$paceline")
+[ "$found" = "paceline: error: paceline relay: only a shell may have a terminal
+1" ] || case_failed "a program with a terminal: $found"
 end_both
 for processes in 1 0; do
   [ $processes = 1 ] || cluster_environment=(PACELINE_LINK=0)

@@ -4,8 +4,8 @@
 
     terminal.py ROWS COLUMNS TERM [STEP...] -- COMMAND...
 
-A step is `wait TEXT`, until the terminal shows TEXT after what was waited for last, `send TEXT`, with Python's escapes, or `signal NAME`, to the command. Prints
-what the terminal showed and exits with the command's code, or 128 + the number of a signal. Fails where the command leaves the terminal in another mode.
+A step is `wait TEXT`, until the terminal shows TEXT after what was waited for last, `send TEXT`, with Python's escapes, `resize ROWS
+COLUMNS`, or `signal NAME`, to the command. Prints what the terminal showed and exits with the command's code, or 128 + the number of a signal. Fails where the command leaves the terminal in another mode.
 """
 import fcntl
 import os
@@ -28,11 +28,14 @@ def text_of(word):
 class Terminal:
     def __init__(self, rows, columns, kind, command):
         self.master, self.slave = pty.openpty()
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.resize(rows, columns)
         self.mode = termios.tcgetattr(self.slave)
         self.shown, self.seen = b"", 0
         self.process = subprocess.Popen(command, stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True,
                                         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env=dict(os.environ, TERM=kind))
+
+    def resize(self, rows, columns):
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def fail(self, what):
         self.process.kill()
@@ -78,6 +81,8 @@ def main():
             terminal.wait(text_of(text))
         elif verb == "send":
             terminal.send(text_of(text))
+        elif verb == "resize":
+            terminal.resize(*map(int, text.split()))
         elif verb == "signal":
             terminal.process.send_signal(signal.Signals["SIG" + text])
         else:

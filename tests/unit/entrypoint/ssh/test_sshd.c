@@ -29,12 +29,12 @@ START_TEST(a_programs_client_is_the_masters)
     ck_assert_str_eq(found.items[0], "algo-1");
     ck_assert_str_eq(found.items[1], "algo-2");
     ck_assert_ok(pl_sshd_client(&master, rundir.path, "algo-1", "relay", &expected_argv, &error), &error);
-    ck_assert_ok(pl_sshd_client(&program, rundir.path, "algo-1", "shell plain", &argv, &error), &error);
+    ck_assert_ok(pl_sshd_client(&program, rundir.path, "algo-1", "shell 'ls'", &argv, &error), &error);
     ck_assert_uint_eq(argv.count, expected_argv.count);
     for (size_t i = 0; i + 1 < argv.count; i++) {
         ck_assert_str_eq(argv.items[i], expected_argv.items[i]);
     }
-    ck_assert_str_eq(argv.items[argv.count - 1], "shell plain");
+    ck_assert_str_eq(argv.items[argv.count - 1], "shell 'ls'");
     pl_sshd_close(&program);
     pl_rundir_close(&rundir);
 }

@@ -12,69 +12,46 @@ START_TEST(a_request_comes_out_as_it_went_in)
 {
     static const char *const words[] = {
         "sh", "-c", "echo \"$HOME\"; echo 'it''s'", "", " two\nlines\t", "'", "\\", "a\\'b'", "\xC3\xA4\xFF", NULL};
-    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
+    PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, read = PL_STRV_NONE;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
-    ck_assert_ok(pl_strv_add_list(&request.command, words, &error), &error);
-    snprintf(request.term, sizeof(request.term), "xterm-256color");
-    request.rows = 33;
-    request.columns = 65535;
-    for (int terminal = 0; terminal < 2; terminal++) {
-        PL_AUTO_SHELL_REQUEST struct pl_shell_request read = PL_SHELL_REQUEST_NONE;
-        PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-
-        request.has_terminal = terminal == 1;
-        ck_assert_ok(pl_shell_request_print(&request, &text, &error), &error);
-        ck_assert_ok(pl_shell_request_parse(pl_text_string(&text), &read, &error), &error);
-        ck_assert_int_eq(read.has_terminal, terminal);
-        ck_assert_uint_eq(read.rows, terminal ? 33 : 0);
-        ck_assert_uint_eq(read.columns, terminal ? 65535 : 0);
-        ck_assert_str_eq(read.term, terminal ? "xterm-256color" : "");
-        ck_assert_uint_eq(read.command.count, request.command.count);
-        for (size_t i = 0; i < read.command.count; i++) {
-            ck_assert_str_eq(read.command.items[i], words[i]);
-        }
+    ck_assert_ok(pl_strv_add_list(&command, words, &error), &error);
+    ck_assert_ok(pl_shell_request_print(&command, &text, &error), &error);
+    ck_assert_ok(pl_shell_request_parse(pl_text_string(&text), &read, &error), &error);
+    ck_assert_uint_eq(read.count, command.count);
+    for (size_t i = 0; i < read.count; i++) {
+        ck_assert_str_eq(read.items[i], words[i]);
     }
 }
 END_TEST
 
 START_TEST(only_what_the_client_makes_is_accepted)
 {
-    static const char *const accepted[] = {"shell plain", "shell plain 'ls'", "shell terminal 0 0 dumb",
-                                           "shell terminal 24 80 xterm 'top' '-b'"};
+    static const char *const accepted[] = {"shell ", "shell 'ls'", "shell 'top' '-b'"};
     static const char *const refused[] = {"",
                                           "shell",
-                                          "shell ",
-                                          "shell plainly",
+                                          "shell  ",
+                                          "shelly",
                                           "relay",
                                           "sh -c ls",
-                                          "shell plain ls",
-                                          "shell plain  'ls'",
-                                          "shell  plain",
-                                          "shell plain 'ls' ",
-                                          "shell plain 'ls",
-                                          "shell 'plain'",
-                                          "shell terminal",
-                                          "shell terminal 24 80",
-                                          "shell terminal 24 80 ''",
-                                          "shell terminal 24 80 $TERM",
-                                          "shell terminal 24 80 a/b",
-                                          "shell terminal 24 65536 xterm",
-                                          "shell terminal -1 80 xterm",
-                                          "shell terminal 024 80 xterm",
-                                          "shell terminal 24 80x xterm",
-                                          "shell plain 'ls'; rm",
-                                          "shell plain \"ls\"",
-                                          "shell plain\n'ls'"};
+                                          "shell ls",
+                                          "shell 'ls' ",
+                                          "shell  'ls'",
+                                          "shell 'ls",
+                                          "shell 'ls'; rm",
+                                          "shell \"ls\"",
+                                          "shell\n'ls'",
+                                          "'shell' 'ls'"};
     struct pl_error error = PL_ERROR_NONE;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(accepted); i++) {
-        PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
+        PL_AUTO_STRV struct pl_strv request = PL_STRV_NONE;
 
         ck_assert_ok(pl_shell_request_parse(accepted[i], &request, &error), &error);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(refused); i++) {
-        PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
+        PL_AUTO_STRV struct pl_strv request = PL_STRV_NONE;
 
         ck_assert_msg(pl_shell_request_parse(refused[i], &request, &error) == PL_INVALID, "'%s' was accepted",
                       refused[i]);
@@ -86,15 +63,15 @@ END_TEST
 START_TEST(a_command_that_is_too_long_is_refused_on_both_sides)
 {
     static char word[PL_SHELL_REQUEST_MAX_BYTES], text[PL_SHELL_REQUEST_MAX_BYTES + 64];
-    PL_AUTO_SHELL_REQUEST struct pl_shell_request request = PL_SHELL_REQUEST_NONE;
-    PL_AUTO_SHELL_REQUEST struct pl_shell_request read = PL_SHELL_REQUEST_NONE;
+    PL_AUTO_STRV struct pl_strv request = PL_STRV_NONE;
+    PL_AUTO_STRV struct pl_strv read = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text printed = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
 
     memset(word, 'a', sizeof(word) - 1);
-    ck_assert_ok(pl_strv_add(&request.command, word, &error), &error);
+    ck_assert_ok(pl_strv_add(&request, word, &error), &error);
     ck_assert_int_eq(pl_shell_request_print(&request, &printed, &error), PL_LIMIT);
-    snprintf(text, sizeof(text), "shell plain '%s'", word);
+    snprintf(text, sizeof(text), "shell '%s'", word);
     ck_assert_int_eq(pl_shell_request_parse(text, &read, &error), PL_INVALID);
 }
 END_TEST
