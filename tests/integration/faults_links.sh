@@ -158,7 +158,7 @@ case_begin "a program fails after the master has left well"
 start_host algo-2 'echo runs; until [ -e /opt/ml/go ]; do sleep 0.05; done; exit 3'
 await_log algo-2 '^runs$' 60
 host_run algo-2 sh -c '{
-    printf "PL\003\000\016\000\000\000master\000algo-1\000PL\003\010\003\000\000\0000\000\000"
+    printf "PL\004\000\016\000\000\000master\000algo-1\000PL\004\010\003\000\000\0000\000\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
   } | "$1" relay /run/paceline.* >/opt/ml/received' sh "$paceline" &
 until [ -s "$cluster/algo-2/ml/received" ]; do sleep 0.05; done # READY

@@ -46,7 +46,7 @@ case_end algo-1
 case_begin "a master that greets twice and goes"
 start_host algo-2
 await_control algo-2
-host_run algo-2 sh -c 'printf "PL\003\000\016\000\000\000master\000algo-1\000PL\003\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
+host_run algo-2 sh -c 'printf "PL\004\000\016\000\000\000master\000algo-1\000PL\004\000\000\000\000\000" | "$1" relay /run/paceline.*' sh "$paceline" >/dev/null || true
 case_mark
 wait_host algo-2 20
 expect_code algo-2 bad
@@ -68,7 +68,7 @@ start_host algo-2
 await_control algo-2
 host_run algo-2 sh -c '{
     until [ -e /opt/ml/greet ]; do sleep 0.05; done
-    printf "PL\003\000\016\000\000\000master\000algo-1\000"
+    printf "PL\004\000\016\000\000\000master\000algo-1\000"
     until [ -e /opt/ml/output/failure ]; do sleep 0.05; done
   } | "$1" relay /run/paceline.* >/opt/ml/received' sh "$paceline" &
 await_queues 0 0
@@ -82,7 +82,7 @@ wait_host algo-2 60
 wait $! || true
 expect_code algo-2 143
 expect_failure algo-2 "stopped by SIGTERM before its program started"
-grep -aq $'PL\x03\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified"
+grep -aq $'PL\x04\x07' "$cluster/algo-2/ml/received" || case_failed "the master was not notified"
 expect_nobody
 case_end algo-2
 

@@ -83,9 +83,9 @@ START_TEST(what_is_no_frame_is_refused)
     const char *const bad[] = {
         "XL\3\0\0\0\0\0",         /* magic */
         "PL\1\0\0\0\0\0",         /* version */
-        "PL\3\x63\0\0\0\0",       /* type */
-        "PL\3\0\xff\xff\xff\x7f", /* size */
-        "PL\3\0\1\0\0\0x",        /* a field without an end */
+        "PL\4\x63\0\0\0\0",       /* type */
+        "PL\4\0\xff\xff\xff\x7f", /* size */
+        "PL\4\0\1\0\0\0x",        /* a field without an end */
     };
     const size_t sizes[] = {8, 8, 8, 8, 9};
     struct pl_error error = PL_ERROR_NONE;
