@@ -39,7 +39,7 @@ static enum pl_status wrong(const char *path, const char *what, struct pl_error 
     return pl_error_set(reterr, PL_INVALID, "%s: expected %s", path, what);
 }
 
-/* The file's text, with a NUL behind it. */
+/* The file's text, with a NUL after it. */
 static enum pl_status read_text(const char *path, char **ret_text, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = pl_memory_new(FILE_BYTES + 1, 1, reterr);
