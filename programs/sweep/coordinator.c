@@ -545,6 +545,7 @@ static void take_signals(struct pl_sweep *sweep)
             pass_stop(sweep, number);
         }
     }
+    pl_sweep_hosts_reap(sweep);
 }
 
 /* What is due now; `*next_ns` becomes earlier where more is due before it. */

@@ -87,7 +87,7 @@ enum pl_status pl_sweep_hosts_open(struct pl_sweep *sweep, struct pl_error *rete
     return PL_OK;
 }
 
-static void reap(struct pl_sweep *sweep)
+void pl_sweep_hosts_reap(struct pl_sweep *sweep)
 {
     bool signalled;
     int status;
@@ -122,7 +122,7 @@ static void end_agents(struct pl_sweep *sweep)
         (void)poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
         while (pl_signals_next(sweep->signals) != 0) {
         }
-        reap(sweep);
+        pl_sweep_hosts_reap(sweep);
         left = 0;
         for (size_t i = 0; i < sweep->hosts_count; i++) {
             left += sweep->hosts[i].pid > 0;
@@ -217,7 +217,6 @@ enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep
     if (poll(waits, (nfds_t)sweep->hosts_count + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
     }
-    reap(sweep);
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         if (waits[1 + i].revents != 0) {
             pl_link_flush(&sweep->hosts[i].link);

@@ -112,6 +112,8 @@ void pl_sweep_hosts_close(struct pl_sweep *sweep);
 /** Wait for events until `deadline_ns`, handle them once, and what agents say by `table`: its context is the sweep. */
 enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep_message *table, size_t count,
                                    int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+/** Take note of processes that have ended. Call it after SIGCHLD was read, not before: else an end could be missed. */
+void pl_sweep_hosts_reap(struct pl_sweep *sweep);
 /** Fails the sweep where an agent is gone although its host is not. */
 void pl_sweep_hosts_check(struct pl_sweep *sweep, int64_t *next_ns);
 void pl_sweep_hosts_start_trial(struct pl_sweep *sweep, int host, const struct pl_trial_order *order);
