@@ -175,6 +175,17 @@ enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const ch
     return PL_OK;
 }
 
+bool pl_file_move(int from_fd, int to_fd)
+{
+    char bytes[16384];
+    ssize_t count;
+
+    do {
+        count = read(from_fd, bytes, sizeof(bytes));
+    } while (count < 0 && errno == EINTR);
+    return count > 0 && pl_file_write_fd(to_fd, bytes, (size_t)count, "the other end", NULL) == PL_OK;
+}
+
 enum pl_status pl_file_write_by(int fd, const void *data, size_t bytes, int64_t deadline_ns, const char *what,
                                 struct pl_error *reterr)
 {

@@ -60,6 +60,9 @@ int pl_file_allocate(int fd, off_t offset, off_t bytes) PL_MUST_CHECK;
 enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const char *what,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Move what `from_fd` has, 16 KiB at most, to `to_fd`, waiting for either. False at the end of one of them. */
+bool pl_file_move(int from_fd, int to_fd) PL_MUST_CHECK;
+
 /**
  * As pl_file_write_fd(), waiting for a reader until `deadline_ns`: PL_TIMEOUT. Only a descriptor that is O_NONBLOCK
  * cannot block beyond it.

@@ -109,18 +109,6 @@ static void end_input(struct relay *relay)
     (void)shutdown(relay->channel_fd, SHUT_WR);
 }
 
-/* Move what `from_fd` has to `to_fd`; false at the end of either. */
-static bool move(int from_fd, int to_fd)
-{
-    char bytes[16384];
-    ssize_t count;
-
-    do {
-        count = read(from_fd, bytes, sizeof(bytes));
-    } while (count < 0 && errno == EINTR);
-    return count > 0 && pl_file_write_fd(to_fd, bytes, (size_t)count, "the session", NULL) == PL_OK;
-}
-
 static void hang_up(struct relay *relay)
 {
     if (relay->hangup_ns == PL_DEADLINE_NEVER) {
@@ -150,10 +138,10 @@ static enum pl_status poll_once(struct relay *relay, struct pl_error *reterr)
     if ((waits[1].revents & (POLLHUP | POLLERR)) != 0) {
         hang_up(relay);
     }
-    if (waits[2].revents != 0 && !relay->input_ended && !move(STDIN_FILENO, relay->channel_fd)) {
+    if (waits[2].revents != 0 && !relay->input_ended && !pl_file_move(STDIN_FILENO, relay->channel_fd)) {
         end_input(relay);
     }
-    if (waits[3].revents != 0 && !move(relay->channel_fd, STDOUT_FILENO)) {
+    if (waits[3].revents != 0 && !pl_file_move(relay->channel_fd, STDOUT_FILENO)) {
         pl_file_close_at(&relay->channel_fd);
     }
     pl_link_flush(&relay->link);
@@ -185,7 +173,7 @@ static enum pl_status await_end(struct relay *relay, int *ret_code, struct pl_er
         }
         PL_TRY(poll_once(relay, reterr));
     }
-    while (relay->channel_fd >= 0 && move(relay->channel_fd, STDOUT_FILENO)) {
+    while (relay->channel_fd >= 0 && pl_file_move(relay->channel_fd, STDOUT_FILENO)) {
     }
     return PL_OK;
 }

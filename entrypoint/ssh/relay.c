@@ -30,18 +30,6 @@
 
 #define AGENT_WAIT_NS (60 * PL_NS_PER_S)
 
-/* Move what `from` has to `to`; false at the end of either. */
-static bool move(int from, int to)
-{
-    char bytes[16384];
-    ssize_t count;
-
-    do {
-        count = read(from, bytes, sizeof(bytes));
-    } while (count < 0 && errno == EINTR);
-    return count > 0 && pl_file_write_fd(to, bytes, (size_t)count, "the link", NULL) == PL_OK;
-}
-
 static int join(const char *run_dir)
 {
     struct pl_link link = PL_LINK_NONE;
@@ -59,8 +47,8 @@ static int join(const char *run_dir)
             break;
         }
         /* Frames are small and both sides read all the time, so a blocking write here cannot lock up. */
-        if ((waits[1].revents != 0 && !move(link.fd, STDOUT_FILENO)) ||
-            (waits[0].revents != 0 && !move(STDIN_FILENO, link.fd))) {
+        if ((waits[1].revents != 0 && !pl_file_move(link.fd, STDOUT_FILENO)) ||
+            (waits[0].revents != 0 && !pl_file_move(STDIN_FILENO, link.fd))) {
             break;
         }
     }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/supervise/process.h"
 
@@ -17,8 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096 };
-
 /* How long agents may take to end when the sweep is over. */
 #define END_NS (10 * PL_NS_PER_S)
 /* Process 1, which has a link of its own to every host, says so where one is lost; later than this the agent is. */
@@ -27,13 +26,9 @@ enum { PATH_BYTES = 4096 };
 /* paceline-sweep --agent PACELINE -- COMMAND...: the same program is on all hosts. */
 static enum pl_status agent_words(const struct pl_sweep *sweep, struct pl_strv *words, struct pl_error *reterr)
 {
-    char self[PATH_BYTES];
-    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    PL_AUTO_FREE char *self = NULL;
 
-    if (length <= 0) {
-        return pl_error_errno(reterr, "find this program by /proc/self/exe");
-    }
-    self[length] = '\0';
+    PL_TRY(pl_companion_find(sweep->job->self_path, "paceline-sweep", &self, reterr));
     PL_TRY(pl_strv_add_list(words, (const char *const[]){self, "--agent", sweep->job->self_path, "--", NULL}, reterr));
     return pl_strv_add_all(words, &sweep->job->command, reterr);
 }

@@ -16,14 +16,6 @@ done
 await_log algo-2 '^runs$' 60
 await_log algo-1 'all 2 hosts are linked' 60
 client() { host_run algo-1 "$PACELINE_BUILD/tests/integration/exec_client" "$@"; }
-# Until no `sleep $1` is left on algo-2, a number of this test's own.
-await_no_sleep() {
-  local begin_s=$SECONDS
-  while host_run algo-2 pgrep -f "^sleep $1" >/dev/null; do
-    [ $((SECONDS - begin_s)) -le 60 ] || case_failed "sleep $1 is left on algo-2"
-    sleep 0.05
-  done
-}
 
 case_begin "input, output, error and exit code of a program on another host are the caller's"
 found=$(echo word | client stdio algo-2 sh -c 'cat; hostname; echo "$1" >&2; exit 7' - "it's quoted" 2>&1) && status=0 || status=$?
@@ -46,12 +38,12 @@ case_begin "the end of the client ends the program, and one that nobody reads ho
 client stdio algo-2 sh -c 'sleep 4721.1 & sleep 4721.2' &
 until host_run algo-2 pgrep -f '^sleep 4721.2' >/dev/null; do sleep 0.05; done
 host_run algo-1 pkill -KILL -f '^ssh .*sleep 4721'
-await_no_sleep 4721
+await_no_sleep algo-2 4721
 client stdio algo-2 sh -c 'yes & sleep 4722.1' | sleep 12 &
 until host_run algo-2 pgrep -f '^sleep 4722.1' >/dev/null; do sleep 0.05; done
 [ "$(client stdio algo-2 echo there)" = there ] || case_failed "a second program does not run"
 wait $! || true # longer than a host that says nothing is waited for
-await_no_sleep 4722
+await_no_sleep algo-2 4722
 echo
 
 case_begin "what is no request is refused, and process 1 goes on"
@@ -98,11 +90,4 @@ host_run algo-1 sh -c 'rm -rf /tmp/other && mkdir -p /tmp/other && ssh-keygen -q
 if host_run algo-1 ssh -F none -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o IdentitiesOnly=yes -i /tmp/other/key \
   -p 7788 algo-2 "exec stdio 'touch' '/opt/ml/never'" 2>/dev/null; then case_failed "another key reaches process 1"; fi
 [ ! -e "$cluster/algo-2/ml/never" ] || case_failed "another key's request was carried out"
-touch "$cluster/algo-1/ml/go" "$cluster/algo-2/ml/go"
-for host in algo-1 algo-2; do
-  host_wait $host 30 || case_failed "no end"
-  expect_code $host 0
-  expect_success $host
-done
-expect_nobody
-case_end algo-1 algo-2
+end_hosts

@@ -20,17 +20,6 @@ start_both() { # start_both PROCESSES
   if [ "$1" = 0 ]; then await_log algo-2 '^runs$' 60; await_log algo-1 'all 2 hosts are linked' 60; else await_log algo-1 '^\[1,1\]<stdout>:runs' 60; fi
   until [ -s "$cluster/algo-1/ml/program" ] && [ -s "$cluster/algo-2/ml/program" ]; do sleep 0.05; done
 }
-end_both() {
-  local host
-  touch "$cluster/algo-1/ml/go" "$cluster/algo-2/ml/go"
-  for host in algo-1 algo-2; do
-    host_wait $host 30 || case_failed "no end"
-    expect_code $host 0
-    expect_success $host
-  done
-  expect_nobody
-  case_end algo-1 algo-2
-}
 shell() { host_run algo-1 "$paceline" shell "$@"; }
 # expect_shell CODE OUTPUT WORDS...: what `paceline shell WORDS...` prints, stderr too, and its exit code.
 expect_shell() {
@@ -48,15 +37,6 @@ on_terminal() {
   shift
   shown=$(host_run algo-1 python3 "$PACELINE_SOURCE/tests/support/terminal.py" 33 101 xterm-mono "${steps[@]}" -- "$paceline" shell "$@" 2>&1) || status=$?
   [ "$status" = "$expected" ] || case_failed "shell $* on a terminal: exit code $status, not $expected: $shown"
-}
-
-# Until nothing on algo-2 sleeps for so many seconds, a number of this test's own.
-await_no_sleep() {
-  local begin_s=$SECONDS
-  while host_run algo-2 pgrep -f "^sleep $1" >/dev/null; do
-    [ $((SECONDS - begin_s)) -le 60 ] || case_failed "sleep $1 is left on algo-2"
-    sleep 0.05
-  done
 }
 
 for processes in 1 0; do
@@ -78,9 +58,9 @@ lines'
     [ "$(host_run algo-2 "$paceline" stacks | grep -c 'sleep 5051')" = 0 ] || case_failed "the shell counts as a program"
     host_run algo-1 pkill -TERM -x paceline-shell
     wait %% && case_failed "SIGTERM to paceline shell: exit code 0" || [ $? = 143 ] || case_failed "SIGTERM to paceline shell: exit code $?"
-    await_no_sleep 5051
+    await_no_sleep algo-2 5051
   fi
-  end_both
+  end_hosts
 done
 
 case_begin "a shell on a terminal"
@@ -96,7 +76,7 @@ on_terminal 0 'wait begins' 'resize 44 122' 'wait changed to 44 122' -- algo-2 \
 on_terminal 130 'wait begins' 'send \x1a' 'send \x03' -- algo-2 sh -c 'echo begins; exec sleep 5052'
 # The terminal's end is the shell's, and the client leaves its own as it was.
 on_terminal 143 'wait # ' 'send echo sle""eps; exec sleep 5053\r' 'wait sleeps\r\n' 'signal TERM' -- algo-2
-await_no_sleep 5053
+await_no_sleep algo-2 5053
 on_terminal 255 'wait # ' 'send (trap "" HUP; exec sleep 5054) &\r' 'wait # ' 'send kill -9 $(ps -o ppid= $PPID)\r' -- algo-2
 grep -q 'paceline shell: error: there is no connection to algo-2' <<<"$shown" || case_failed "a connection that ends: $shown"
 begin_s=$SECONDS
@@ -104,7 +84,7 @@ until host_run algo-2 pgrep -f '^sleep 5054' >/dev/null; do
   [ $((SECONDS - begin_s)) -le 60 ] || case_failed "what ignores SIGHUP does not run on"
   sleep 0.05
 done
-end_both # and nobody is left, also not that
+end_hosts # and nobody is left, also not that
 
 case_begin "what it refuses"
 start_both 0
@@ -122,7 +102,7 @@ found=$(host_run algo-2 sh -c 'SSH_ORIGINAL_COMMAND="shell ls" "$1" relay /run/p
 found=$(host_run algo-2 sh -c 'SSH_TTY=/dev/pts/0 SSH_ORIGINAL_COMMAND="exec stdio true" "$1" relay /run/paceline.* 2>&1 </dev/null; echo $?' sh "$paceline")
 [ "$found" = "paceline: error: paceline relay: only a shell may have a terminal
 1" ] || case_failed "a program with a terminal: $found"
-end_both
+end_hosts
 for processes in 1 0; do
   [ $processes = 1 ] || cluster_environment=(PACELINE_LINK=0)
   hosts="algo-1"; [ $processes = 1 ] || hosts="algo-1 algo-2"
@@ -150,7 +130,7 @@ for processes in 1 0; do
     -- "$paceline" shell algo-2 >/dev/null 2>&1 &
   until [ -s "$cluster/algo-2/ml/open" ] && [ -s "$cluster/algo-2/ml/too" ]; do sleep 0.05; done
   case_mark
-  end_both
+  end_hosts
   wait
 done
 echo "a shell on another host: its output, its codes, its terminal and its end"

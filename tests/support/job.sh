@@ -128,3 +128,25 @@ case_end() {
   done
   echo "$line $(failure_of "$1" | head -n 1)"
 }
+
+# await_no_sleep HOST NUMBER: until no `sleep NUMBER...` runs there; the number is a test's own.
+await_no_sleep() {
+  local begin_s=$SECONDS
+  while host_run "$1" pgrep -f "^sleep $2" >/dev/null; do
+    [ $((SECONDS - begin_s)) -le 60 ] || case_failed "sleep $2 is left on $1"
+    sleep 0.05
+  done
+}
+
+# The programs of algo-1 and algo-2, which wait for the file `go`, end well now, and the case with them.
+end_hosts() {
+  local host
+  touch "$cluster/algo-1/ml/go" "$cluster/algo-2/ml/go"
+  for host in algo-1 algo-2; do
+    host_wait $host 30 || case_failed "no end"
+    expect_code $host 0
+    expect_success $host
+  done
+  expect_nobody
+  case_end algo-1 algo-2
+}
