@@ -50,7 +50,7 @@ static void start_once(void)
         return;
     }
     path = pl_environment_get_or(environment, PL_ACTIVITY_VARIABLE, NULL);
-    if (path != NULL && pl_activity_use(path, &error) != PL_OK) {
+    if (path && pl_activity_use(path, &error) != PL_OK) {
         pl_log_error(&error, "the watch for hangs does not see this rank's collectives and records");
     }
 }
@@ -59,7 +59,7 @@ void pl_activity_start(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, start_once);
+    pthread_once(&once, start_once);
 }
 
 enum pl_status pl_activity_new(const char *path, struct pl_activity *ret_activity, struct pl_error *reterr)
@@ -80,7 +80,7 @@ uint64_t pl_activity_sum(const struct pl_activity *activity)
 {
     uint64_t sum = 0;
 
-    for (size_t slot = 0; activity->counters != NULL && slot < PL_ACTIVITY_SLOTS; slot++) {
+    for (size_t slot = 0; activity->counters && slot < PL_ACTIVITY_SLOTS; slot++) {
         sum += atomic_load_explicit(activity->counters + slot * STRIDE, memory_order_relaxed);
     }
     return sum;
@@ -88,8 +88,8 @@ uint64_t pl_activity_sum(const struct pl_activity *activity)
 
 void pl_activity_done(struct pl_activity *activity)
 {
-    if (activity->counters != NULL) {
-        (void)munmap(activity->counters, FILE_BYTES);
+    if (activity->counters) {
+        munmap(activity->counters, FILE_BYTES);
         activity->counters = NULL;
     }
 }

@@ -22,7 +22,7 @@ static void look_below(int parent_fd, const char *name, int flags, struct pl_cha
     const struct dirent *entry;
     struct stat info;
 
-    while (directory != NULL && changes->entries < MOST_ENTRIES && (entry = readdir(directory)) != NULL) {
+    while (directory && changes->entries < MOST_ENTRIES && (entry = readdir(directory))) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
             fstatat(dirfd(directory), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
             continue;

@@ -60,9 +60,9 @@ void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t
     const struct timespec until = timespec_of(deadline_ns);
 
     if (deadline_ns == PL_DEADLINE_NEVER) {
-        (void)pthread_cond_wait(cond, lock);
+        pthread_cond_wait(cond, lock);
     } else {
-        (void)pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
+        pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &until);
     }
 }
 
@@ -86,5 +86,5 @@ void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns)
         return;
     }
     nap = timespec_of(nap_ns);
-    (void)nanosleep(&nap, NULL); /* an early wake-up only makes the caller poll again */
+    nanosleep(&nap, NULL); /* an early wake-up only makes the caller poll again */
 }

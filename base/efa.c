@@ -18,7 +18,7 @@ static uint64_t number_of(const char *device, const char *file)
     char path[2 * PATH_BYTES];
     PL_AUTO_FREE char *text = NULL;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", device, file);
+    snprintf(path, sizeof(path), "%s/%s", device, file);
     return pl_file_read(path, 64, &text, NULL, NULL) == PL_OK ? strtoull(text, NULL, 0) : 0;
 }
 
@@ -34,7 +34,7 @@ static void add(const char *device, const char *name, struct pl_efa *efa)
 {
     efa->count++;
     if (efa->name[0] == '\0' || strcmp(name, efa->name) < 0) {
-        (void)snprintf(efa->name, sizeof(efa->name), "%.31s", name);
+        snprintf(efa->name, sizeof(efa->name), "%.31s", name);
     }
     efa->sent_bytes += number_of(device, "ports/1/hw_counters/tx_bytes");
     efa->received_bytes += number_of(device, "ports/1/hw_counters/rx_bytes");
@@ -47,11 +47,11 @@ static bool has_file(const char *folder, const char *prefix)
     const struct dirent *entry;
     bool found = false;
 
-    while (dir != NULL && !found && (entry = readdir(dir)) != NULL) {
+    while (dir && !found && (entry = readdir(dir))) {
         found = strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    if (dir) {
+        closedir(dir);
     }
     return found;
 }
@@ -63,18 +63,18 @@ void pl_efa_read(const char *root, struct pl_efa *ret_efa)
     DIR *dir;
 
     *ret_efa = (struct pl_efa){.count = 0};
-    (void)snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", root);
+    snprintf(folder, sizeof(folder), "%s/sys/class/infiniband", root);
     dir = opendir(folder);
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir && (entry = readdir(dir))) {
         int length = snprintf(device, sizeof(device), "%s/%s", folder, entry->d_name);
 
         if (entry->d_name[0] != '.' && length < (int)sizeof(device) && is_efa(device)) {
             add(device, entry->d_name, ret_efa);
         }
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    if (dir) {
+        closedir(dir);
     }
-    (void)snprintf(folder, sizeof(folder), "%s/dev/infiniband", root);
+    snprintf(folder, sizeof(folder), "%s/dev/infiniband", root);
     ret_efa->usable = ret_efa->count > 0 && has_file(folder, "uverbs");
 }

@@ -178,7 +178,7 @@ enum pl_status pl_environment_put(struct pl_environment *environment, const char
     size_t length = strcspn(string, "=");
     PL_AUTO_FREE char *name = pl_memory_string_n(string, length, reterr);
 
-    if (name == NULL) {
+    if (!name) {
         return PL_MEMORY;
     }
     if (string[length] == '\0') {

@@ -26,7 +26,7 @@ void pl_file_close_at(int *fd)
     int saved_errno = errno;
 
     if (*fd >= 0) {
-        (void)close(*fd);
+        close(*fd);
         *fd = -1; /* poll(2) passes it over, and a second close cannot hit somebody else's */
     }
     errno = saved_errno;
@@ -37,7 +37,7 @@ DIR *pl_file_open_directory(int parent_fd, const char *name, int flags)
     int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | flags);
     DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
 
-    if (directory == NULL) {
+    if (!directory) {
         pl_file_close_at(&fd);
     }
     return directory;
@@ -45,8 +45,8 @@ DIR *pl_file_open_directory(int parent_fd, const char *name, int flags)
 
 void pl_file_close_directory_at(DIR **directory)
 {
-    if (*directory != NULL) {
-        (void)closedir(*directory);
+    if (*directory) {
+        closedir(*directory);
     }
 }
 
@@ -264,7 +264,7 @@ static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const 
         status = pl_error_errno(reterr, "rename a temporary file to '%s'", name);
     }
     if (status != PL_OK) {
-        (void)unlinkat(dir_fd, temporary, 0);
+        unlinkat(dir_fd, temporary, 0);
         return status;
     }
     /* Some file systems (FUSE mounts) refuse fsync on a directory; the rename itself is done. */
@@ -402,13 +402,13 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     (void)info;
     (void)type;
     (void)where;
-    (void)remove(path);
+    remove(path);
     return 0; /* go on with the rest, whatever cannot be removed */
 }
 
 void pl_file_remove_tree(const char *path)
 {
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static bool is_program(const char *path)
@@ -422,11 +422,11 @@ enum pl_status pl_file_find_program(const char *name, const char *path, char **r
 {
     PL_AUTO_TEXT struct pl_text candidate = PL_TEXT_NONE;
 
-    if (strchr(name, '/') != NULL) {
+    if (strchr(name, '/')) {
         pl_text_append(&candidate, name);
         return pl_text_take(&candidate, ret_path, reterr);
     }
-    if (path == NULL || *path == '\0') {
+    if (!path || *path == '\0') {
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     }
     for (const char *at = path; *name != '\0';) {

@@ -70,8 +70,8 @@ enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, en
         /* strerrordesc_np() is glibc's thread-safe, locale-free table. */
         snprintf(words, sizeof(words), ": %s",
                  strerrordesc_np((int)code) ? strerrordesc_np((int)code) : "unknown error");
-        (void)mark_cut(reterr->cause + used, sizeof(reterr->cause) - used,
-                       snprintf(reterr->cause + used, sizeof(reterr->cause) - used, "%s", words));
+        mark_cut(reterr->cause + used, sizeof(reterr->cause) - used,
+                 snprintf(reterr->cause + used, sizeof(reterr->cause) - used, "%s", words));
     }
     return status;
 }
@@ -90,8 +90,8 @@ void pl_error_context(struct pl_error *reterr, const char *format, ...)
         used += 2;
     }
     va_start(args, format);
-    (void)mark_cut(reterr->context + used, sizeof(reterr->context) - used,
-                   vsnprintf(reterr->context + used, sizeof(reterr->context) - used, format, args));
+    mark_cut(reterr->context + used, sizeof(reterr->context) - used,
+             vsnprintf(reterr->context + used, sizeof(reterr->context) - used, format, args));
     va_end(args);
 }
 
@@ -101,9 +101,9 @@ const char *pl_error_text(const struct pl_error *error, char *text, uint32_t tex
 
     PL_BUG_IF(text_bytes == 0);
     if (error->context[0]) {
-        (void)mark_cut(text, text_bytes, snprintf(text, text_bytes, "%s (%s)", cause, error->context));
+        mark_cut(text, text_bytes, snprintf(text, text_bytes, "%s (%s)", cause, error->context));
     } else {
-        (void)mark_cut(text, text_bytes, snprintf(text, text_bytes, "%s", cause));
+        mark_cut(text, text_bytes, snprintf(text, text_bytes, "%s", cause));
     }
     return text;
 }

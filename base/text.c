@@ -78,11 +78,11 @@ void pl_text_vprintf(struct pl_text *text, const char *format, va_list args)
     if (length < 0) {
         text->failed = true;
     } else if (make_room(text, (size_t)length)) {
-        (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
+        vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }
     va_end(again);
-    (void)uselocale(before);
+    uselocale(before);
     freelocale(plain);
 }
 
@@ -212,7 +212,7 @@ uint64_t pl_text_field_number(const char *text, const char *field, int base, uin
 {
     size_t length = strlen(field);
 
-    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+    for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
         if (strncmp(line, field, length) == 0 && line[length] == ':') {
             return strtoull(line + length + 1, NULL, base);

@@ -10,9 +10,9 @@ enum pl_status pl_thread_start(pthread_t *ret_thread, void *(*function)(void *),
     sigset_t all, before;
     int code;
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the new thread inherits it */
     code = pthread_create(ret_thread, NULL, function, argument);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "start %s", what);
 }

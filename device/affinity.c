@@ -21,7 +21,7 @@ static void read_line(const char *root, const char *pci, const char *name, char 
     char path[PATH_MAX];
 
     line[0] = '\0';
-    (void)snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, pci, name);
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/%s", root, pci, name);
     if (pl_file_read(path, 4096, &text, NULL, NULL) == PL_OK) {
         text[strcspn(text, "\n")] = '\0';
         if (strlen(text) < line_bytes) {
@@ -77,13 +77,13 @@ static void find_nic(const char *root, const char *pci, struct pl_device_affinit
     DIR *dir;
     const struct dirent *entry;
 
-    (void)snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s", root, pci);
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s", root, pci);
     if (!realpath(path, way)) {
         return;
     }
-    (void)snprintf(path, sizeof(path), "%s/sys/devices", root);
+    snprintf(path, sizeof(path), "%s/sys/devices", root);
     best = realpath(path, base) ? shared_way(way, base) : 0;
-    (void)snprintf(path, sizeof(path), "%s/sys/class/net", root);
+    snprintf(path, sizeof(path), "%s/sys/class/net", root);
     dir = opendir(path);
     while (dir && (entry = readdir(dir))) {
         char nic_way[PATH_MAX];
@@ -94,7 +94,7 @@ static void find_nic(const char *root, const char *pci, struct pl_device_affinit
         if (entry->d_name[0] == '.' || strlen(entry->d_name) >= sizeof(affinity->nic)) {
             continue;
         }
-        (void)snprintf(path, sizeof(path), "%s/sys/class/net/%s/device", root, entry->d_name);
+        snprintf(path, sizeof(path), "%s/sys/class/net/%s/device", root, entry->d_name);
         if (!realpath(path, nic_way)) {
             continue;
         }
@@ -114,7 +114,7 @@ static void find_nic(const char *root, const char *pci, struct pl_device_affinit
         memcpy(affinity->nic, entry->d_name, strlen(entry->d_name) + 1);
     }
     if (dir) {
-        (void)closedir(dir);
+        closedir(dir);
     }
 }
 

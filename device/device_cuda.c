@@ -48,7 +48,7 @@ static void print_uuid(const CUuuid *uuid, bool mig, char *text, size_t text_byt
         hex[at++] = digits[byte & 15];
     }
     hex[at] = '\0';
-    (void)snprintf(text, text_bytes, "%s-%s", mig ? "MIG" : "GPU", hex);
+    snprintf(text, text_bytes, "%s-%s", mig ? "MIG" : "GPU", hex);
 }
 
 /* Names and UUIDs need no context. */
@@ -66,7 +66,7 @@ static enum pl_status read_device(const struct pl_cuda *cuda, struct pl_device_l
         result = result == CUDA_SUCCESS ? cuda->cuDeviceGetName(name, sizeof(name), number) : result;
         result = result == CUDA_SUCCESS ? cuda->cuDeviceGetUuid_v2(&uuid, number) : result;
         if (result == CUDA_SUCCESS) {
-            print_uuid(&uuid, strstr(name, " MIG ") != NULL, list->uuid[o], sizeof(list->uuid[o]));
+            print_uuid(&uuid, strstr(name, " MIG "), list->uuid[o], sizeof(list->uuid[o]));
             list->count = o + 1;
         }
     }
@@ -115,7 +115,7 @@ static enum pl_status describe(struct pl_device *device, struct pl_error *reterr
         *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
     }
     PL_CUDA_TRY(device, cuDeviceGetUuid_v2(&uuid, device->number), reterr, "cannot ask for the device's UUID");
-    print_uuid(&uuid, strstr(info->name, " MIG ") != NULL, info->uuid, sizeof(info->uuid));
+    print_uuid(&uuid, strstr(info->name, " MIG "), info->uuid, sizeof(info->uuid));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         PL_CUDA_TRY(device,
                     cuDeviceGetAttribute((int *)(void *)((char *)info + numbers[i].offset), numbers[i].attribute,
@@ -181,7 +181,7 @@ void pl_device_close(struct pl_device *device)
         }
     }
     pl_device_cuda_unload(&device->cuda);
-    (void)pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->lock);
     free(device);
 }
 

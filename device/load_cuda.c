@@ -108,7 +108,7 @@ enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *re
 void pl_device_cuda_unload(struct pl_cuda *cuda)
 {
     if (cuda->library) {
-        (void)dlclose(cuda->library);
+        dlclose(cuda->library);
         cuda->library = NULL;
     }
 }
@@ -155,7 +155,7 @@ enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(what, sizeof(what), format, args);
+    vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     if (cuda->cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) {
         name = "unknown CUDA error";
@@ -164,10 +164,10 @@ enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device
         words = "the driver has no words for it";
     }
     if (device) {
-        (void)snprintf(where, sizeof(where), " (device %d, %s, %s)", device->info.ordinal, device->info.name,
-                       device->info.pci);
+        snprintf(where, sizeof(where), " (device %d, %s, %s)", device->info.ordinal, device->info.name,
+                 device->info.pci);
     }
-    (void)snprintf(text, sizeof(text), "%s: %s (%d): %s%s", what, name, (int)result, words, where);
+    snprintf(text, sizeof(text), "%s: %s (%d): %s%s", what, name, (int)result, words, where);
     if (device && ends_context(result)) {
         pthread_mutex_lock(&device->lock);
         if (device->synced.failure == CUDA_SUCCESS) {

@@ -122,7 +122,7 @@ bool pl_device_cuda_is_late(struct pl_device *device);
         CUresult pl_cuda_result_ = (device)->cuda.call;                                                                \
         if (pl_cuda_result_ != CUDA_SUCCESS) {                                                                         \
             struct pl_error pl_cuda_error_;                                                                            \
-            (void)pl_device_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, &pl_cuda_error_, "%s", (what));     \
+            pl_device_cuda_raise(&(device)->cuda, (device), pl_cuda_result_, &pl_cuda_error_, "%s", (what));           \
             pl_log(PL_LOG_DEBUG, "%s", pl_cuda_error_.cause);                                                          \
         }                                                                                                              \
     } while (0)

@@ -20,7 +20,7 @@ int preloaded_gethostname(char *name, size_t bytes)
     const char *answer = getenv("PACELINE_HOST_NAME");
     size_t length;
 
-    if (answer == NULL || *answer == '\0') {
+    if (!answer || *answer == '\0') {
         if (uname(&real) != 0) {
             return -1;
         }
@@ -50,10 +50,10 @@ int preloaded_openpty(int *master_fd, int *slave_fd, char *name, const struct te
         int (*call)(int *, int *, char *, const struct termios *, const struct winsize *);
     } real = {.symbol = NULL};
 
-    if (getenv("PACELINE_RANK_PIPES") == NULL) {
+    if (!getenv("PACELINE_RANK_PIPES")) {
         real.symbol = dlsym(RTLD_NEXT, "openpty");
     }
-    if (real.symbol == NULL) {
+    if (!real.symbol) {
         errno = ENOSYS;
         return -1;
     }

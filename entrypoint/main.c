@@ -61,8 +61,7 @@ static bool has_config(const struct pl_environment *environment)
 /* Find the program of a verb that has one. */
 static bool find_program(const struct pl_invocation *call, const struct pl_verb *verb, char **ret_path)
 {
-    return verb != NULL && verb->program != NULL &&
-           pl_companion_find(call->self_path, verb->program, ret_path, NULL) == PL_OK;
+    return verb && verb->program && pl_companion_find(call->self_path, verb->program, ret_path, NULL) == PL_OK;
 }
 
 static bool is_known(const struct pl_invocation *call, const char *word)
@@ -70,7 +69,7 @@ static bool is_known(const struct pl_invocation *call, const char *word)
     const struct pl_verb *verb = pl_verbs_find(word);
     PL_AUTO_FREE char *path = NULL;
 
-    return verb != NULL && (verb->program == NULL || find_program(call, verb, &path));
+    return verb && (!verb->program || find_program(call, verb, &path));
 }
 
 /* Run it here, or replace this process by its program. */
@@ -87,7 +86,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
         pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", subcommand);
         return PL_EXIT_USAGE;
     }
-    (void)execv(path, argv);
+    execv(path, argv);
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
     return EXIT_FAILURE;
 }
@@ -99,7 +98,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
  */
 static const char *choose_subcommand(const struct pl_invocation *call, const char *word)
 {
-    if (word == NULL || strcmp(word, "--") == 0) {
+    if (!word || strcmp(word, "--") == 0) {
         return "train";
     }
     if (getpid() == 1 && !is_known(call, word) && has_config(call->environment)) {
@@ -127,7 +126,7 @@ static bool print_help(int argc, char **argv, const struct pl_environment *envir
         pl_verbs_print_list(stdout);
         return true;
     }
-    if (verb == NULL || verb->summary == NULL || !(after_help || (verb->program == NULL && is_help(argv[2]))) ||
+    if (!verb || !verb->summary || !(after_help || (!verb->program && is_help(argv[2]))) ||
         (!after_help && strcmp(verb->name, "train") == 0 && has_config(environment))) {
         return false;
     }
@@ -139,7 +138,7 @@ static bool is_named(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
 
-    return strcmp(slash != NULL ? slash + 1 : path, name) == 0;
+    return strcmp(slash ? slash + 1 : path, name) == 0;
 }
 
 /* The image's BASH_ENV starts a job from the first shell; those of the job are ordinary ones. */
@@ -168,7 +167,7 @@ static void fill_standard_fds(void)
         fd = open("/dev/null", O_RDONLY);
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0) {
-        (void)close(fd);
+        close(fd);
     }
 }
 
@@ -201,7 +200,7 @@ int main(int argc, char **argv)
         return EXIT_SUCCESS;
     }
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        (void)puts("paceline " PACELINE_VERSION);
+        puts("paceline " PACELINE_VERSION);
         return EXIT_SUCCESS;
     }
     if (argc == 3 && strcmp(argv[1], "help") == 0) { /* of no verb that help lists */
@@ -213,14 +212,14 @@ int main(int argc, char **argv)
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;
     }
-    if (word == NULL && !has_config(environment)) {
+    if (!word && !has_config(environment)) {
         pl_verbs_print_list(stderr);
         return PL_EXIT_USAGE;
     }
     call = (struct pl_invocation){
         .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     subcommand = choose_subcommand(&call, word);
-    if (strcmp(subcommand, "train") == 0 && word != NULL && strcmp(word, "--") != 0) {
+    if (strcmp(subcommand, "train") == 0 && word && strcmp(word, "--") != 0) {
         call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
     }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);

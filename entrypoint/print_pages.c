@@ -12,67 +12,65 @@ static void print_roff(const char *text)
 
     for (; *text != '\0'; text++) {
         if (begins && (*text == '.' || *text == '\'')) {
-            (void)fputs("\\&", stdout);
+            fputs("\\&", stdout);
         }
         begins = *text == '\n';
         if (*text == '`') {
-            (void)fputs(bold ? "\\fR" : "\\fB", stdout);
+            fputs(bold ? "\\fR" : "\\fB", stdout);
             bold = !bold;
         } else if (*text == '\\') {
-            (void)fputs("\\e", stdout);
+            fputs("\\e", stdout);
         } else if (*text == '-') {
-            (void)fputs("\\-", stdout);
+            fputs("\\-", stdout);
         } else {
-            (void)fputc(*text, stdout);
+            fputc(*text, stdout);
         }
         if (*text == '\n' && text[1] == ' ') { /* an example, line by line */
-            (void)fputs(".br\n", stdout);
+            fputs(".br\n", stdout);
         }
     }
-    (void)fputc('\n', stdout);
+    fputc('\n', stdout);
 }
 
 static void print_forms(const struct pl_verb *verb)
 {
-    for (const char *form = verb->arguments; form != NULL;) {
+    for (const char *form = verb->arguments; form;) {
         const size_t bytes = strcspn(form, "\n");
 
-        (void)printf("%s.B paceline %s\n%.*s%s", form == verb->arguments ? "" : ".br\n", verb->name, (int)bytes, form,
-                     bytes > 0 ? "\n" : "");
+        printf("%s.B paceline %s\n%.*s%s", form == verb->arguments ? "" : ".br\n", verb->name, (int)bytes, form,
+               bytes > 0 ? "\n" : "");
         form = form[bytes] == '\n' ? form + bytes + 1 : NULL;
     }
 }
 
 static void print_manual_verb(const struct pl_verb *verb)
 {
-    (void)printf(".SS %s\n", verb->name);
+    printf(".SS %s\n", verb->name);
     print_roff(verb->summary);
-    (void)fputs(".PP\n", stdout);
+    fputs(".PP\n", stdout);
     print_forms(verb);
-    if (verb->text != NULL) {
-        (void)fputs(".PP\n", stdout);
+    if (verb->text) {
+        fputs(".PP\n", stdout);
         print_roff(verb->text);
     }
     for (size_t i = 0; i < verb->option_count; i++) {
         const struct pl_verb_option *option = &verb->options[i];
 
-        (void)printf(".TP\n\\fB%s\\fR%s%s\n", option->name, option->value != NULL ? " " : "",
-                     option->value != NULL ? option->value : "");
+        printf(".TP\n\\fB%s\\fR%s%s\n", option->name, option->value ? " " : "", option->value ? option->value : "");
         print_roff(option->text);
     }
 }
 
 static void print_manual(void)
 {
-    (void)fputs(
-        ".TH PACELINE 1 \"\" \"paceline " PACELINE_VERSION "\" \"User Commands\"\n.SH NAME\n"
-        "paceline \\- run a SageMaker training job in this container\n.SH SYNOPSIS\n.B paceline\n"
-        "[VERB] [ARGUMENT...]\n.SH DESCRIPTION\n"
-        "Without arguments it is \\fBpaceline train\\fR where /opt/ml/input/config/resourceconfig.json exists.\n"
-        "SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n.SH VERBS\n",
-        stdout);
+    fputs(".TH PACELINE 1 \"\" \"paceline " PACELINE_VERSION "\" \"User Commands\"\n.SH NAME\n"
+          "paceline \\- run a SageMaker training job in this container\n.SH SYNOPSIS\n.B paceline\n"
+          "[VERB] [ARGUMENT...]\n.SH DESCRIPTION\n"
+          "Without arguments it is \\fBpaceline train\\fR where /opt/ml/input/config/resourceconfig.json exists.\n"
+          "SAGEMAKER_BASE_DIR stands for /opt/ml where it is set.\n.SH VERBS\n",
+          stdout);
     for (size_t i = 0; i < pl_verbs_count; i++) {
-        if (pl_verbs[i].summary != NULL) {
+        if (pl_verbs[i].summary) {
             print_manual_verb(&pl_verbs[i]);
         }
     }
@@ -80,29 +78,28 @@ static void print_manual(void)
 
 static void print_completion(void)
 {
-    (void)fputs("# bash completion of paceline\n_paceline() {\n  local words=''\n  if [ \"$COMP_CWORD\" = 1 ]; then\n"
-                "    words='help --help --version",
-                stdout);
+    fputs("# bash completion of paceline\n_paceline() {\n  local words=''\n  if [ \"$COMP_CWORD\" = 1 ]; then\n"
+          "    words='help --help --version",
+          stdout);
     for (size_t i = 0; i < pl_verbs_count; i++) {
-        (void)printf("%s%s", pl_verbs[i].summary != NULL ? " " : "",
-                     pl_verbs[i].summary != NULL ? pl_verbs[i].name : "");
+        printf("%s%s", pl_verbs[i].summary ? " " : "", pl_verbs[i].summary ? pl_verbs[i].name : "");
     }
-    (void)fputs("'\n  else\n    case ${COMP_WORDS[1]} in\n", stdout);
+    fputs("'\n  else\n    case ${COMP_WORDS[1]} in\n", stdout);
     for (size_t i = 0; i < pl_verbs_count; i++) {
         const struct pl_verb *verb = &pl_verbs[i];
 
-        if (verb->summary == NULL) {
+        if (!verb->summary) {
             continue;
         }
-        (void)printf("    %s) words='--help", verb->name);
+        printf("    %s) words='--help", verb->name);
         for (size_t k = 0; k < verb->option_count; k++) {
-            (void)printf(" %s", verb->options[k].name);
+            printf(" %s", verb->options[k].name);
         }
-        (void)fputs("' ;;\n", stdout);
+        fputs("' ;;\n", stdout);
     }
-    (void)fputs("    esac\n  fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\n"
-                "complete -o default -F _paceline paceline\n",
-                stdout);
+    fputs("    esac\n  fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\n"
+          "complete -o default -F _paceline paceline\n",
+          stdout);
 }
 
 int main(int argc, char **argv)

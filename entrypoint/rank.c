@@ -39,12 +39,12 @@ enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 /* A whole number from the first variable that is set, else `fallback`. */
 static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
 {
-    for (size_t i = 0; names[i] != NULL; i++) {
+    for (size_t i = 0; names[i]; i++) {
         const char *value = pl_environment_get(environment, names[i]);
         char *end = NULL;
-        long number = value != NULL ? strtol(value, &end, 10) : -1;
+        long number = value ? strtol(value, &end, 10) : -1;
 
-        if (value != NULL && end != value && *end == '\0' && number >= 0 && number <= INT32_MAX) {
+        if (value && end != value && *end == '\0' && number >= 0 && number <= INT32_MAX) {
             return (int)number;
         }
     }
@@ -105,7 +105,7 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
 
     snprintf(text, sizeof(text), "%d", threads_for(local_size));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
-        if (pl_environment_get(environment, variables[i]) == NULL) {
+        if (!pl_environment_get(environment, variables[i])) {
             PL_TRY(pl_environment_set(environment, variables[i], text, reterr));
         }
     }
@@ -122,7 +122,7 @@ static enum pl_status exclude_ofi(struct pl_environment *environment, struct pl_
 {
     const char *components = pl_environment_get_or(environment, "OMPI_MCA_btl", "");
 
-    if (strcmp(components, "^openib") != 0 || pl_environment_get(environment, "OMPI_MCA_btl_ofi_mode") != NULL) {
+    if (strcmp(components, "^openib") != 0 || pl_environment_get(environment, "OMPI_MCA_btl_ofi_mode")) {
         return PL_OK;
     }
     return pl_environment_set(environment, "OMPI_MCA_btl", "^openib,ofi", reterr);
@@ -169,9 +169,9 @@ static enum pl_status find_python(const struct pl_environment *environment, char
     struct stat info;
     ssize_t length;
 
-    if (named != NULL) {
+    if (named) {
         *ret_path = pl_memory_string(named, reterr);
-        return *ret_path != NULL ? PL_OK : PL_MEMORY;
+        return *ret_path ? PL_OK : PL_MEMORY;
     }
     snprintf(file, sizeof(file), "/proc/%d/exe", (int)getppid());
     length = readlink(file, exe, sizeof(exe) - 1);
@@ -181,12 +181,12 @@ static enum pl_status find_python(const struct pl_environment *environment, char
     exe[length] = '\0';
     snprintf(file, sizeof(file), "/proc/%d/cmdline", (int)getppid());
     PL_TRY(pl_file_read(file, COMMAND_MAX_BYTES, &word, NULL, reterr)); /* its words end with NUL */
-    if (strchr(word, '/') != NULL && leads_to(word, &info)) {
+    if (strchr(word, '/') && leads_to(word, &info)) {
         *ret_path = word;
         word = NULL;
         return PL_OK;
     }
-    if (strchr(word, '/') == NULL && *word != '\0' &&
+    if (!strchr(word, '/') && *word != '\0' &&
         pl_file_find_program(word, pl_environment_get(environment, "PATH"), ret_path, NULL) == PL_OK) {
         if (leads_to(*ret_path, &info)) {
             return PL_OK;
@@ -194,7 +194,7 @@ static enum pl_status find_python(const struct pl_environment *environment, char
         free(*ret_path);
     }
     *ret_path = pl_memory_string(exe, reterr);
-    return *ret_path != NULL ? PL_OK : PL_MEMORY;
+    return *ret_path ? PL_OK : PL_MEMORY;
 }
 
 /* What torchrun asks for: the words that name the program are the interpreter, its options and the script. */
@@ -206,7 +206,7 @@ static enum pl_status split_python(const struct pl_strv *words, struct pl_enviro
     size_t options = 0;
 
     PL_TRY(find_python(environment, &python, reterr));
-    if (before != NULL) {
+    if (before) {
         PL_TRY(pl_environment_set(environment, "PYTHON_EXEC", before, reterr));
     } else {
         pl_environment_unset(environment, "PYTHON_EXEC");
@@ -240,15 +240,15 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
                        : split_arguments(&call->words, &argv, &options.program_words, reterr));
     pl_environment_unset(environment, PL_RUNDIR_PIPES_VARIABLE);
     if (!by_torchrun) {
-        PL_TRY(run_dir != NULL ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
+        PL_TRY(run_dir ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
     }
-    if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE) != NULL) {
+    if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE)) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
-    if (run_dir != NULL) {
+    if (run_dir) {
         PL_TRY(pl_rundir_connect(run_dir, &link, reterr));
     }
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;

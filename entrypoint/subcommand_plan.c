@@ -59,7 +59,7 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
     PL_TRY(pl_signals_open(&signals, reterr));
     pl_supervise_open(&supervisor, job, &signals, NULL);
     if (run_looks(&supervisor, source, job->process, &status, &error)) {
-        (void)run_looks(&supervisor, &plan->steps, plan->environment, &status, &error);
+        run_looks(&supervisor, &plan->steps, plan->environment, &status, &error);
     }
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
@@ -122,7 +122,7 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
     PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* of the job's hosts, where the job wants it first */
-    if (check != NULL) {
+    if (check) {
         PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
     }
     PL_TRY(make_plan(job, &source, &plan, reterr));

@@ -63,7 +63,7 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
                job->current_host, job->master_host);
         return;
     }
-    if (launcher->describe != NULL) {
+    if (launcher->describe) {
         launcher->describe(job, plan, &what);
     }
     if (what.length == 0 && hosts > 1) {
@@ -103,7 +103,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
         PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
         log_start(job, plan);
         pl_supervise_start_sync(supervisor);
-    } else if (plan == NULL || plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+    } else if (!plan || plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return status;
     } else {
         /* The other hosts would wait for this one: it still connects to them, to report the failure. */
@@ -206,13 +206,13 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
     if (pl_check_new(job, words, &check, &error) != PL_OK) {
         return run_unreadable_job(call, &error, signals, failure);
     }
-    if (check != NULL) {
+    if (check) {
         exit_code = run_job(check, signals, failure);
     }
-    if (exit_code != 0 || words != NULL) {
+    if (exit_code != 0 || words) {
         return exit_code;
     }
-    if (check != NULL) {
+    if (check) {
         pl_failure_close(failure); /* the check's success is not the job's */
         *failure = PL_FAILURE_NONE;
         if (open_outputs(call, failure, &error) != PL_OK) {

@@ -262,37 +262,37 @@ static void print_wrapped(const char *text, size_t indent, FILE *out)
         size_t bytes = strcspn(text + spaces, " \n");
 
         if (*text == '\n') {
-            (void)fprintf(out, "\n%*s", text[1] != '\n' ? (int)indent : 0, "");
+            fprintf(out, "\n%*s", text[1] != '\n' ? (int)indent : 0, "");
             column = indent;
             text++;
         } else if (column > indent && column + spaces + bytes > COLUMNS) {
-            (void)fprintf(out, "\n%*s", (int)indent, "");
+            fprintf(out, "\n%*s", (int)indent, "");
             column = indent;
             text += spaces;
         } else {
-            (void)fwrite(text, 1, spaces + bytes, out);
+            fwrite(text, 1, spaces + bytes, out);
             column += spaces + bytes;
             text += spaces + bytes;
         }
     }
-    (void)fputc('\n', out);
+    fputc('\n', out);
 }
 
 void pl_verbs_print_list(FILE *out)
 {
     bool programs = false;
 
-    (void)fputs("paceline: run a SageMaker training job in this container\n\n", out);
+    fputs("paceline: run a SageMaker training job in this container\n\n", out);
     for (size_t i = 0; i < pl_verbs_count; i++) {
         const struct pl_verb *verb = &pl_verbs[i];
 
-        if (verb->summary != NULL) {
-            (void)fputs(verb->program != NULL && !programs ? "\n" : "", out);
-            programs = verb->program != NULL;
-            (void)fprintf(out, "  paceline %-9s %s\n", verb->name, verb->summary);
+        if (verb->summary) {
+            fputs(verb->program && !programs ? "\n" : "", out);
+            programs = verb->program;
+            fprintf(out, "  paceline %-9s %s\n", verb->name, verb->summary);
         }
     }
-    (void)fputc('\n', out);
+    fputc('\n', out);
     print_wrapped("`paceline VERB --help` explains a verb, `paceline --version` prints the version. `paceline -- "
                   "COMMAND...` is train with COMMAND as the program. Without arguments `paceline` is `paceline train` "
                   "where /opt/ml/input/config/resourceconfig.json exists. SAGEMAKER_BASE_DIR stands for /opt/ml where "
@@ -302,7 +302,7 @@ void pl_verbs_print_list(FILE *out)
 
 static size_t name_columns(const struct pl_verb_option *option)
 {
-    return strlen(option->name) + (option->value != NULL ? 1 + strlen(option->value) : 0);
+    return strlen(option->name) + (option->value ? 1 + strlen(option->value) : 0);
 }
 
 static void print_options(const struct pl_verb *verb, FILE *out)
@@ -318,12 +318,11 @@ static void print_options(const struct pl_verb *verb, FILE *out)
         const struct pl_verb_option *option = &verb->options[i];
         size_t used = name_columns(option), indent = 2 + columns + LEAST_GAP;
 
-        (void)fprintf(out, "  %s%s%s", option->name, option->value != NULL ? " " : "",
-                      option->value != NULL ? option->value : "");
+        fprintf(out, "  %s%s%s", option->name, option->value ? " " : "", option->value ? option->value : "");
         if (used > columns) {
-            (void)fprintf(out, "\n%*s", (int)indent, "");
+            fprintf(out, "\n%*s", (int)indent, "");
         } else {
-            (void)fprintf(out, "%*s", (int)(columns + LEAST_GAP - used), "");
+            fprintf(out, "%*s", (int)(columns + LEAST_GAP - used), "");
         }
         print_wrapped(option->text, indent, out);
     }
@@ -335,17 +334,17 @@ void pl_verbs_print_help(const char *name, FILE *out)
     const char *form = verb->arguments;
     size_t bytes;
 
-    for (const char *word = "usage:"; form != NULL; word = "      ") {
+    for (const char *word = "usage:"; form; word = "      ") {
         bytes = strcspn(form, "\n");
-        (void)fprintf(out, "%s paceline %s%s%.*s\n", word, name, bytes > 0 ? " " : "", (int)bytes, form);
+        fprintf(out, "%s paceline %s%s%.*s\n", word, name, bytes > 0 ? " " : "", (int)bytes, form);
         form = form[bytes] == '\n' ? form + bytes + 1 : NULL;
     }
-    if (verb->text != NULL) {
-        (void)fputc('\n', out);
+    if (verb->text) {
+        fputc('\n', out);
         print_wrapped(verb->text, 0, out);
     }
     if (verb->option_count > 0) {
-        (void)fputc('\n', out);
+        fputc('\n', out);
         print_options(verb, out);
     }
 }

@@ -60,7 +60,7 @@ static enum pl_status reduce_summary(struct pl_world *world, const char *what, c
     PL_TRY(pl_broadcast(world, &words, sizeof(words), PL_UINT8, failed_rank, reterr));
     if (own->status == PL_OK) {
         failed_rank = pl_world_global_rank(world, failed_rank);
-        (void)pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
+        pl_error_raise(reterr, words.status, PL_DOMAIN_RANK, failed_rank, "rank %d: %s", failed_rank, words.text);
         pl_error_context(reterr, "%s", what);
         return words.status;
     }

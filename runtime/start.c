@@ -122,7 +122,7 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     }
     for (size_t i = 0; i < count; i++) {
         if (status == PL_OK) {
-            (void)unlink(rings[i]);
+            unlink(rings[i]);
         }
         free(rings[i]);
     }

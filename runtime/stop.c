@@ -109,7 +109,7 @@ enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_er
 void pl_stop_free(struct pl_stop *stop)
 {
     if (stop) {
-        (void)take_answer(stop, NULL); /* a failure stays with the world */
+        take_answer(stop, NULL); /* a failure stays with the world */
         free(stop);
     }
 }

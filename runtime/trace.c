@@ -124,7 +124,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
 void pl_trace_free(struct pl_trace *trace)
 {
     if (trace) {
-        (void)munmap(trace->head, trace->bytes);
+        munmap(trace->head, trace->bytes);
         pthread_mutex_destroy(&trace->lock);
         free(trace);
     }
@@ -339,7 +339,7 @@ enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_
 
     PL_TRY(find_midnight(paths, count, &midnight_ns, reterr));
     seconds = (time_t)(midnight_ns / PL_NS_PER_S);
-    (void)strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
+    strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &parts));
     pl_text_printf(text, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"ts_0\":\"%s\"},\"traceEvents\":[", date);
     for (size_t i = 0; i < count; i++) {
         PL_TRY(merge_one(paths[i], midnight_ns, &events, reterr));

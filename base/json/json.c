@@ -233,7 +233,7 @@ static cJSON *build(const char *text, size_t bytes)
     locale_t before = uselocale(plain);
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, NULL, false);
 
-    (void)uselocale(before);
+    uselocale(before);
     freelocale(plain);
     return root;
 }
@@ -342,7 +342,7 @@ enum pl_json_kind pl_json_kind(struct pl_json_value value)
 
 bool pl_json_exists(struct pl_json_value value)
 {
-    return value.item != NULL;
+    return value.item;
 }
 
 size_t pl_json_count(struct pl_json_value value)
@@ -405,7 +405,7 @@ enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t 
             return PL_OK;
         }
     }
-    (void)snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
+    snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
     return pl_json_wrong(value, expected, reterr);
 }
 

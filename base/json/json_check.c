@@ -48,7 +48,7 @@ static enum pl_status fail_limit(const struct check *check, long limit, const ch
 {
     char expected[64];
 
-    (void)snprintf(expected, sizeof(expected), "at most %ld %s", limit, what);
+    snprintf(expected, sizeof(expected), "at most %ld %s", limit, what);
     return fail_found(check, check->at, PL_LIMIT, expected, "more");
 }
 
@@ -86,7 +86,7 @@ static enum pl_status check_unicode_escape(struct check *check)
     uint32_t code, low;
 
     PL_TRY(read_hex4(check, check->at, &code));
-    (void)snprintf(found, sizeof(found), "\\u%04x", code);
+    snprintf(found, sizeof(found), "\\u%04x", code);
     if (code == 0) {
         return fail_found(check, check->at, PL_INVALID, "no U+0000 in a string", found);
     }
@@ -138,7 +138,7 @@ static enum pl_status check_string(struct check *check)
         }
         bytes = byte < 0x80 ? 1 : pl_text_character_bytes(check->at, check->end);
         if (bytes == 0) {
-            (void)snprintf(found, sizeof(found), "the byte 0x%02x", byte);
+            snprintf(found, sizeof(found), "the byte 0x%02x", byte);
             return fail_found(check, check->at, PL_INVALID, "UTF-8 text", found);
         }
         check->at += bytes;
@@ -191,7 +191,7 @@ static enum pl_status fail_number(const struct check *check, const char *number,
 {
     char found[MAX_NUMBER_BYTES + 3];
 
-    (void)snprintf(found, sizeof(found), "'%s'", number);
+    snprintf(found, sizeof(found), "'%s'", number);
     return fail_found(check, check->at, PL_INVALID, expected, found);
 }
 

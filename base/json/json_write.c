@@ -13,7 +13,7 @@ static void refuse(struct pl_json_writer *writer, const char *name, const char *
 {
     if (!writer->wrong) {
         writer->wrong = wrong;
-        (void)snprintf(writer->wrong_name, sizeof(writer->wrong_name), "%s", name ? name : "");
+        snprintf(writer->wrong_name, sizeof(writer->wrong_name), "%s", name ? name : "");
         pl_text_mask_broken(writer->wrong_name, strlen(writer->wrong_name));
     }
 }
@@ -38,7 +38,7 @@ static void begin(struct pl_json_writer *writer, const char *name)
 {
     bool in_object = writer->depth > 0 && writer->closings[writer->depth - 1] == '}';
 
-    PL_BUG_IF(writer->ended || in_object != (name != NULL));
+    PL_BUG_IF(writer->ended || in_object == !name);
     if (writer->comma) {
         pl_text_append_char(writer->text, ',');
     }

@@ -51,7 +51,7 @@ bool pl_python_json_bool(const struct pl_python_json *node)
 
 const char *pl_python_json_text(const struct pl_python_json *node)
 {
-    return node->text != NULL ? node->text : "";
+    return node->text ? node->text : "";
 }
 
 enum pl_status pl_python_json_int64(const struct pl_python_json *node, int64_t *ret_value, struct pl_error *reterr)
@@ -76,7 +76,7 @@ double pl_python_json_double(const struct pl_python_json *node)
 {
     double value = 0.0;
 
-    (void)(node->text != NULL && pl_text_number(node->text, &value));
+    (void)(node->text && pl_text_number(node->text, &value));
     return value;
 }
 
@@ -173,7 +173,7 @@ struct pl_python_json *pl_python_json_new_bool(bool value)
 {
     struct pl_python_json *node = pl_python_json_node_new(PL_PYTHON_JSON_BOOL);
 
-    if (node != NULL) {
+    if (node) {
         node->boolean = value;
     }
     return node;
@@ -183,9 +183,9 @@ static struct pl_python_json *new_text(enum pl_python_json_kind kind, const char
 {
     struct pl_python_json *node = pl_python_json_node_new(kind);
 
-    if (node != NULL) {
+    if (node) {
         node->text = pl_memory_string(text, NULL);
-        if (node->text == NULL) {
+        if (!node->text) {
             pl_python_json_free(node);
             return NULL;
         }
@@ -197,7 +197,7 @@ struct pl_python_json *pl_python_json_new_int64(int64_t value)
 {
     char text[32];
 
-    (void)snprintf(text, sizeof(text), "%" PRId64, value);
+    snprintf(text, sizeof(text), "%" PRId64, value);
     return new_text(PL_PYTHON_JSON_INT, text);
 }
 
@@ -218,16 +218,15 @@ struct pl_python_json *pl_python_json_new_object(void)
 
 struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node)
 {
-    struct pl_python_json *copy =
-        node->text != NULL ? new_text(node->kind, node->text) : pl_python_json_node_new(node->kind);
+    struct pl_python_json *copy = node->text ? new_text(node->kind, node->text) : pl_python_json_node_new(node->kind);
 
-    if (copy == NULL) {
+    if (!copy) {
         return NULL;
     }
     copy->boolean = node->boolean;
     copy->line = node->line;
     copy->column = node->column;
-    for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
+    for (const struct pl_python_json *child = node->first; child; child = child->next) {
         struct pl_python_json *twin = pl_python_json_copy(child);
         enum pl_status status = node->kind == PL_PYTHON_JSON_OBJECT ? pl_python_json_set(copy, child->name, twin, NULL)
                                                                     : pl_python_json_append(copy, twin, NULL);
@@ -242,7 +241,7 @@ struct pl_python_json *pl_python_json_copy(const struct pl_python_json *node)
 
 enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_python_json *item, struct pl_error *reterr)
 {
-    if (array == NULL || item == NULL) {
+    if (!array || !item) {
         pl_python_json_free(item);
         return pl_error_set(reterr, PL_MEMORY, "out of memory while building JSON");
     }
@@ -254,9 +253,9 @@ enum pl_status pl_python_json_append(struct pl_python_json *array, struct pl_pyt
 enum pl_status pl_python_json_set(struct pl_python_json *object, const char *name, struct pl_python_json *value,
                                   struct pl_error *reterr)
 {
-    char *own_name = object != NULL && value != NULL ? pl_memory_string(name, NULL) : NULL;
+    char *own_name = object && value ? pl_memory_string(name, NULL) : NULL;
 
-    if (own_name == NULL) {
+    if (!own_name) {
         pl_python_json_free(value);
         return pl_error_set(reterr, PL_MEMORY, "out of memory while building JSON");
     }

@@ -248,7 +248,7 @@ static enum pl_status read_scalar(struct reader *reader, struct pl_python_json *
             reader->at += strlen(words[i].word);
             if (node->kind == PL_PYTHON_JSON_FLOAT) {
                 node->text = pl_memory_string(words[i].word, reader->reterr);
-                return node->text != NULL ? PL_OK : PL_MEMORY;
+                return node->text ? PL_OK : PL_MEMORY;
             }
             return PL_OK;
         }
@@ -262,7 +262,7 @@ static enum pl_status read_scalar(struct reader *reader, struct pl_python_json *
     }
     node->text = pl_memory_string_n(reader->at, (size_t)(end - reader->at), reader->reterr);
     reader->at = end;
-    return node->text != NULL ? PL_OK : PL_MEMORY;
+    return node->text ? PL_OK : PL_MEMORY;
 }
 
 static enum pl_status read_value(struct reader *reader, int depth, struct pl_python_json **ret_node);
@@ -307,7 +307,7 @@ static enum pl_status read_children(struct reader *reader, int depth, struct pl_
         place = reader->at;
         if (is_object) {
             PL_TRY(read_name(reader, first ? "a name in double quotes or '}'" : "a name in double quotes", &name));
-            if (reader->unique && pl_python_json_member(node, name) != NULL) {
+            if (reader->unique && pl_python_json_member(node, name)) {
                 return fail_twice(reader, place);
             }
         }
@@ -341,7 +341,7 @@ static enum pl_status read_value(struct reader *reader, int depth, struct pl_pyt
         return fail_limit(reader, reader->at, PL_LIMIT, "levels of nesting", PL_PYTHON_JSON_MAX_DEPTH);
     }
     node = pl_python_json_node_new(PL_PYTHON_JSON_NULL);
-    if (node == NULL) {
+    if (!node) {
         return pl_error_set(reader->reterr, PL_MEMORY, "%s: out of memory", reader->source);
     }
     locate(reader, reader->at);

@@ -80,7 +80,7 @@ static double digits_value(const char *digits, int exponent, locale_t c_locale)
 {
     char text[48];
 
-    (void)snprintf(text, sizeof(text), "%c.%se%d", digits[0], digits + 1, exponent);
+    snprintf(text, sizeof(text), "%c.%se%d", digits[0], digits + 1, exponent);
     return strtod_l(text, NULL, c_locale);
 }
 
@@ -98,7 +98,7 @@ static void shortest_digits(double value, char *digits, int *ret_count, int *ret
         char text[48];
         int exponent;
 
-        (void)snprintf(text, sizeof(text), "%.*e", count - 1, value);
+        snprintf(text, sizeof(text), "%.*e", count - 1, value);
         digits[0] = text[0];
         memcpy(digits + 1, text + 2, (size_t)(count - 1));
         digits[count] = '\0';
@@ -112,7 +112,7 @@ static void shortest_digits(double value, char *digits, int *ret_count, int *ret
             break;
         }
     }
-    (void)uselocale(before);
+    uselocale(before);
     freelocale(c_locale);
     while (*ret_count > 1 && digits[*ret_count - 1] == '0') {
         digits[--*ret_count] = '\0';
@@ -197,7 +197,7 @@ static void print_member(const struct pl_python_json *child, unsigned style, boo
     if (!first) {
         pl_text_append(text, spaced ? ", " : ",");
     }
-    if (child->name != NULL) {
+    if (child->name) {
         pl_python_json_print_string(child->name, text);
         pl_text_append(text, spaced ? ": " : ":");
     }
@@ -209,8 +209,8 @@ const struct pl_python_json **pl_python_json_sorted(const struct pl_python_json 
     const struct pl_python_json **sorted = pl_memory_new(node->count + 1, sizeof(struct pl_python_json *), NULL);
     size_t at = 0;
 
-    if (sorted != NULL) {
-        for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
+    if (sorted) {
+        for (const struct pl_python_json *child = node->first; child; child = child->next) {
             sorted[at++] = child;
         }
         qsort(sorted, at, sizeof(struct pl_python_json *), compare_names);
@@ -223,13 +223,13 @@ static void print_children(const struct pl_python_json *node, unsigned style, st
     const struct pl_python_json **sorted;
 
     if ((style & PL_PYTHON_JSON_SORTED) == 0 || node->kind == PL_PYTHON_JSON_ARRAY || node->count < 2) {
-        for (const struct pl_python_json *child = node->first; child != NULL; child = child->next) {
+        for (const struct pl_python_json *child = node->first; child; child = child->next) {
             print_member(child, style, child == node->first, text);
         }
         return;
     }
     sorted = pl_python_json_sorted(node);
-    if (sorted == NULL) {
+    if (!sorted) {
         text->failed = true;
         return;
     }

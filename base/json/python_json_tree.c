@@ -17,7 +17,7 @@ struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind)
 {
     struct pl_python_json *node = pl_memory_new(1, sizeof(*node), NULL);
 
-    if (node != NULL) {
+    if (node) {
         node->kind = kind;
     }
     return node;
@@ -28,7 +28,7 @@ static void clear(struct pl_python_json *node)
 {
     struct pl_python_json *child = node->first;
 
-    while (child != NULL) {
+    while (child) {
         struct pl_python_json *next = child->next;
 
         pl_python_json_free(child);
@@ -46,7 +46,7 @@ static void clear(struct pl_python_json *node)
 
 void pl_python_json_free(struct pl_python_json *root)
 {
-    if (root != NULL) {
+    if (root) {
         clear(root);
         free(root->name);
         free(root);
@@ -73,7 +73,7 @@ static struct pl_python_json **find_slot(const struct pl_python_json *object, co
 {
     size_t at = hash(object, name) & (object->slots_count - 1);
 
-    while (object->slots[at] != NULL && strcmp(object->slots[at]->name, name) != 0) {
+    while (object->slots[at] && strcmp(object->slots[at]->name, name) != 0) {
         at = (at + 1) & (object->slots_count - 1);
     }
     return &object->slots[at];
@@ -93,11 +93,11 @@ static enum pl_status index_grow(struct pl_python_json *object, struct pl_error 
     free(object->slots);
     object->slots_count = 0;
     object->slots = pl_memory_new(want, sizeof(*object->slots), reterr);
-    if (object->slots == NULL) {
+    if (!object->slots) {
         return PL_MEMORY;
     }
     object->slots_count = want;
-    for (struct pl_python_json *child = object->first; child != NULL; child = child->next) {
+    for (struct pl_python_json *child = object->first; child; child = child->next) {
         *find_slot(object, child->name) = child;
     }
     return PL_OK;
@@ -105,10 +105,10 @@ static enum pl_status index_grow(struct pl_python_json *object, struct pl_error 
 
 static struct pl_python_json *find_member(const struct pl_python_json *object, const char *name)
 {
-    if (object->slots != NULL) {
+    if (object->slots) {
         return *find_slot(object, name);
     }
-    for (struct pl_python_json *child = object->first; child != NULL; child = child->next) {
+    for (struct pl_python_json *child = object->first; child; child = child->next) {
         if (strcmp(child->name, name) == 0) {
             return child;
         }
@@ -118,7 +118,7 @@ static struct pl_python_json *find_member(const struct pl_python_json *object, c
 
 void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_json *item)
 {
-    if (array->last == NULL) {
+    if (!array->last) {
         array->first = item;
     } else {
         array->last->next = item;
@@ -140,9 +140,9 @@ static void replace(struct pl_python_json *place, struct pl_python_json *value)
     place->next = next;
     free(value);
     /* The table's hashes start at the object's address, which has just changed. */
-    if (place->slots != NULL) {
+    if (place->slots) {
         memset(place->slots, 0, place->slots_count * sizeof(*place->slots));
-        for (struct pl_python_json *child = place->first; child != NULL; child = child->next) {
+        for (struct pl_python_json *child = place->first; child; child = child->next) {
             *find_slot(place, child->name) = child;
         }
     }
@@ -153,7 +153,7 @@ enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name
 {
     struct pl_python_json *old = find_member(object, name);
 
-    if (old != NULL) {
+    if (old) {
         free(name);
         replace(old, value);
         return PL_OK;
@@ -165,7 +165,7 @@ enum pl_status pl_python_json_node_put(struct pl_python_json *object, char *name
         return PL_MEMORY;
     }
     pl_python_json_node_append(object, value);
-    if (object->slots != NULL) {
+    if (object->slots) {
         *find_slot(object, name) = value;
     }
     return PL_OK;
@@ -178,7 +178,7 @@ enum pl_python_json_kind pl_python_json_kind(const struct pl_python_json *node)
 
 const struct pl_python_json *pl_python_json_member(const struct pl_python_json *node, const char *name)
 {
-    return node != NULL && node->kind == PL_PYTHON_JSON_OBJECT ? find_member(node, name) : NULL;
+    return node && node->kind == PL_PYTHON_JSON_OBJECT ? find_member(node, name) : NULL;
 }
 
 void pl_python_json_encode(struct pl_text *text, uint32_t code)

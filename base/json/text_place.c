@@ -34,12 +34,12 @@ const char *pl_text_place_found(const char *place, const char *end, char text[PL
         return "a tab";
     }
     if (byte < 0x20 || byte == 0x7F) {
-        (void)snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "the control character 0x%02x", byte);
+        snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "the control character 0x%02x", byte);
         return text;
     }
     while (length < 4 && place + length < end && (place[length] & 0xC0) == 0x80) {
         length++;
     }
-    (void)snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "'%.*s'", length, place);
+    snprintf(text, PL_TEXT_PLACE_FOUND_BYTES, "'%.*s'", length, place);
     return text;
 }

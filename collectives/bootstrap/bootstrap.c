@@ -15,7 +15,7 @@ enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstra
 {
     const struct pl_error unknown = {.status = status};
 
-    (void)bootstrap->allgather(bootstrap->context, why ? why : &unknown, NULL, sizeof(*why), deadline_ns, NULL);
+    bootstrap->allgather(bootstrap->context, why ? why : &unknown, NULL, sizeof(*why), deadline_ns, NULL);
     return status;
 }
 

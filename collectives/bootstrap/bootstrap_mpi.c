@@ -322,7 +322,7 @@ static void ignore_broken_pipes(void)
     struct sigaction now;
 
     if (sigaction(SIGPIPE, NULL, &now) == 0 && now.sa_handler == SIG_DFL) {
-        (void)signal(SIGPIPE, SIG_IGN);
+        signal(SIGPIPE, SIG_IGN);
     }
 }
 

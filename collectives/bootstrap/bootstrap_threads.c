@@ -232,7 +232,7 @@ static bool probe(void *context, uint32_t tag, int *ret_peer)
     }
     *ret_peer = message ? message->from : -1;
     pthread_mutex_unlock(&box->lock);
-    return message != NULL;
+    return message;
 }
 
 static bool cancel_transfer(void *context, struct pl_transfer *transfer)

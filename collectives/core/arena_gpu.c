@@ -53,19 +53,19 @@ static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASO
     const struct pl_topology *topology = &world->topology;
 
     if (topology->hosts > 1) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks on %d hosts", topology->hosts);
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks on %d hosts", topology->hosts);
         return false;
     }
     if (world->size > PL_DEVICE_MAX_SOURCES) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "more than %d ranks", (int)PL_DEVICE_MAX_SOURCES);
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "more than %d ranks", (int)PL_DEVICE_MAX_SOURCES);
         return false;
     }
     for (int r = 0; r < world->size; r++) {
         for (int other = 0; other < r; other++) {
             if (topology->pid_of[r] == topology->pid_of[other] &&
                 strcmp(topology->localities[r].device, topology->localities[other].device) != 0) {
-                (void)snprintf(reason, PL_BACKEND_REASON_BYTES,
-                               "ranks %d and %d are threads of one process on two devices", other, r);
+                snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d are threads of one process on two devices",
+                         other, r);
                 return false;
             }
         }

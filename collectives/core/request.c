@@ -259,7 +259,7 @@ void pl_request_advance(struct pl_world *world)
             status = pl_revoke_receive(world, &error);
         }
         if (status != PL_OK) {
-            (void)pl_request_fail_all(world, &error);
+            pl_request_fail_all(world, &error);
             return;
         }
         if (!done) {
@@ -292,9 +292,9 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
             return PL_OK;
         }
     }
-    (void)pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory",
-                       pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype),
-                       request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
+    pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory",
+                 pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype),
+                 request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
     only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
     if (*only) {
         pl_error_context(reterr, "the setting backend asks for %s only", only);
@@ -445,7 +445,7 @@ void pl_request_revoke_world(struct pl_world *world, const struct pl_error *why)
     if (!world->first) {
         abort_backend(world, why);
     }
-    (void)pl_request_fail_all(world, why);
+    pl_request_fail_all(world, why);
 }
 
 void pl_world_revoke(struct pl_world *world, const struct pl_error *why)
@@ -464,7 +464,7 @@ enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status stat
         pl_device_failure(world->device, &error) == PL_OK) {
         return status;
     }
-    (void)end(world, &error, true);
+    end(world, &error, true);
     if (world->host_world) {
         pl_request_revoke_world(world->host_world, &world->failure);
     }
@@ -479,9 +479,9 @@ void pl_request_cancel(struct pl_request *request)
     if (request->phase != PL_REQUEST_DONE) {
         struct pl_error error;
 
-        (void)pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled",
-                           request->signature.sequence, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
-        (void)pl_request_fail_all(world, &error);
+        pl_error_set(&error, PL_CANCELLED, "collective number %" PRIu64 ", %s, was cancelled",
+                     request->signature.sequence, pl_kind_text((enum pl_kind)(request->signature.what & 0xff)));
+        pl_request_fail_all(world, &error);
     }
     pl_request_release(request);
 }
@@ -491,8 +491,8 @@ void pl_request_drop_all(struct pl_world *world)
     if (world->first) {
         struct pl_error error;
 
-        (void)pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
-        (void)pl_request_fail_all(world, &error);
+        pl_error_set(&error, PL_CANCELLED, "the world was freed with collectives outstanding");
+        pl_request_fail_all(world, &error);
     }
     while (world->newest) {
         struct pl_request *request = world->newest;

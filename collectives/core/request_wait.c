@@ -41,11 +41,10 @@ static enum pl_status time_out(struct pl_request *request)
 
     PL_BUG_IF(!head);
     late = pl_late_rank(world);
-    (void)pl_error_set(&error, PL_TIMEOUT,
-                       "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
-                       head->signature.sequence, pl_kind_text(head->collective.kind),
-                       head->signature.name[0] ? " '" : "", (int)sizeof(head->signature.name), head->signature.name,
-                       head->signature.name[0] ? "'" : "", pl_world_global_rank(world, world->rank));
+    pl_error_set(&error, PL_TIMEOUT, "collective number %" PRIu64 ", %s%s%.*s%s, did not end before rank %d's deadline",
+                 head->signature.sequence, pl_kind_text(head->collective.kind), head->signature.name[0] ? " '" : "",
+                 (int)sizeof(head->signature.name), head->signature.name, head->signature.name[0] ? "'" : "",
+                 pl_world_global_rank(world, world->rank));
     if (late >= 0) {
         pl_error_context(&error, "still waiting for rank %d", pl_world_global_rank(world, late));
     }
@@ -57,7 +56,7 @@ static bool has_timed_out(struct pl_request *request, int64_t now_ns)
 {
     set_deadline(request, now_ns);
     if (now_ns > request->deadline_ns) {
-        (void)time_out(request);
+        time_out(request);
         return true;
     }
     if (now_ns > request->search_ns) {
@@ -82,7 +81,7 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
         pl_request_advance(world);
     }
     if (request->phase != PL_REQUEST_DONE) {
-        (void)has_timed_out(request, pl_clock_now_ns());
+        has_timed_out(request, pl_clock_now_ns());
     }
     *ret_done = request->phase == PL_REQUEST_DONE;
     return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
@@ -103,7 +102,7 @@ static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns,
 
         if (backend->backend->block_until(backend->state, head, until_ns < deadline_ns ? until_ns : deadline_ns,
                                           &error) != PL_OK) {
-            (void)pl_request_fail_all(world, &error);
+            pl_request_fail_all(world, &error);
         }
         return;
     }
@@ -259,7 +258,7 @@ enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, 
     }
     set_deadline(request, pl_clock_now_ns());
     if (request->backend->backend->stream_wait(request->backend->state, request, stream, &error) != PL_OK) {
-        (void)pl_request_fail_all(world, &error);
+        pl_request_fail_all(world, &error);
         return pl_request_world_failure(world, reterr);
     }
     return PL_OK;

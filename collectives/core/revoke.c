@@ -23,10 +23,10 @@ void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, 
     char scratch[PL_ERROR_CAUSE_BYTES];
 
     if (why->domain == PL_DOMAIN_RANK) {
-        (void)pl_error_raise(ret_received, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
+        pl_error_raise(ret_received, status, PL_DOMAIN_RANK, why->code, "%s", why->cause);
     } else {
-        (void)pl_error_raise(ret_received, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
-                             pl_error_text(why, scratch, sizeof(scratch)));
+        pl_error_raise(ret_received, status, PL_DOMAIN_RANK, rank, "rank %d has given up: %s", rank,
+                       pl_error_text(why, scratch, sizeof(scratch)));
     }
 }
 

@@ -43,7 +43,7 @@ static void fill_locality(struct pl_locality *place, const struct pl_device *dev
     if (device) {
         const struct pl_device_info *info = pl_device_info(device);
 
-        (void)snprintf(place->device, sizeof(place->device), "%s", info->uuid);
+        snprintf(place->device, sizeof(place->device), "%s", info->uuid);
         place->ordinal = info->ordinal;
     }
 }

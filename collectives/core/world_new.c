@@ -231,9 +231,9 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     enum pl_status status;
 
     if (!world) {
-        (void)pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr,
-                                            parent ? pl_world_deadline_ns(parent)
-                                                   : pl_deadline_after_ns(ABORT_COLLECTIVE_NS));
+        pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr,
+                                      parent ? pl_world_deadline_ns(parent)
+                                             : pl_deadline_after_ns(ABORT_COLLECTIVE_NS));
         if (parent) {
             pl_bootstrap_free(bootstrap);
         }
@@ -242,7 +242,7 @@ static enum pl_status new_world(struct pl_bootstrap *bootstrap, const struct pl_
     pl_activity_start();
     world->bootstrap = bootstrap;
     world->table = table;
-    world->owns_bootstrap = parent != NULL;
+    world->owns_bootstrap = parent;
     world->device = options->device;
     world->rank = bootstrap->rank;
     world->size = bootstrap->size;
@@ -269,9 +269,9 @@ enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const str
     static const struct pl_world_options none;
 
     if (bootstrap->transport && bootstrap->transport->revoked) {
-        (void)pl_error_set(reterr, PL_INVALID,
-                           "a world over this bootstrap has failed, and its messages may still come: another world "
-                           "needs a bootstrap of its own");
+        pl_error_set(reterr, PL_INVALID,
+                     "a world over this bootstrap has failed, and its messages may still come: another world "
+                     "needs a bootstrap of its own");
         return pl_bootstrap_abort_collective(bootstrap, PL_INVALID, reterr, pl_deadline_after_ns(ABORT_COLLECTIVE_NS));
     }
     return new_world(bootstrap, options ? options : &none, table, chooser, NULL, NULL, false, ret_world, reterr);

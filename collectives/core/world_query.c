@@ -25,10 +25,9 @@ bool pl_world_has_devices(const struct pl_world *world, char reason[PL_BACKEND_R
         without = has || without >= 0 ? without : r;
     }
     if (with == 0) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "this world was given no device");
     } else if (without >= 0) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device",
-                       world->topology.global_ranks[without]);
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "rank %d was given no device", world->topology.global_ranks[without]);
     }
     return with == world->size;
 }

@@ -34,7 +34,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
     size_t at = 0;
 
     if (!library) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "NCCL cannot be loaded: %s", dlerror());
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "NCCL cannot be loaded: %s", dlerror());
         return false;
     }
     *nccl = (struct pl_nccl){.version = 0};
@@ -43,7 +43,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
         void *address = dlsym(library, names[at++]);                                                                   \
                                                                                                                        \
         if (!address) {                                                                                                \
-            (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);   \
+            snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is too old: it has no %s", names[at - 1]);         \
             dlclose(library);                                                                                          \
             return false;                                                                                              \
         }                                                                                                              \
@@ -53,8 +53,8 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
 #undef PL_NCCL_FIND
     dlclose(library);
     if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed",
-                       nccl->version, (int)OLDEST_VERSION);
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version,
+                 (int)OLDEST_VERSION);
         return false;
     }
     return true;
@@ -165,7 +165,7 @@ void pl_gpu_nccl_leave(struct pl_nccl *nccl)
         pl_gpu_nccl_abort(nccl);
         return;
     }
-    (void)nccl->CommDestroy(nccl->comm); /* local by now; no caller can use the result */
+    nccl->CommDestroy(nccl->comm); /* local by now; no caller can use the result */
     nccl->comm = NULL;
 }
 
@@ -184,7 +184,7 @@ static void *run_abort(void *argument)
     /* else NCCL would make a context on the first device for this thread */
     (void)!pl_device_enter(async_abort->device, NULL);
     atomic_store(&async_abort->state, LEAVING);
-    (void)async_abort->abort(async_abort->comm); /* the reason for it is being reported */
+    async_abort->abort(async_abort->comm); /* the reason for it is being reported */
     if (atomic_exchange(&async_abort->state, LEFT) == FORGOTTEN) {
         free(async_abort);
     }
@@ -205,7 +205,7 @@ void pl_gpu_nccl_abort(struct pl_nccl *nccl)
     async_abort->comm = comm;
     async_abort->device = nccl->device;
     if (pl_thread_start(&thread, run_abort, async_abort, "a thread that leaves NCCL", NULL) != PL_OK) {
-        (void)run_abort(async_abort);
+        run_abort(async_abort);
         free(async_abort);
         return;
     }
@@ -215,9 +215,9 @@ void pl_gpu_nccl_abort(struct pl_nccl *nccl)
         pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);
     }
     if (atomic_exchange(&async_abort->state, FORGOTTEN) == LEFT) {
-        (void)pthread_join(thread, NULL);
+        pthread_join(thread, NULL);
         free(async_abort);
     } else {
-        (void)pthread_detach(thread);
+        pthread_detach(thread);
     }
 }

@@ -285,7 +285,7 @@ static enum pl_status launch(struct nccl *n, struct pl_request *request, struct 
 
     PL_TRY(pl_stream_events_order(&n->stream, request, n->stream.stream, reterr));
     if (pl_kind_reduces(c->kind)) {
-        (void)find_type(c->dtype, &type);
+        find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
             PL_TRY(pl_device_scale(n->device, c->recv, c->dtype, send, c->dtype, c->count, scaling.before,
                                    n->stream.stream, reterr));
@@ -395,7 +395,7 @@ static void note_failure(struct nccl *n)
     n->failed_ns = pl_clock_now_ns();
     /* The cause may be the device's, which NCCL only calls an unhandled error: one query makes the device report it. */
     (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
-    (void)pl_device_failure(n->device, &n->failure.error);
+    pl_device_failure(n->device, &n->failure.error);
 }
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -498,10 +498,9 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r; other++) {
             if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
-                (void)snprintf(reason, PL_BACKEND_REASON_BYTES,
-                               "ranks %d and %d share %s and NCCL takes one rank a GPU",
-                               pl_world_global_rank(world, other), pl_world_global_rank(world, r),
-                               pl_world_locality(world, r)->device);
+                snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s and NCCL takes one rank a GPU",
+                         pl_world_global_rank(world, other), pl_world_global_rank(world, r),
+                         pl_world_locality(world, r)->device);
                 return false;
             }
         }

@@ -136,7 +136,7 @@ static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, 
     part.recv = results_of(d, segment);
     /* The error of a compressed sum is kept by name: the whole's name, and the position in it. */
     if (d->request->signature.name_hash) {
-        (void)snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, d->request->signature.name_hash, segment);
+        snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, d->request->signature.name_hash, segment);
         part.name = name;
     }
     if (is_whole(c->kind)) {

@@ -92,7 +92,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
         return false;
     }
     strcpy(reason, "the ranks have no way to send messages");
-    return pl_world_bootstrap(world)->transport != NULL;
+    return pl_world_bootstrap(world)->transport;
 }
 
 static void free_hier(void *state)
@@ -197,7 +197,7 @@ static bool is_small(const struct pl_hier *h, const struct pl_collective *c)
     const struct pl_p2p *p2p = p2p_of_world(h);
 
     if (!p2p || c->kind == PL_BARRIER) {
-        return p2p != NULL;
+        return p2p;
     }
     return pl_p2p_sums_eagerly(p2p, c) ||
            ((c->kind == PL_ALLREDUCE || c->kind == PL_REDUCE) &&

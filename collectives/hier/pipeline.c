@@ -89,7 +89,7 @@ static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uin
         part->flags = c->flags & (PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16);
     }
     if (part->flags == 0 || h->request->signature.name_hash) {
-        (void)snprintf(name, NAME_BYTES, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, at);
+        snprintf(name, NAME_BYTES, "%016" PRIx64 "@%" PRIu64, h->request->signature.name_hash, at);
         part->name = name;
     }
 }

@@ -201,7 +201,7 @@ static void add_up(struct pl_check_calls *check, void *dest, const void *left, c
 static void take_data(struct pl_check_calls *check, char *data)
 {
     if (!check->summed) {
-        (void)move_blocks(check, share_in(check), data, false);
+        move_blocks(check, share_in(check), data, false);
     } else if (is_last_up(check)) {
         memcpy(check->gathered, data, check->block_bytes);
     } else if (check->phase == PL_CHECK_CALLS_BETWEEN && (check->host & check->distance)) {
@@ -317,7 +317,7 @@ enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct p
     check->record.own = *signature;
     check->record.a_rank = PL_CHECK_CALLS_NONE;
     check->block_bytes = block_bytes;
-    check->summed = reduction != NULL;
+    check->summed = reduction;
     if (check->summed) {
         void *dest = check->gathered;
 

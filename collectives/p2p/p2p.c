@@ -553,7 +553,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
         return false;
     }
     strcpy(reason, "the ranks have no way to send messages");
-    return pl_world_bootstrap(world)->transport != NULL;
+    return pl_world_bootstrap(world)->transport;
 }
 
 static void free_p2p(void *state)

@@ -52,7 +52,7 @@ static const struct pl_kernel *const all[] = {
 const struct pl_kernel *pl_kernel_best(void)
 {
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        if (runnable(all[i]) != NULL) {
+        if (runnable(all[i])) {
             return all[i];
         }
     }

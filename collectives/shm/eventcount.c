@@ -26,7 +26,7 @@ static const int64_t CHECK_PEERS_NS = 50 * PL_NS_PER_MS;
 void pl_shm_wake(struct pl_shm *shm)
 {
     atomic_fetch_add(&shm->control->wakeups, 1);
-    (void)syscall(SYS_futex, &shm->control->wakeups, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, &shm->control->wakeups, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void pl_shm_publish(struct pl_shm *shm, _Atomic uint64_t *word, uint64_t value)
@@ -103,9 +103,9 @@ static void check_missing_peers(struct pl_shm *shm)
             int label = pl_world_global_rank(shm->world, rank);
             struct pl_error gone;
 
-            (void)pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
-                                 "rank %d's process has ended or left the world, and rank %d was waiting for it", label,
-                                 pl_world_global_rank(shm->world, shm->rank));
+            pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
+                           "rank %d's process has ended or left the world, and rank %d was waiting for it", label,
+                           pl_world_global_rank(shm->world, shm->rank));
             pl_shm_declare_failure(shm, PL_PEER, &gone);
             return;
         }
@@ -123,7 +123,7 @@ void pl_shm_sleep(struct pl_shm *shm, int64_t until_ns)
     check_missing_peers(shm);
     atomic_fetch_add(&control->waiters, 1);
     if (wait_ns > 0 && !pl_shm_is_ready(shm) && atomic_load(&control->failure) == 0) {
-        (void)syscall(SYS_futex, &control->wakeups, FUTEX_WAIT, received, &timeout, NULL, 0);
+        syscall(SYS_futex, &control->wakeups, FUTEX_WAIT, received, &timeout, NULL, 0);
     }
     atomic_fetch_sub(&control->waiters, 1);
 }

@@ -56,7 +56,7 @@ static size_t alignment_of(size_t bytes)
 static void describe_failure(struct region_record *region_record, enum pl_status status, const struct pl_error *error)
 {
     region_record->status = status;
-    (void)pl_error_text(error, region_record->text, sizeof(region_record->text));
+    pl_error_text(error, region_record->text, sizeof(region_record->text));
 }
 
 static socklen_t name_socket(const unsigned char nonce[NONCE_BYTES], struct sockaddr_un *address)
@@ -166,7 +166,7 @@ static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error 
     }
     munmap(aligned + region->bytes, (size_t)(reserved + align - aligned));
     region->base = aligned;
-    (void)madvise(region->base, region->bytes, MADV_DONTFORK);
+    madvise(region->base, region->bytes, MADV_DONTFORK);
     return PL_OK;
 }
 
@@ -179,7 +179,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     size_t offset = (size_t)rank * region->piece_bytes;
     int code;
 
-    (void)madvise(region->base, region->bytes, MADV_HUGEPAGE);
+    madvise(region->base, region->bytes, MADV_HUGEPAGE);
     code = pl_file_allocate(fd, (off_t)offset, (off_t)region->piece_bytes);
     if (code != 0) {
         return pl_error_raise(reterr, code == ENOSPC || code == ENOMEM ? PL_MEMORY : PL_SYSTEM, PL_DOMAIN_ERRNO, code,
@@ -213,7 +213,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     if (fd < 0) {
         return pl_error_errno(reterr, "make shared memory of %zu bytes", region->bytes);
     }
-    (void)pl_fd_seal_size(fd);
+    pl_fd_seal_size(fd);
     if (one_process) {
         PL_TRY(map(fd, region, reterr));
         region->users = users_of(region);
@@ -282,7 +282,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
 
     memset(&mine, 0, sizeof(mine));
     all = pl_memory_new((size_t)bootstrap->size, sizeof(*all), reterr);
-    if (all == NULL) {
+    if (!all) {
         return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     if (region.piece_bytes < piece_bytes ||
@@ -315,7 +315,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     }
     region.huge_pages = all[0].huge_pages;
     if (!one_process || bootstrap->rank == 0) {
-        (void)madvise(region.base, region.bytes, MADV_POPULATE_WRITE); /* else pages are mapped at first touch */
+        madvise(region.base, region.bytes, MADV_POPULATE_WRITE); /* else pages are mapped at first touch */
     }
     *ret_region = region;
     return PL_OK;
@@ -323,9 +323,9 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
 
 void pl_shm_region_free(struct pl_shm_region *region)
 {
-    bool last = region->users == NULL || atomic_fetch_sub(region->users, 1) == 1;
+    bool last = !region->users || atomic_fetch_sub(region->users, 1) == 1;
 
-    if (last && region->base != NULL) {
+    if (last && region->base) {
         munmap(region->base, region->bytes);
     }
     memset(region, 0, sizeof(*region));

@@ -165,7 +165,7 @@ static enum pl_status raise_mismatch(struct pl_shm *shm, const struct pl_shm_op 
 
 static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
-    for (int from = 0; op->collective->counts != NULL && from < shm->size; from++) {
+    for (int from = 0; op->collective->counts && from < shm->size; from++) {
         const uint64_t *sent = pl_shm_alltoall_counts(pl_shm_header(shm, from, op->sequence));
 
         for (int to = 0; to < shm->size; to++) {

@@ -19,15 +19,15 @@
 static bool shm_probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     if (pl_world_size(world) == 1) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "one rank shares memory with nobody");
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "one rank shares memory with nobody");
         return false;
     }
     if (pl_world_cross_size(world) > 1) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks on %d hosts", pl_world_cross_size(world));
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks on %d hosts", pl_world_cross_size(world));
         return false;
     }
     if (pl_world_size(world) > PL_SHM_MAX_RANKS) {
-        (void)snprintf(reason, PL_BACKEND_REASON_BYTES, "more than %d ranks on one host", PL_SHM_MAX_RANKS);
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "more than %d ranks on one host", PL_SHM_MAX_RANKS);
         return false;
     }
     return true;
@@ -42,11 +42,11 @@ static void shm_free(void *state)
 {
     struct pl_shm *shm = state;
 
-    if (shm->region.base != NULL) {
+    if (shm->region.base) {
         atomic_store(&pl_shm_counters(shm, shm->rank)->left, 1);
         pl_shm_wake(shm);
     }
-    for (int rank = 0; shm->pidfds != NULL && rank < shm->size; rank++) {
+    for (int rank = 0; shm->pidfds && rank < shm->size; rank++) {
         if (shm->pidfds[rank] >= 0) {
             close(shm->pidfds[rank]);
         }
@@ -81,8 +81,7 @@ static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
     shm->send_displ = pl_memory_new(ranks + 1, sizeof(*shm->send_displ), reterr);
     shm->recv_displ = pl_memory_new(ranks + 1, sizeof(*shm->recv_displ), reterr);
     shm->pidfds = pl_memory_new(ranks, sizeof(*shm->pidfds), reterr);
-    if (shm->sources == NULL || shm->dests == NULL || shm->send_displ == NULL || shm->recv_displ == NULL ||
-        shm->pidfds == NULL) {
+    if (!shm->sources || !shm->dests || !shm->send_displ || !shm->recv_displ || !shm->pidfds) {
         return PL_MEMORY;
     }
     pl_shm_open_pidfds(shm);
@@ -95,7 +94,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     enum pl_status status;
     size_t piece_bytes;
 
-    if (shm == NULL) {
+    if (!shm) {
         return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr, pl_world_deadline_ns(world));
     }
     shm->world = world;
@@ -116,7 +115,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     read_knobs(shm);
     status = allocate(shm, reterr);
     if (status != PL_OK) {
-        (void)pl_bootstrap_abort_collective(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
+        pl_bootstrap_abort_collective(pl_world_bootstrap(world), status, reterr, pl_world_deadline_ns(world));
     } else {
         status = pl_shm_region_new(pl_world_bootstrap(world), shm->one_process, piece_bytes,
                                    pl_world_deadline_ns(world), &shm->region, reterr);

@@ -130,7 +130,7 @@ bool pl_shm_staged_advance(struct pl_shm *shm, struct pl_shm_op *op)
             op->staged++;
             pl_shm_publish(shm, &counters->staged, shm->rounds_base + op->staged);
         } else {
-            (void)pl_shm_state_can_move(shm, op, &op->waits_for);
+            pl_shm_state_can_move(shm, op, &op->waits_for);
             return false;
         }
         op->request->progress_count++;

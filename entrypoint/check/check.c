@@ -85,7 +85,7 @@ static enum pl_status set_ranks(struct pl_job *check, struct pl_error *reterr)
     check->processes_per_host = check->processes_per_host < RANKS_MOST ? check->processes_per_host : RANKS_MOST;
     free(check->host_processes);
     check->host_processes = pl_memory_new(hosts, sizeof(*check->host_processes), reterr);
-    PL_TRY(check->host_processes != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(check->host_processes ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < hosts; i++) {
         check->host_processes[i] = check->processes_per_host;
     }
@@ -103,7 +103,7 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     bool wanted = true;
 
     *ret_check = NULL;
-    PL_TRY(words != NULL ? pl_strv_add_all(&options, words, reterr) : read_setting(job, &options, &wanted, reterr));
+    PL_TRY(words ? pl_strv_add_all(&options, words, reterr) : read_setting(job, &options, &wanted, reterr));
     if (!wanted) {
         return PL_OK;
     }
@@ -129,8 +129,8 @@ static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr
     for (size_t i = 0; i < PL_ARRAY_ITEMS(quiet); i++) {
         int at = pl_strv_find(argv, quiet[i][0]);
 
-        if (at >= 0 && (quiet[i][1] == NULL || strcmp(argv->items[at + 1], quiet[i][1]) == 0)) {
-            pl_strv_remove(argv, (size_t)at, quiet[i][1] == NULL ? 1 : 2);
+        if (at >= 0 && (!quiet[i][1] || strcmp(argv->items[at + 1], quiet[i][1]) == 0)) {
+            pl_strv_remove(argv, (size_t)at, !quiet[i][1] ? 1 : 2);
         }
     }
     before = *argv;

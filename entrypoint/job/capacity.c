@@ -13,16 +13,16 @@ static const char *text_of(const struct pl_python_json *entry, const char *name)
     const struct pl_python_json *node =
         pl_python_json_kind(entry) == PL_PYTHON_JSON_OBJECT ? pl_python_json_member(entry, name) : NULL;
 
-    return node != NULL && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING ? pl_python_json_text(node) : NULL;
+    return node && pl_python_json_kind(node) == PL_PYTHON_JSON_STRING ? pl_python_json_text(node) : NULL;
 }
 
 /* units[i] = the unit of hosts->items[i]; it stays NULL where that is not known. */
 static void find_units(const struct pl_python_json *topology, const struct pl_strv *hosts, const char **units)
 {
-    for (const struct pl_python_json *entry = pl_python_json_first(topology); entry != NULL;
+    for (const struct pl_python_json *entry = pl_python_json_first(topology); entry;
          entry = pl_python_json_next(entry)) {
         const char *host = text_of(entry, "hostName");
-        const int index = host != NULL ? pl_strv_find(hosts, host) : -1;
+        const int index = host ? pl_strv_find(hosts, host) : -1;
 
         if (index >= 0) {
             units[index] = text_of(entry, "capacityUnitId");
@@ -32,7 +32,7 @@ static void find_units(const struct pl_python_json *topology, const struct pl_st
 
 static bool are_neighbours(const char *a, const char *b)
 {
-    return a != NULL && b != NULL && strcmp(a, b) == 0;
+    return a && b && strcmp(a, b) == 0;
 }
 
 enum pl_status pl_capacity_order(const struct pl_python_json *topology, struct pl_strv *hosts, struct pl_error *reterr)
@@ -41,22 +41,22 @@ enum pl_status pl_capacity_order(const struct pl_python_json *topology, struct p
     PL_AUTO_FREE char **ordered = NULL;
     size_t placed = 0;
 
-    if (topology == NULL || pl_python_json_kind(topology) != PL_PYTHON_JSON_ARRAY || hosts->count < 3) {
+    if (!topology || pl_python_json_kind(topology) != PL_PYTHON_JSON_ARRAY || hosts->count < 3) {
         return PL_OK;
     }
     units = pl_memory_new(hosts->count, sizeof(*units), reterr);
     ordered = pl_memory_new(hosts->count, sizeof(*ordered), reterr);
-    if (units == NULL || ordered == NULL) {
+    if (!units || !ordered) {
         return PL_MEMORY;
     }
     find_units(topology, hosts, units);
     for (size_t first = 0; first < hosts->count; first++) {
-        if (hosts->items[first] == NULL) {
+        if (!hosts->items[first]) {
             continue; /* it is among its neighbours */
         }
         ordered[placed++] = PL_TAKE(hosts->items[first]);
         for (size_t i = first + 1; i < hosts->count; i++) {
-            if (hosts->items[i] != NULL && are_neighbours(units[first], units[i])) {
+            if (hosts->items[i] && are_neighbours(units[first], units[i])) {
                 ordered[placed++] = PL_TAKE(hosts->items[i]);
             }
         }

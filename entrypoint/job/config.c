@@ -20,7 +20,7 @@ enum pl_status pl_config_read(const char *path, bool required, struct pl_python_
 
     if (status == PL_NOT_FOUND && !required) {
         root = pl_python_json_new_object();
-        if (root == NULL) {
+        if (!root) {
             return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
         }
     } else if (status != PL_OK) {
@@ -43,10 +43,9 @@ enum pl_status pl_config_wrong(const char *path, const struct pl_python_json *no
         pl_python_json_print(node, PL_PYTHON_JSON_SPACED, &found);
     }
     return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s%sexpected %s, found %s%s%.*s%s", path,
-                        pl_python_json_line(node), pl_python_json_column(node), name != NULL ? name : "",
-                        name != NULL ? ": " : "", expected, pl_python_json_kind_text(pl_python_json_kind(node)),
-                        found.length > 0 ? " " : "", SHOWN_BYTES, pl_text_string(&found),
-                        found.length > SHOWN_BYTES ? "..." : "");
+                        pl_python_json_line(node), pl_python_json_column(node), name ? name : "", name ? ": " : "",
+                        expected, pl_python_json_kind_text(pl_python_json_kind(node)), found.length > 0 ? " " : "",
+                        SHOWN_BYTES, pl_text_string(&found), found.length > SHOWN_BYTES ? "..." : "");
 }
 
 enum pl_status pl_config_member(const char *path, const struct pl_python_json *object, const char *name,
@@ -55,7 +54,7 @@ enum pl_status pl_config_member(const char *path, const struct pl_python_json *o
 {
     const struct pl_python_json *node = pl_python_json_member(object, name);
 
-    if (node == NULL || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
+    if (!node || (!required && pl_python_json_kind(node) == PL_PYTHON_JSON_NULL)) {
         if (required) {
             return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: expected the key \"%s\" with %s, found none", path,
                                 pl_python_json_line(object), pl_python_json_column(object), name,
@@ -76,21 +75,20 @@ enum pl_status pl_config_string(const char *path, const struct pl_python_json *o
 {
     const struct pl_python_json *node = NULL;
 
-    PL_TRY(pl_config_member(path, object, name, PL_PYTHON_JSON_STRING, fallback == NULL, &node, reterr));
-    if (node != NULL && strstr(pl_python_json_text(node), "\xC0\x80") != NULL) {
+    PL_TRY(pl_config_member(path, object, name, PL_PYTHON_JSON_STRING, !fallback, &node, reterr));
+    if (node && strstr(pl_python_json_text(node), "\xC0\x80")) {
         return pl_config_wrong(path, node, "a string without U+0000", reterr);
     }
-    *ret_text = node != NULL ? pl_python_json_text(node) : fallback;
+    *ret_text = node ? pl_python_json_text(node) : fallback;
     return PL_OK;
 }
 
 enum pl_status pl_config_check_names(const char *path, const struct pl_python_json *list, const char *expected,
                                      struct pl_error *reterr)
 {
-    for (const struct pl_python_json *item = pl_python_json_first(list); item != NULL;
-         item = pl_python_json_next(item)) {
+    for (const struct pl_python_json *item = pl_python_json_first(list); item; item = pl_python_json_next(item)) {
         if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING || *pl_python_json_text(item) == '\0' ||
-            strstr(pl_python_json_text(item), "\xC0\x80") != NULL) {
+            strstr(pl_python_json_text(item), "\xC0\x80")) {
             return pl_config_wrong(path, item, expected, reterr);
         }
     }

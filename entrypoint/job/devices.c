@@ -28,7 +28,7 @@ static int64_t number_in(const char *root, const char *name, int64_t *ret_next)
     char *end;
     int64_t number;
 
-    (void)snprintf(path, sizeof(path), "%s/sys/fs/cgroup/%s", root, name);
+    snprintf(path, sizeof(path), "%s/sys/fs/cgroup/%s", root, name);
     if (pl_file_read(path, 64, &text, NULL, NULL) != PL_OK) {
         return -1;
     }
@@ -72,25 +72,25 @@ int pl_devices_gpus(const char *root)
     DIR *dir;
     const struct dirent *entry;
 
-    (void)snprintf(path, sizeof(path), "%s/dev", root);
+    snprintf(path, sizeof(path), "%s/dev", root);
     dir = opendir(path);
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir && (entry = readdir(dir))) {
         count += is_numbered(entry->d_name, "nvidia", &number);
         control = control || strcmp(entry->d_name, "nvidiactl") == 0;
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    if (dir) {
+        closedir(dir);
     }
     if (count > 0 || !control) {
         return count;
     }
-    (void)snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
+    snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus", root);
     dir = opendir(path);
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir && (entry = readdir(dir))) {
         count += entry->d_name[0] != '.';
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    if (dir) {
+        closedir(dir);
     }
     return count;
 }
@@ -101,14 +101,14 @@ static int neuron_cores_of(const char *root, int device, const char *instance_ty
     char path[PATH_BYTES];
     PL_AUTO_FREE char *text = NULL;
 
-    (void)snprintf(path, sizeof(path), "%s/sys/devices/virtual/neuron_device/neuron%d/core_count", root, device);
+    snprintf(path, sizeof(path), "%s/sys/devices/virtual/neuron_device/neuron%d/core_count", root, device);
     if (pl_file_read(path, 64, &text, NULL, NULL) == PL_OK && atoi(text) > 0) {
         return atoi(text);
     }
-    if (strstr(instance_type, "inf1.") != NULL) {
+    if (strstr(instance_type, "inf1.")) {
         return 4;
     }
-    return strstr(instance_type, "trn2") != NULL ? 8 : 2;
+    return strstr(instance_type, "trn2") ? 8 : 2;
 }
 
 int pl_devices_neuron_cores(const char *root, const char *instance_type)
@@ -119,18 +119,18 @@ int pl_devices_neuron_cores(const char *root, const char *instance_type)
     DIR *dir;
     const struct dirent *entry;
 
-    if (strstr(instance_type, "trn2.48xlarge") != NULL) {
+    if (strstr(instance_type, "trn2.48xlarge")) {
         return TRN2_48XLARGE_CORES;
     }
-    (void)snprintf(path, sizeof(path), "%s/dev", root);
+    snprintf(path, sizeof(path), "%s/dev", root);
     dir = opendir(path);
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir && (entry = readdir(dir))) {
         if (is_numbered(entry->d_name, "neuron", &number)) {
             cores += neuron_cores_of(root, number, instance_type);
         }
     }
-    if (dir != NULL) {
-        (void)closedir(dir);
+    if (dir) {
+        closedir(dir);
     }
     return cores;
 }

@@ -37,7 +37,7 @@ static bool is_argument(const struct pl_python_json *item)
 {
     switch (pl_python_json_kind(item)) {
     case PL_PYTHON_JSON_STRING:
-        return strstr(pl_python_json_text(item), "\xC0\x80") == NULL;
+        return !strstr(pl_python_json_text(item), "\xC0\x80");
     case PL_PYTHON_JSON_INT:
     case PL_PYTHON_JSON_FLOAT:
         return true;
@@ -57,7 +57,7 @@ static enum pl_status append_arguments(const char *path, const struct pl_drivers
     const struct pl_python_json *list = NULL;
 
     PL_TRY(pl_config_member(path, drivers->source, "args", PL_PYTHON_JSON_ARRAY, false, &list, reterr));
-    for (const struct pl_python_json *item = list != NULL ? pl_python_json_first(list) : NULL; item != NULL;
+    for (const struct pl_python_json *item = list ? pl_python_json_first(list) : NULL; item;
          item = pl_python_json_next(item)) {
         PL_AUTO_TEXT struct pl_text word = PL_TEXT_NONE;
 
@@ -77,7 +77,7 @@ static const char *after_word(const char *text, const char *word)
 {
     const size_t length = strlen(word);
 
-    if (strncmp(text, word, length) != 0 || (text[length] != '\0' && strchr(PL_STRV_BLANKS, text[length]) == NULL)) {
+    if (strncmp(text, word, length) != 0 || (text[length] != '\0' && !strchr(PL_STRV_BLANKS, text[length]))) {
         return NULL;
     }
     return text + length + strspn(text + length, PL_STRV_BLANKS);
@@ -93,18 +93,18 @@ static const char *without_paceline(const char *command, bool *ret_named)
     const char *text = command + strspn(command, PL_STRV_BLANKS);
     const char *rest = after_word(text, "exec");
 
-    rest = after_word(rest != NULL ? rest : text, "paceline");
+    rest = after_word(rest ? rest : text, "paceline");
     *ret_named = false;
-    if (rest == NULL) {
+    if (!rest) {
         return command;
     }
     text = after_word(rest, "--");
-    if (text != NULL && *text != '\0') {
+    if (text && *text != '\0') {
         *ret_named = true;
         return text;
     }
     text = after_word(rest, "train");
-    *ret_named = *rest == '\0' || (text != NULL && strpbrk(text, ";&|") == NULL);
+    *ret_named = *rest == '\0' || (text && !strpbrk(text, ";&|"));
     return *ret_named ? NULL : command;
 }
 
@@ -114,11 +114,11 @@ static enum pl_status read_command(const char *path, struct pl_drivers *drivers,
     const char *command = NULL;
 
     PL_TRY(read_text(path, drivers->source, "command", &command, reterr));
-    if (command == NULL || command[strspn(command, PL_STRV_BLANKS)] == '\0') {
+    if (!command || command[strspn(command, PL_STRV_BLANKS)] == '\0') {
         return PL_OK;
     }
     command = without_paceline(command, &drivers->names_paceline);
-    if (command == NULL) {
+    if (!command) {
         return PL_OK;
     }
     drivers->entry_script = NULL;
@@ -142,7 +142,7 @@ static enum pl_status read_processes(const char *path, struct pl_drivers *driver
     char *end = NULL;
     long value;
 
-    if (node == NULL || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
+    if (!node || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
         return PL_OK;
     }
     if (pl_python_json_kind(node) == PL_PYTHON_JSON_INT || pl_python_json_kind(node) == PL_PYTHON_JSON_STRING) {
@@ -168,16 +168,16 @@ static enum pl_status read_driver(struct pl_drivers *drivers, struct pl_error *r
     if (status != PL_OK && status != PL_NOT_FOUND) {
         return status;
     }
-    for (const char *at = text != NULL ? strstr(text, folder) : NULL; at != NULL; at = strstr(name, folder)) {
+    for (const char *at = text ? strstr(text, folder) : NULL; at; at = strstr(name, folder)) {
         name = at + strlen(folder);
     }
     drivers->driver = pl_memory_string_n(name, strcspn(name, PL_STRV_BLANKS), reterr);
-    return drivers->driver != NULL ? PL_OK : PL_MEMORY;
+    return drivers->driver ? PL_OK : PL_MEMORY;
 }
 
 static bool has(const struct pl_python_json *object, const char *name)
 {
-    return pl_python_json_member(object, name) != NULL;
+    return pl_python_json_member(object, name);
 }
 
 /* Told by the driver's name where sm_train.sh has one, else by the settings that only this driver has. */
@@ -205,7 +205,7 @@ static enum pl_status read_distributed(struct pl_drivers *drivers, struct pl_err
 
     PL_TRY(make_path(drivers->directory, "distributed.json", &path, reterr));
     PL_TRY(pl_config_read(path, false, &drivers->distributed, reterr));
-    if (drivers->command != NULL && !drivers->names_paceline) {
+    if (drivers->command && !drivers->names_paceline) {
         drivers->ignores_driver = pl_python_json_count(drivers->distributed) > 0;
         return PL_OK;
     }
@@ -216,7 +216,7 @@ static enum pl_status read_distributed(struct pl_drivers *drivers, struct pl_err
     PL_TRY(read_processes(path, drivers, reterr));
     PL_TRY(pl_config_member(path, drivers->distributed, "mpi_additional_options", PL_PYTHON_JSON_ARRAY, false,
                             &drivers->mpi_options, reterr));
-    if (drivers->mpi_options == NULL) {
+    if (!drivers->mpi_options) {
         return PL_OK;
     }
     return pl_config_check_names(path, drivers->mpi_options, "an option of mpirun as a string", reterr);
@@ -246,11 +246,11 @@ const char *pl_drivers_archive(const struct pl_drivers *drivers)
     static const char tail[] = ".tar.gz";
     const char *name = drivers->source_dir, *slash;
 
-    if (name == NULL || strlen(name) < strlen(tail) || strcmp(name + strlen(name) - strlen(tail), tail) != 0) {
+    if (!name || strlen(name) < strlen(tail) || strcmp(name + strlen(name) - strlen(tail), tail) != 0) {
         return NULL;
     }
     slash = strrchr(name, '/');
-    return slash != NULL ? slash + 1 : name;
+    return slash ? slash + 1 : name;
 }
 
 void pl_drivers_done(struct pl_drivers *drivers)

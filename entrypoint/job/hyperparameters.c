@@ -105,14 +105,14 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
                                               .framework = pl_python_json_new_object(),
                                               .platform = pl_python_json_new_object(),
                                               .setting_values = PL_STRV_NONE};
-    if (ret_sorted->user == NULL || ret_sorted->framework == NULL || ret_sorted->platform == NULL) {
+    if (!ret_sorted->user || !ret_sorted->framework || !ret_sorted->platform) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
-    for (const struct pl_python_json *member = pl_python_json_first(raw); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(raw); member;
          member = pl_python_json_next(member)) {
         PL_AUTO_PYTHON_JSON struct pl_python_json *value = decode(member);
 
-        if (value == NULL) {
+        if (!value) {
             return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
         }
         PL_TRY(sort_one(pl_python_json_name(member), value, ret_sorted, reterr));
@@ -135,7 +135,7 @@ static void compare(const char *name, const char *candidate, const char **meant_
 enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters, struct pl_strv *warnings,
                                         struct pl_error *reterr)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(parameters); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(parameters); member;
          member = pl_python_json_next(member)) {
         const char *name = pl_python_json_name(member), *meant = NULL;
         unsigned count = LONG_NEAR_EDITS + 1;
@@ -146,7 +146,7 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
         for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
             compare(name, consumed[i], &meant, &count);
         }
-        if (meant != NULL && count > 0) {
+        if (meant && count > 0) {
             PL_TRY(pl_strv_printf(warnings, reterr,
                                   "the hyperparameter '%s' has no effect: SageMaker has no such name; was '%s' meant?",
                                   name, meant));
@@ -157,7 +157,7 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
 
 bool pl_hyperparameters_is_true(const struct pl_python_json *node)
 {
-    if (node == NULL) {
+    if (!node) {
         return false;
     }
     switch (pl_python_json_kind(node)) {

@@ -81,8 +81,7 @@ static enum pl_status add_hosts(const char *path, const struct pl_python_json *l
                                 struct pl_error *reterr)
 {
     PL_TRY(pl_config_check_names(path, list, "a host name", reterr));
-    for (const struct pl_python_json *host = pl_python_json_first(list); host != NULL;
-         host = pl_python_json_next(host)) {
+    for (const struct pl_python_json *host = pl_python_json_first(list); host; host = pl_python_json_next(host)) {
         if (pl_strv_find(names, pl_python_json_text(host)) >= 0) {
             return pl_config_wrong(path, host, "each host once", reterr);
         }
@@ -113,8 +112,8 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
     PL_AUTO_STRV struct pl_strv grouped = PL_STRV_NONE;
 
     PL_TRY(pl_config_member(path, job->resource, "instance_groups", PL_PYTHON_JSON_ARRAY, false, &job->groups, reterr));
-    for (const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
-         group != NULL; group = pl_python_json_next(group)) {
+    for (const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL; group;
+         group = pl_python_json_next(group)) {
         const struct pl_python_json *hosts = NULL;
         const char *name = NULL;
 
@@ -126,7 +125,7 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
         PL_TRY(check_group_hosts(path, hosts, job, &grouped, reterr));
     }
     job->topology = pl_python_json_member(job->resource, "topology");
-    if (job->topology != NULL && !pl_hyperparameters_is_true(job->topology)) {
+    if (job->topology && !pl_hyperparameters_is_true(job->topology)) {
         job->topology = NULL;
     }
     return PL_OK;
@@ -168,15 +167,15 @@ static enum pl_status read_channels(struct pl_job *job, struct pl_error *reterr)
     PL_TRY(config_path(job, "inputdataconfig.json", &path, reterr));
     PL_TRY(pl_config_read(path, false, &job->input_data, reterr));
     job->channels = pl_memory_new(pl_python_json_count(job->input_data) + 1, sizeof(*job->channels), reterr);
-    if (job->channels == NULL) {
+    if (!job->channels) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job->input_data); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(job->input_data); member;
          member = pl_python_json_next(member)) {
         struct pl_job_channel *channel = &job->channels[job->channels_count++];
 
         channel->name = pl_python_json_name(member);
-        if (*channel->name == '\0' || strstr(channel->name, "\xC0\x80") != NULL) {
+        if (*channel->name == '\0' || strstr(channel->name, "\xC0\x80")) {
             return pl_config_wrong(path, member, "a channel under a name that is not empty", reterr);
         }
         PL_TRY(join(job->paths.input_data, channel->name, &channel->path, reterr));
@@ -207,7 +206,7 @@ static enum pl_status platform_text(const struct pl_job *job, const char *name, 
     const struct pl_python_json *node = pl_python_json_member(job->platform, name);
 
     *ret_text = NULL;
-    if (node == NULL || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
+    if (!node || pl_python_json_kind(node) == PL_PYTHON_JSON_NULL) {
         return PL_OK;
     }
     if (pl_python_json_kind(node) != PL_PYTHON_JSON_STRING && pl_python_json_kind(node) != PL_PYTHON_JSON_INT &&
@@ -215,7 +214,7 @@ static enum pl_status platform_text(const struct pl_job *job, const char *name, 
         return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string, found %s", name,
                             pl_python_json_kind_text(pl_python_json_kind(node)));
     }
-    if (strstr(pl_python_json_text(node), "\xC0\x80") != NULL) {
+    if (strstr(pl_python_json_text(node), "\xC0\x80")) {
         return pl_error_set(reterr, PL_INVALID, "hyperparameter %s: expected a string without U+0000", name);
     }
     *ret_text = *pl_python_json_text(node) != '\0' ? pl_python_json_text(node) : NULL;
@@ -226,14 +225,14 @@ static enum pl_status platform_text(const struct pl_job *job, const char *name, 
 static enum pl_status set_region(struct pl_job *job, const char *named, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
-    const char *region = named != NULL ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
+    const char *region = named ? named : pl_environment_get_or(job->process, "AWS_DEFAULT_REGION", NULL);
 
-    if (region == NULL && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
+    if (!region && pl_profile_read(job->process, &profile, NULL) == PL_OK) {
         /* no error for files that cannot be read: code that needs their credentials reports it */
         region = profile.region;
     }
-    job->region = pl_memory_string(region != NULL ? region : "", reterr);
-    return job->region != NULL ? PL_OK : PL_MEMORY;
+    job->region = pl_memory_string(region ? region : "", reterr);
+    return job->region ? PL_OK : PL_MEMORY;
 }
 
 static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *reterr)
@@ -256,17 +255,17 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
     PL_TRY(status);
     PL_TRY(platform_text(job, "sagemaker_program", &program, reterr));
     job->program = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", program);
-    job->overridden_program = program != NULL && strcmp(program, job->program) != 0 ? program : NULL;
+    job->overridden_program = program && strcmp(program, job->program) != 0 ? program : NULL;
     PL_TRY(platform_text(job, "sagemaker_submit_directory", &job->submit_uri, reterr));
-    job->module_dir = job->submit_uri != NULL ? job->submit_uri : job->paths.code;
+    job->module_dir = job->submit_uri ? job->submit_uri : job->paths.code;
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     PL_TRY(platform_text(job, "sagemaker_job_name", &job->sagemaker_job_name, reterr));
     PL_TRY(platform_text(job, "sagemaker_region", &region, reterr));
     PL_TRY(set_region(job, region, reterr));
     level = pl_python_json_member(job->platform, "sagemaker_container_log_level");
-    job->log_level = level != NULL && pl_python_json_kind(level) != PL_PYTHON_JSON_NULL ? pl_python_json_copy(level)
-                                                                                        : pl_python_json_new_int64(20);
-    if (job->log_level == NULL) {
+    job->log_level = level && pl_python_json_kind(level) != PL_PYTHON_JSON_NULL ? pl_python_json_copy(level)
+                                                                                : pl_python_json_new_int64(20);
+    if (!job->log_level) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading hyperparameters");
     }
     job->framework_module = pl_environment_get_or(job->process, "SAGEMAKER_TRAINING_MODULE", NULL);
@@ -275,7 +274,7 @@ static enum pl_status read_hyperparameters(struct pl_job *job, struct pl_error *
 
 enum pl_status pl_job_set_arguments(struct pl_job *job, struct pl_error *reterr)
 {
-    const bool by_sdk = job->drivers.entry_script != NULL && job->program == job->drivers.entry_script;
+    const bool by_sdk = job->drivers.entry_script && job->program == job->drivers.entry_script;
 
     pl_strv_done(&job->user_args);
     return (by_sdk ? pl_pyrepr_dumps_arguments : pl_pyrepr_arguments)(job->hyperparameters, &job->user_args, reterr);
@@ -295,10 +294,10 @@ static bool is_distributed(const struct pl_job_switches *on)
 /* Version 3 of the SDK launches on all hosts, whatever their groups. */
 static enum pl_status choose_all_groups(struct pl_job *job, struct pl_error *reterr)
 {
-    if (job->groups == NULL) {
+    if (!job->groups) {
         return pl_strv_add(&job->distribution_groups, job->group_name, reterr);
     }
-    for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL;
+    for (const struct pl_python_json *group = pl_python_json_first(job->groups); group;
          group = pl_python_json_next(group)) {
         PL_TRY(pl_strv_add(&job->distribution_groups,
                            pl_python_json_text(pl_python_json_member(group, "instance_group_name")), reterr));
@@ -311,15 +310,14 @@ static enum pl_status choose_groups(struct pl_job *job, struct pl_error *reterr)
     const struct pl_python_json *named =
         pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
 
-    if (named != NULL && pl_hyperparameters_is_true(named)) {
+    if (named && pl_hyperparameters_is_true(named)) {
         if (pl_python_json_kind(named) != PL_PYTHON_JSON_ARRAY) {
             return pl_error_set(
                 reterr, PL_INVALID,
                 "hyperparameter sagemaker_distribution_instance_groups: expected a list of group names, found %s",
                 pl_python_json_kind_text(pl_python_json_kind(named)));
         }
-        for (const struct pl_python_json *item = pl_python_json_first(named); item != NULL;
-             item = pl_python_json_next(item)) {
+        for (const struct pl_python_json *item = pl_python_json_first(named); item; item = pl_python_json_next(item)) {
             if (pl_python_json_kind(item) != PL_PYTHON_JSON_STRING) {
                 return pl_error_set(
                     reterr, PL_INVALID,
@@ -345,7 +343,7 @@ static enum pl_status choose_outside_hosts(struct pl_job *job, struct pl_error *
     const struct pl_python_json *named =
         pl_python_json_member(job->framework, "sagemaker_distribution_instance_groups");
 
-    if (named == NULL || !pl_hyperparameters_is_true(named) || !is_distributed(&job->switches) ||
+    if (!named || !pl_hyperparameters_is_true(named) || !is_distributed(&job->switches) ||
         job->distribution_hosts.count == 0) {
         return PL_OK;
     }
@@ -362,10 +360,10 @@ static enum pl_status choose_outside_hosts(struct pl_job *job, struct pl_error *
 static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
 {
     PL_TRY(choose_groups(job, reterr));
-    if (job->groups == NULL) {
+    if (!job->groups) {
         PL_TRY(pl_strv_add_all(&job->distribution_hosts, &job->hosts, reterr));
     } else {
-        for (const struct pl_python_json *group = pl_python_json_first(job->groups); group != NULL;
+        for (const struct pl_python_json *group = pl_python_json_first(job->groups); group;
              group = pl_python_json_next(group)) {
             const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
 
@@ -373,7 +371,7 @@ static enum pl_status choose_hosts(struct pl_job *job, struct pl_error *reterr)
                              pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) < 0) {
                 continue;
             }
-            for (; host != NULL; host = pl_python_json_next(host)) {
+            for (; host; host = pl_python_json_next(host)) {
                 PL_TRY(pl_strv_add(&job->distribution_hosts, pl_python_json_text(host), reterr));
             }
         }
@@ -452,7 +450,7 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
     PL_TRY(pl_drivers_read(job->paths.input_data, &job->drivers, reterr));
     PL_TRY(read_checkpoints(job, reterr));
     PL_TRY(read_hyperparameters(job, reterr));
-    if (command != NULL) {
+    if (command) {
         PL_TRY(pl_strv_add_all(&job->command, command, reterr));
     }
     PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
@@ -469,13 +467,13 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     if (pl_drivers_read(job->paths.input_data, &job->drivers, NULL) != PL_OK) {
         pl_drivers_done(&job->drivers);
     }
-    (void)read_hyperparameters(job, NULL);
+    read_hyperparameters(job, NULL);
     if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
         pl_strv_done(&job->setting_values);
         PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
     }
-    if (job->framework != NULL) {
-        (void)derive(job, NULL);
+    if (job->framework) {
+        derive(job, NULL);
     }
     job->job_name = pl_environment_get(job->process, "TRAINING_JOB_NAME");
     if (job->distribution_hosts.count == 0) {
@@ -492,7 +490,7 @@ static enum pl_status make(const struct pl_environment *process, const char *sel
     struct pl_job *job = pl_memory_new(1, sizeof(*job), reterr);
     enum pl_status status;
 
-    if (job == NULL) {
+    if (!job) {
         return PL_MEMORY;
     }
     job->process = process;
@@ -520,7 +518,7 @@ enum pl_status pl_job_new_partial(const struct pl_environment *process, const ch
 
 void pl_job_free(struct pl_job *job)
 {
-    if (job == NULL) {
+    if (!job) {
         return;
     }
     free(job->paths.base);

@@ -21,15 +21,15 @@ static const char requirements_name[] = "requirements.txt";
  */
 static bool is_inside(const struct pl_job *job)
 {
-    return pl_environment_get(job->process, "SM_ENTRY_SCRIPT") != NULL && !job->drivers.names_paceline;
+    return pl_environment_get(job->process, "SM_ENTRY_SCRIPT") && !job->drivers.names_paceline;
 }
 
 /* The image's shell would have started Paceline as process 1. What is lost otherwise, in words. */
 static enum pl_status note_script(struct pl_job *job, struct pl_error *reterr)
 {
     const char *start = pl_environment_get_or(job->process, "BASH_ENV", NULL);
-    const bool by_script = pl_environment_get(job->process, "SM_ENTRY_SCRIPT") != NULL &&
-                           pl_environment_get(job->process, "SM_MODULE_DIR") == NULL; /* Paceline sets this one too */
+    const bool by_script = pl_environment_get(job->process, "SM_ENTRY_SCRIPT") &&
+                           !pl_environment_get(job->process, "SM_MODULE_DIR"); /* Paceline sets this one too */
 
     if (!by_script || getpid() == 1) {
         return PL_OK;
@@ -38,8 +38,7 @@ static enum pl_status note_script(struct pl_job *job, struct pl_error *reterr)
         &job->conflicts, reterr,
         "the SDK's script sm_train.sh has started Paceline, which is not process 1%s%.200s%s: a stop "
         "does not reach it, so that no program has time to save, and the script needs python3 and pip",
-        start != NULL ? " (the job's BASH_ENV is '" : "", start != NULL ? start : "",
-        start != NULL ? "', in place of the image's)" : "");
+        start ? " (the job's BASH_ENV is '" : "", start ? start : "", start ? "', in place of the image's)" : "");
 }
 
 static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
@@ -48,11 +47,11 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     char here[4096];
 
-    if (drivers->source_dir != NULL) {
+    if (drivers->source_dir) {
         pl_text_printf(&path, "%s/code", job->paths.input_data);
-    } else if (drivers->command != NULL && !drivers->names_paceline) {
+    } else if (drivers->command && !drivers->names_paceline) {
         /* without code a command runs where the image says */
-        if (getcwd(here, sizeof(here)) == NULL) {
+        if (!getcwd(here, sizeof(here))) {
             return pl_error_errno(reterr, "asking for the working directory");
         }
         pl_text_append(&path, here);
@@ -63,7 +62,7 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
     free(job->paths.code);
     job->paths.code = NULL;
     PL_TRY(pl_text_take(&path, &job->paths.code, reterr));
-    if (job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0) {
+    if (job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0) {
         PL_TRY(pl_strv_printf(&job->conflicts, reterr,
                               "the code is that of sourcecode.json, in %s; the hyperparameter "
                               "sagemaker_submit_directory, '%.200s', has no effect",
@@ -77,9 +76,9 @@ static enum pl_status use_code(struct pl_job *job, struct pl_error *reterr)
 /* The hyperparameter's or the variable's program, which sourcecode.json's `what` takes the place of. */
 static enum pl_status note_program(struct pl_job *job, const char *what, const char *chosen, struct pl_error *reterr)
 {
-    const bool by_variable = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", NULL) != NULL;
+    const bool by_variable = pl_environment_get_or(job->process, "SAGEMAKER_PROGRAM", NULL);
 
-    if (job->program == NULL || strcmp(job->program, chosen) == 0) {
+    if (!job->program || strcmp(job->program, chosen) == 0) {
         return PL_OK;
     }
     return pl_strv_printf(
@@ -127,10 +126,10 @@ static enum pl_status choose_program(struct pl_job *job, struct pl_error *reterr
     if (wanted || drivers->launch == PL_DRIVERS_LAUNCH_OTHER) {
         return use_script(job, wanted, reterr);
     }
-    if (drivers->command != NULL) {
+    if (drivers->command) {
         return use_command(job, reterr);
     }
-    if (drivers->entry_script != NULL) {
+    if (drivers->entry_script) {
         PL_TRY(note_program(job, "entry script", drivers->entry_script, reterr));
         job->program = drivers->entry_script;
         job->overridden_program = NULL;
@@ -143,7 +142,7 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
     struct pl_drivers *drivers = &job->drivers;
 
     job->requirements = requirements_name;
-    if (drivers->source == NULL) {
+    if (!drivers->source) {
         return PL_OK;
     }
     PL_TRY(note_script(job, reterr));
@@ -159,12 +158,12 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
                            "sourcecode.json has a command, which each host runs once: distributed.json has no effect",
                            reterr));
     }
-    if (drivers->requirements != NULL && strcmp(drivers->requirements, "auto") != 0) {
+    if (drivers->requirements && strcmp(drivers->requirements, "auto") != 0) {
         job->requirements = drivers->requirements;
-    } else if (drivers->requirements == NULL && !drivers->names_paceline) {
+    } else if (!drivers->requirements && !drivers->names_paceline) {
         job->requirements = NULL;
     }
-    return drivers->entry_script != NULL ? pl_job_set_arguments(job, reterr) : PL_OK;
+    return drivers->entry_script ? pl_job_set_arguments(job, reterr) : PL_OK;
 }
 
 /* The hyperparameters that would switch on another launch. */
@@ -189,7 +188,7 @@ static enum pl_status note_processes(struct pl_job *job, struct pl_error *reterr
     const struct pl_python_json *named = pl_python_json_member(job->framework, name);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (job->drivers.processes_per_host == 0 || named == NULL) {
+    if (job->drivers.processes_per_host == 0 || !named) {
         return PL_OK;
     }
     pl_python_json_print(named, PL_PYTHON_JSON_SPACED, &text);

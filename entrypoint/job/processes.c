@@ -11,7 +11,7 @@ static const char per_host[] = "sagemaker_mpi_num_of_processes_per_host";
 
 static bool is_given(const struct pl_python_json *node)
 {
-    return node != NULL && pl_python_json_kind(node) != PL_PYTHON_JSON_NULL &&
+    return node && pl_python_json_kind(node) != PL_PYTHON_JSON_NULL &&
            (pl_python_json_kind(node) != PL_PYTHON_JSON_STRING || *pl_python_json_text(node) != '\0');
 }
 
@@ -47,12 +47,12 @@ static const char *group_name(const struct pl_python_json *group)
 
 static bool has_group(const struct pl_job *job, const char *name)
 {
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    while (group != NULL && strcmp(group_name(group), name) != 0) {
+    while (group && strcmp(group_name(group), name) != 0) {
         group = pl_python_json_next(group);
     }
-    return group != NULL;
+    return group;
 }
 
 /* Of {"GROUP": COUNT, ...} each name and each count. */
@@ -61,8 +61,7 @@ static enum pl_status check_by_group(const struct pl_job *job, const struct pl_p
 {
     int ignored;
 
-    for (const struct pl_python_json *count = pl_python_json_first(counts); count != NULL;
-         count = pl_python_json_next(count)) {
+    for (const struct pl_python_json *count = pl_python_json_first(counts); count; count = pl_python_json_next(count)) {
         if (!has_group(job, pl_python_json_name(count))) {
             return pl_error_set(reterr, PL_INVALID,
                                 "hyperparameter %s: expected names of instance_groups in resourceconfig.json, found "
@@ -79,7 +78,7 @@ static int named_for(const struct pl_python_json *counts, const char *group)
 {
     int value = 0;
 
-    if (counts != NULL && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
+    if (counts && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
         counts = pl_python_json_member(counts, group);
     }
     return read_count(counts, per_host, &value, NULL) == PL_OK ? value : 0;
@@ -90,7 +89,7 @@ static bool is_like_here(const struct pl_job *job, const struct pl_python_json *
 {
     const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
 
-    return strcmp(group_name(group), job->group_name) == 0 || type == NULL ||
+    return strcmp(group_name(group), job->group_name) == 0 || !type ||
            pl_python_json_kind(type) != PL_PYTHON_JSON_STRING ||
            strcmp(pl_python_json_text(type), job->instance_type) == 0;
 }
@@ -98,18 +97,18 @@ static bool is_like_here(const struct pl_job *job, const struct pl_python_json *
 /* host_processes of the hosts of each group; those of no group are as this host. */
 static void fill_hosts(struct pl_job *job, const struct pl_python_json *counts)
 {
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
         job->host_processes[i] = job->processes_per_host;
     }
-    for (; group != NULL; group = pl_python_json_next(group)) {
+    for (; group; group = pl_python_json_next(group)) {
         const struct pl_python_json *host = pl_python_json_first(pl_python_json_member(group, "hosts"));
         const int named = job->switches.native_server           ? 1
                           : job->drivers.processes_per_host > 0 ? job->drivers.processes_per_host
                                                                 : named_for(counts, group_name(group));
 
-        for (; host != NULL; host = pl_python_json_next(host)) {
+        for (; host; host = pl_python_json_next(host)) {
             const int index = pl_strv_find(&job->distribution_hosts, pl_python_json_text(host));
 
             if (index >= 0 && index != job->distribution_index) {
@@ -131,7 +130,7 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
         named = 1;
     } else if (named > 0) {
         counts = NULL;
-    } else if (counts != NULL && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
+    } else if (counts && pl_python_json_kind(counts) == PL_PYTHON_JSON_OBJECT) {
         PL_TRY(check_by_group(job, counts, reterr));
         named = named_for(counts, job->group_name);
     } else {
@@ -144,7 +143,7 @@ enum pl_status pl_processes_count(struct pl_job *job, struct pl_error *reterr)
                             job->processes_per_host, PL_JOB_PROCESSES_MAX);
     }
     job->host_processes = pl_memory_new((size_t)hosts, sizeof(*job->host_processes), reterr);
-    if (job->host_processes == NULL) {
+    if (!job->host_processes) {
         return PL_MEMORY;
     }
     fill_hosts(job, counts);

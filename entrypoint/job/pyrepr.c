@@ -11,7 +11,7 @@
  * which UTF-8 does not have; all other characters are copied. */
 static void append_string(const char *string, struct pl_text *text)
 {
-    char quote = strchr(string, '\'') != NULL && strchr(string, '"') == NULL ? '"' : '\'';
+    char quote = strchr(string, '\'') && !strchr(string, '"') ? '"' : '\'';
 
     pl_text_append_char(text, quote);
     while (*string != '\0') {
@@ -77,7 +77,7 @@ void pl_pyrepr_append(const struct pl_python_json *node, struct pl_text *text)
     case PL_PYTHON_JSON_ARRAY:
     case PL_PYTHON_JSON_OBJECT:
         pl_text_append_char(text, is_object ? '{' : '[');
-        for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL;
+        for (const struct pl_python_json *child = pl_python_json_first(node); child;
              child = pl_python_json_next(child)) {
             if (child != pl_python_json_first(node)) {
                 pl_text_append(text, ", ");
@@ -111,7 +111,7 @@ void pl_pyrepr_append_argument(const struct pl_python_json *node, struct pl_text
         break;
     case PL_PYTHON_JSON_OBJECT:
         sorted = pl_python_json_sorted(node);
-        if (sorted == NULL) {
+        if (!sorted) {
             text->failed = true;
             break;
         }
@@ -152,7 +152,7 @@ void pl_pyrepr_append_dumps(const struct pl_python_json *node, struct pl_text *t
 enum pl_status pl_pyrepr_dumps_arguments(const struct pl_python_json *object, struct pl_strv *words,
                                          struct pl_error *reterr)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(object); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(object); member;
          member = pl_python_json_next(member)) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -172,7 +172,7 @@ static const char *dashes(const char *name)
     if (*name == '\0') {
         return "";
     }
-    (void)pl_python_json_decode(name, &bytes);
+    pl_python_json_decode(name, &bytes);
     return name[bytes] == '\0' ? "-" : "--";
 }
 
@@ -191,7 +191,7 @@ enum pl_status pl_pyrepr_arguments(const struct pl_python_json *object, struct p
     const struct pl_python_json **sorted = pl_python_json_sorted(object);
     enum pl_status status = PL_OK;
 
-    if (sorted == NULL) {
+    if (!sorted) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory while making the program's arguments");
     }
     for (size_t i = 0; i < pl_python_json_count(object) && status == PL_OK; i++) {

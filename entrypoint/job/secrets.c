@@ -15,7 +15,7 @@ static bool has_word(const char *name, const char *word, bool whole)
 {
     size_t length = strlen(word);
 
-    for (const char *at = strcasestr(name, word); at != NULL; at = strcasestr(at + 1, word)) {
+    for (const char *at = strcasestr(name, word); at; at = strcasestr(at + 1, word)) {
         bool open_left = at == name || !isalnum((unsigned char)at[-1]);
 
         if (!whole || (open_left && !isalnum((unsigned char)at[length]))) {
@@ -57,15 +57,14 @@ static struct pl_python_json *masked_copy(const struct pl_python_json *node)
     bool is_object = pl_python_json_kind(node) == PL_PYTHON_JSON_OBJECT;
     PL_AUTO_PYTHON_JSON struct pl_python_json *copy = NULL;
 
-    if (name != NULL && pl_secrets_is_name(name) && !is_empty(node)) {
+    if (name && pl_secrets_is_name(name) && !is_empty(node)) {
         return pl_python_json_new_string(mask);
     }
     if (!is_object && pl_python_json_kind(node) != PL_PYTHON_JSON_ARRAY) {
         return pl_python_json_copy(node);
     }
     copy = is_object ? pl_python_json_new_object() : pl_python_json_new_array();
-    for (const struct pl_python_json *child = pl_python_json_first(node); child != NULL;
-         child = pl_python_json_next(child)) {
+    for (const struct pl_python_json *child = pl_python_json_first(node); child; child = pl_python_json_next(child)) {
         struct pl_python_json *item = masked_copy(child);
 
         if ((is_object ? pl_python_json_set(copy, pl_python_json_name(child), item, NULL)
@@ -80,7 +79,7 @@ static enum pl_status mask_tree(struct pl_python_json **tree_at, struct pl_error
 {
     struct pl_python_json *copy = masked_copy(*tree_at);
 
-    if (copy == NULL) {
+    if (!copy) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory masking secrets");
     }
     pl_python_json_free(*tree_at);
@@ -95,7 +94,7 @@ static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char *masked = NULL;
 
-    if (equals == NULL || equals[1] == '\0') {
+    if (!equals || equals[1] == '\0') {
         return PL_OK;
     }
     *equals = '\0';
@@ -113,7 +112,7 @@ static enum pl_status mask_assignment(char **word_at, struct pl_error *reterr)
 /* `word` so that pl_strv_split() gives it back; quoted only where that is needed. */
 static void append_quoted(const char *word, struct pl_text *text)
 {
-    if (*word != '\0' && strpbrk(word, " \t\r\n'\"\\") == NULL) {
+    if (*word != '\0' && !strpbrk(word, " \t\r\n'\"\\")) {
         pl_text_append(text, word);
         return;
     }
@@ -134,7 +133,7 @@ static enum pl_status mask_options(struct pl_python_json *framework, struct pl_e
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (options == NULL || pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
+    if (!options || pl_python_json_kind(options) != PL_PYTHON_JSON_STRING) {
         return PL_OK;
     }
     if (pl_strv_split(pl_python_json_text(options), name, &words, NULL) != PL_OK) {
@@ -155,10 +154,10 @@ static enum pl_status mask_drivers(struct pl_drivers *drivers, struct pl_error *
     static const char name[] = "mpi_additional_options";
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
 
-    if (drivers->mpi_options == NULL) {
+    if (!drivers->mpi_options) {
         return PL_OK;
     }
-    for (const struct pl_python_json *item = pl_python_json_first(drivers->mpi_options); item != NULL;
+    for (const struct pl_python_json *item = pl_python_json_first(drivers->mpi_options); item;
          item = pl_python_json_next(item)) {
         PL_TRY(pl_strv_add(&words, pl_python_json_text(item), reterr));
         PL_TRY(mask_assignment(&words.items[words.count - 1], reterr));

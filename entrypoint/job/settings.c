@@ -92,7 +92,7 @@ static const char *nearest(const char *name, unsigned *ret_edits)
     const char *candidate;
 
     *ret_edits = NEAR_EDITS + 1;
-    for (size_t i = 0; (candidate = name_at(i)) != NULL; i++) {
+    for (size_t i = 0; (candidate = name_at(i)); i++) {
         unsigned count = pl_spelling_distance(name + PREFIX_BYTES, candidate, NEAR_EDITS);
 
         if (count < *ret_edits) {
@@ -139,7 +139,7 @@ static enum pl_status read_value(const struct setting *setting, const char *text
         return PL_OK;
     case TEXT:
         *(const char **)field = text;
-        return setting->unit != NULL ? pl_knob_read_word(text, setting->unit, what, reterr) : PL_OK;
+        return setting->unit ? pl_knob_read_word(text, setting->unit, what, reterr) : PL_OK;
     case BOOL:
         return pl_knob_read_bool(text, what, field, reterr);
     case NUMBER:
@@ -160,7 +160,7 @@ static enum pl_status read_hyperparameter(const char *name, const char *text, st
     for (int i = 0; i < length && i < (int)sizeof(what) - 1; i++) {
         what[i] = (char)(what[i] >= 'A' && what[i] <= 'Z' ? what[i] + 32 : what[i]);
     }
-    if (setting != NULL) {
+    if (setting) {
         return read_value(setting, text, what, values, reterr);
     }
     pl_knobs_default(&knobs);
@@ -191,7 +191,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 
     *values = (struct pl_job_settings){.python = NULL};
     for (size_t i = 0; i < PL_ARRAY_ITEMS(settings); i++) {
-        if (settings[i].fallback != NULL) {
+        if (settings[i].fallback) {
             PL_TRY(read_value(&settings[i], settings[i].fallback, settings[i].name, values, reterr));
         }
     }
@@ -201,11 +201,11 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
         PL_AUTO_FREE char *name =
             pl_memory_string_n(hyperparameters->items[i], (size_t)(equals - hyperparameters->items[i]), reterr);
 
-        if (name == NULL) {
+        if (!name) {
             return PL_MEMORY;
         }
         /* the variable wins, an empty one is none */
-        if (equals[1] != '\0' && pl_environment_get_or(environment, name, NULL) == NULL) {
+        if (equals[1] != '\0' && !pl_environment_get_or(environment, name, NULL)) {
             PL_TRY(read_hyperparameter(name, equals + 1, values, reterr));
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
         }
@@ -216,7 +216,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 
         snprintf(name, sizeof(name), "PACELINE_%s", settings[i].name);
         text = pl_environment_get_or(environment, name, NULL);
-        if (text != NULL) {
+        if (text) {
             PL_TRY(read_value(&settings[i], text, name, values, reterr));
         }
     }
@@ -246,10 +246,10 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
     pl_text_append_n(&name, string, strcspn(string, "="));
     PL_TRY(pl_text_check(&name, reterr));
     meant = nearest(pl_text_string(&name), &count);
-    if (count == 0 || (meant == NULL && is_variable) || pl_knob_is_gone(string, name.length)) {
+    if (count == 0 || (!meant && is_variable) || pl_knob_is_gone(string, name.length)) {
         return PL_OK; /* of one that is gone rank 0 warns */
     }
-    if (meant != NULL) {
+    if (meant) {
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
@@ -260,7 +260,7 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                  struct pl_strv *warnings, struct pl_error *reterr)
 {
-    for (char *const *string = pl_environment_strings(environment); *string != NULL; string++) {
+    for (char *const *string = pl_environment_strings(environment); *string; string++) {
         if (strncmp(*string, "PACELINE_", PREFIX_BYTES) == 0) {
             PL_TRY(check(*string, true, warnings, reterr));
         }

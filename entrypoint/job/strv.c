@@ -10,7 +10,7 @@
 /* Takes ownership of `word` in any case, also after an error. */
 static enum pl_status add_owned(struct pl_strv *words, char *word, struct pl_error *reterr)
 {
-    if (word == NULL) {
+    if (!word) {
         return PL_MEMORY;
     }
     if (pl_memory_grow(&words->items, &words->capacity, words->count + 2, sizeof(*words->items), reterr) != PL_OK) {
@@ -50,7 +50,7 @@ enum pl_status pl_strv_add_all(struct pl_strv *words, const struct pl_strv *more
 
 enum pl_status pl_strv_add_list(struct pl_strv *words, const char *const *list, struct pl_error *reterr)
 {
-    for (; *list != NULL; list++) {
+    for (; *list; list++) {
         PL_TRY(pl_strv_add(words, *list, reterr));
     }
     return PL_OK;
@@ -60,7 +60,7 @@ struct pl_python_json *pl_strv_json(const struct pl_strv *words)
 {
     struct pl_python_json *list = pl_python_json_new_array();
 
-    for (size_t i = 0; i < words->count && list != NULL; i++) {
+    for (size_t i = 0; i < words->count && list; i++) {
         if (pl_python_json_append(list, pl_python_json_new_string(words->items[i]), NULL) != PL_OK) {
             pl_python_json_free(list);
             return NULL;
@@ -104,7 +104,7 @@ void pl_strv_done(struct pl_strv *words)
 static const char *split_quoted(const char *at, struct pl_text *word)
 {
     for (; *at != '"'; at++) {
-        if (*at == '\\' && at[1] != '\0' && strchr("\"\\$`\n", at[1]) != NULL) {
+        if (*at == '\\' && at[1] != '\0' && strchr("\"\\$`\n", at[1])) {
             at++;
             if (*at == '\n') {
                 continue;
@@ -123,12 +123,12 @@ enum pl_status pl_strv_read_word(const char *text, const char *ends, const char 
 {
     const char *at = *at_at;
 
-    while (*at != '\0' && strchr(PL_STRV_BLANKS, *at) == NULL && strchr(ends, *at) == NULL) {
+    while (*at != '\0' && !strchr(PL_STRV_BLANKS, *at) && !strchr(ends, *at)) {
         const char *start = at;
 
         if (*at == '\'') {
             at = strchr(at + 1, '\'');
-            if (at != NULL) {
+            if (at) {
                 pl_text_append_n(word, start + 1, (size_t)(at - start - 1));
             }
         } else if (*at == '"') {
@@ -145,7 +145,7 @@ enum pl_status pl_strv_read_word(const char *text, const char *ends, const char 
         } else {
             pl_text_append_char(word, *at);
         }
-        if (at == NULL) {
+        if (!at) {
             return pl_error_set(reterr, PL_INVALID, "%s: the quote %c at column %td is not closed", what, *start,
                                 start - text + 1);
         }

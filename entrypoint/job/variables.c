@@ -67,14 +67,14 @@ static enum pl_status set(struct builder *builder, const char *name, const char 
         name = pl_text_string(&name_bytes);
         value = pl_text_string(&value_bytes);
     }
-    if (strchr(name, '=') != NULL) {
+    if (strchr(name, '=')) {
         return pl_strv_printf(builder->warnings, builder->reterr, "%s is not set: a variable's name cannot contain '='",
                               name);
     }
     if (strlen(name) + strlen(value) + 2 > PL_VARIABLES_STRING_MAX_BYTES) {
         /* Whatever has the name already is another value. */
         pl_environment_unset(builder->environment, name);
-        if (builder->inherited != NULL) {
+        if (builder->inherited) {
             pl_environment_unset(builder->inherited, name);
         }
         return pl_strv_printf(builder->warnings, builder->reterr,
@@ -88,7 +88,7 @@ static enum pl_status set_json(struct builder *builder, const char *name, const 
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (builder->job->drivers.source != NULL) {
+    if (builder->job->drivers.source) {
         pl_pyrepr_append_dumps(node, &text);
     } else {
         pl_pyrepr_append_variable(node, &text);
@@ -101,16 +101,16 @@ static enum pl_status set_int(struct builder *builder, const char *name, int val
 {
     char text[16];
 
-    (void)snprintf(text, sizeof(text), "%d", value);
+    snprintf(text, sizeof(text), "%d", value);
     return set(builder, name, text);
 }
 
 static struct pl_python_json *json_group_names(const struct pl_job *job)
 {
     struct pl_python_json *list = pl_python_json_new_array();
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group != NULL && list != NULL; group = pl_python_json_next(group)) {
+    for (; group && list; group = pl_python_json_next(group)) {
         if (pl_python_json_append(list, pl_python_json_copy(pl_python_json_member(group, "instance_group_name")),
                                   NULL) != PL_OK) {
             pl_python_json_free(list);
@@ -122,9 +122,9 @@ static struct pl_python_json *json_group_names(const struct pl_job *job)
 
 static struct pl_python_json *json_group_hosts(const struct pl_job *job)
 {
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group != NULL; group = pl_python_json_next(group)) {
+    for (; group; group = pl_python_json_next(group)) {
         if (strcmp(pl_python_json_text(pl_python_json_member(group, "instance_group_name")), job->group_name) == 0) {
             return pl_python_json_copy(pl_python_json_member(group, "hosts"));
         }
@@ -135,9 +135,9 @@ static struct pl_python_json *json_group_hosts(const struct pl_job *job)
 static struct pl_python_json *json_group_dict(const struct pl_job *job)
 {
     struct pl_python_json *dict = pl_python_json_new_object();
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group != NULL && dict != NULL; group = pl_python_json_next(group)) {
+    for (; group && dict; group = pl_python_json_next(group)) {
         if (pl_python_json_set(dict, pl_python_json_text(pl_python_json_member(group, "instance_group_name")),
                                pl_python_json_copy(group), NULL) != PL_OK) {
             pl_python_json_free(dict);
@@ -152,7 +152,7 @@ static struct pl_python_json *json_channels(const struct pl_job *job)
 {
     struct pl_python_json *list = pl_python_json_new_array();
 
-    for (size_t i = 0; i < job->channels_count && list != NULL; i++) {
+    for (size_t i = 0; i < job->channels_count && list; i++) {
         if (pl_python_json_append(list, pl_python_json_new_string(job->channels[i].name), NULL) != PL_OK) {
             pl_python_json_free(list);
             list = NULL;
@@ -167,7 +167,7 @@ static struct pl_python_json *json_channel_names(const struct pl_job *job)
     const struct pl_python_json **sorted = pl_python_json_sorted(job->input_data);
     struct pl_python_json *list = pl_python_json_new_array();
 
-    for (size_t i = 0; sorted != NULL && sorted[i] != NULL && list != NULL; i++) {
+    for (size_t i = 0; sorted && sorted[i] && list; i++) {
         if (pl_python_json_append(list, pl_python_json_new_string(pl_python_json_name(sorted[i])), NULL) != PL_OK) {
             pl_python_json_free(list);
             list = NULL;
@@ -181,7 +181,7 @@ static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
 {
     struct pl_python_json *dict = pl_python_json_new_object();
 
-    for (size_t i = 0; i < job->channels_count && dict != NULL; i++) {
+    for (size_t i = 0; i < job->channels_count && dict; i++) {
         if (pl_python_json_set(dict, job->channels[i].name, pl_python_json_new_string(job->channels[i].path), NULL) !=
             PL_OK) {
             pl_python_json_free(dict);
@@ -194,18 +194,18 @@ static struct pl_python_json *json_channel_dirs(const struct pl_job *job)
 /* A string node, or null for NULL. */
 static struct pl_python_json *json_text(const char *text)
 {
-    return text != NULL ? pl_python_json_new_string(text) : pl_python_json_new_null();
+    return text ? pl_python_json_new_string(text) : pl_python_json_new_null();
 }
 
 static bool is_hetero(const struct pl_job *job)
 {
-    return job->groups != NULL && pl_python_json_count(job->groups) > 1;
+    return job->groups && pl_python_json_count(job->groups) > 1;
 }
 
 /* The program's name without ".py"; the caller frees. */
 static char *module_name(const struct pl_job *job)
 {
-    const char *name = job->program != NULL ? job->program : "None";
+    const char *name = job->program ? job->program : "None";
     size_t length = strlen(name);
 
     if (length >= 3 && strcmp(name + length - 3, ".py") == 0) {
@@ -226,14 +226,13 @@ static struct pl_python_json *json_modelparallel(const struct pl_job *job)
 {
     const char *value = pl_environment_get(job->process, "SM_HP_MP_PARAMETERS");
 
-    return value == NULL ? pl_python_json_new_null()
-                         : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
+    return !value ? pl_python_json_new_null() : pl_python_json_new_bool(*value != '\0' && strcmp(value, "{}") != 0);
 }
 
 /* What SM_TRAINING_ENV has only from version 3 of the SDK. */
 static enum pl_status add_drivers_members(const struct pl_job *job, struct pl_python_json *all)
 {
-    if (job->drivers.source == NULL) {
+    if (!job->drivers.source) {
         return PL_OK;
     }
     PL_TRY(pl_python_json_set(all, "master_addr", json_text(job->master_host), NULL));
@@ -285,10 +284,10 @@ static struct pl_python_json *training_env(const struct pl_job *job)
         {"output_dir", json_text(job->paths.output)},
         {"output_intermediate_dir", json_text(job->paths.output_intermediate)},
         {"resource_config", pl_python_json_copy(job->resource)},
-        {"topology", job->topology != NULL ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
+        {"topology", job->topology ? pl_python_json_copy(job->topology) : pl_python_json_new_array()},
         {"user_entry_point", json_text(job->program)},
     };
-    enum pl_status status = module != NULL ? add_drivers_members(job, all) : PL_MEMORY;
+    enum pl_status status = module ? add_drivers_members(job, all) : PL_MEMORY;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(members); i++) {
         /* Every value is handed over, also after a failure, so that none is lost. */
@@ -304,7 +303,7 @@ static enum pl_status set_made(struct builder *builder, const char *name, struct
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *owned = made;
 
-    if (owned == NULL) {
+    if (!owned) {
         return pl_error_set(builder->reterr, PL_MEMORY, "out of memory making %s", name);
     }
     return set_json(builder, name, owned);
@@ -319,13 +318,12 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_made(builder, "SM_HOSTS", pl_strv_json(&job->hosts)));
     PL_TRY(set(builder, "SM_NETWORK_INTERFACE_NAME", job->network_interface));
     PL_TRY(set_json(builder, "SM_HPS", job->hyperparameters));
-    PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program != NULL ? job->program : ""));
+    PL_TRY(set(builder, "SM_USER_ENTRY_POINT", job->program ? job->program : ""));
     PL_TRY(set_json(builder, "SM_FRAMEWORK_PARAMS", job->framework));
     PL_TRY(set_json(builder, "SM_RESOURCE_CONFIG", job->resource));
     PL_TRY(set_json(builder, "SM_INPUT_DATA_CONFIG", job->input_data));
     PL_TRY(set(builder, "SM_OUTPUT_DATA_DIR", job->paths.output_data));
-    PL_TRY(
-        set_made(builder, "SM_CHANNELS", job->drivers.source != NULL ? json_channels(job) : json_channel_names(job)));
+    PL_TRY(set_made(builder, "SM_CHANNELS", job->drivers.source ? json_channels(job) : json_channel_names(job)));
     PL_TRY(set(builder, "SM_CURRENT_HOST", job->current_host));
     PL_TRY(set(builder, "SM_CURRENT_INSTANCE_TYPE", job->instance_type));
     PL_TRY(set(builder, "SM_CURRENT_INSTANCE_GROUP", job->group_name));
@@ -334,9 +332,9 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_made(builder, "SM_INSTANCE_GROUPS_DICT", json_group_dict(job)));
     PL_TRY(set_made(builder, "SM_DISTRIBUTION_INSTANCE_GROUPS", pl_strv_json(&job->distribution_groups)));
     PL_TRY(set(builder, "SM_IS_HETERO", is_hetero(job) ? "true" : "false"));
-    PL_TRY(set(builder, "SM_MODULE_NAME", module != NULL ? module : ""));
+    PL_TRY(set(builder, "SM_MODULE_NAME", module ? module : ""));
     PL_TRY(set_json(builder, "SM_LOG_LEVEL", job->log_level));
-    PL_TRY(set(builder, "SM_FRAMEWORK_MODULE", job->framework_module != NULL ? job->framework_module : ""));
+    PL_TRY(set(builder, "SM_FRAMEWORK_MODULE", job->framework_module ? job->framework_module : ""));
     PL_TRY(set(builder, "SM_INPUT_DIR", job->paths.input));
     PL_TRY(set(builder, "SM_INPUT_CONFIG_DIR", job->paths.input_config));
     PL_TRY(set(builder, "SM_OUTPUT_DIR", job->paths.output));
@@ -348,7 +346,7 @@ static enum pl_status add_fixed(struct builder *builder)
     PL_TRY(set_made(builder, "SM_TRAINING_ENV", training_env(job)));
     PL_TRY(set_made(builder, "SM_USER_ARGS", pl_strv_json(&job->user_args)));
     PL_TRY(set(builder, "SM_OUTPUT_INTERMEDIATE_DIR", job->paths.output_intermediate));
-    return job->topology != NULL ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
+    return job->topology ? set_json(builder, "SM_TOPOLOGY", job->topology) : PL_OK;
 }
 
 /* "SM_HP_" and the like before `name`, of which ASCII letters are made upper case. */
@@ -371,7 +369,7 @@ static enum pl_status add_named(struct builder *builder)
         PL_TRY(upper_name(builder, "SM_CHANNEL_", job->channels[i].name, &name));
         PL_TRY(set(builder, pl_text_string(&name), job->channels[i].path));
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(job->hyperparameters); member;
          member = pl_python_json_next(member)) {
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
@@ -388,7 +386,7 @@ static enum pl_status add_python_path(struct builder *builder)
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     pl_text_append(&path, builder->job->paths.code);
-    if (before != NULL) {
+    if (before) {
         pl_text_printf(&path, ":%s", before);
     }
     PL_TRY(pl_text_check(&path, builder->reterr));
@@ -401,7 +399,7 @@ static enum pl_status add_python_unbuffered(struct builder *builder)
 {
     static const char name[] = "PYTHONUNBUFFERED";
 
-    return pl_environment_get(builder->job->process, name) != NULL ? PL_OK : set(builder, name, "1");
+    return pl_environment_get(builder->job->process, name) ? PL_OK : set(builder, name, "1");
 }
 
 static enum pl_status add_settings(struct builder *builder)
@@ -413,11 +411,11 @@ static enum pl_status add_settings(struct builder *builder)
         PL_AUTO_FREE char *name = pl_memory_string_n(job->setting_values.items[i],
                                                      (size_t)(equals - job->setting_values.items[i]), builder->reterr);
 
-        if (name == NULL) {
+        if (!name) {
             return PL_MEMORY;
         }
         /* an empty variable is none */
-        if (pl_environment_get_or(job->process, name, NULL) == NULL) {
+        if (!pl_environment_get_or(job->process, name, NULL)) {
             PL_TRY(set(builder, name, equals + 1));
         }
     }
@@ -427,15 +425,15 @@ static enum pl_status add_settings(struct builder *builder)
 /* SM_HP_BATCH_SIZE beside the toolkit's SM_HP_BATCH-SIZE, which no shell can name. */
 static enum pl_status add_underscored(struct builder *builder)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(builder->job->hyperparameters); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(builder->job->hyperparameters); member;
          member = pl_python_json_next(member)) {
         PL_AUTO_FREE char *name = pl_memory_string(pl_python_json_name(member), builder->reterr);
         PL_AUTO_TEXT struct pl_text upper = PL_TEXT_NONE;
 
-        if (name == NULL) {
+        if (!name) {
             return PL_MEMORY;
         }
-        for (char *at = strchr(name, '-'); at != NULL; at = strchr(at, '-')) {
+        for (char *at = strchr(name, '-'); at; at = strchr(at, '-')) {
             *at = '_';
         }
         PL_TRY(upper_name(builder, "SM_HP_", name, &upper));
@@ -461,9 +459,8 @@ static enum pl_status add_drivers(struct builder *builder)
     PL_TRY(set_int(builder, "SM_HOST_COUNT", (int)job->hosts.count));
     PL_TRY(set_int(builder, "SM_CURRENT_HOST_RANK", job->host_index));
     PL_TRY(set(builder, "SM_SOURCE_DIR", job->paths.code));
-    PL_TRY(
-        set(builder, "SM_ENTRY_SCRIPT",
-            script != NULL && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : ""));
+    PL_TRY(set(builder, "SM_ENTRY_SCRIPT",
+               script && pl_python_json_kind(script) == PL_PYTHON_JSON_STRING ? pl_python_json_text(script) : ""));
     if (pl_python_json_count(drivers->distributed) > 0) {
         PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
 
@@ -480,7 +477,7 @@ static enum pl_status add_checkpoint_dir(struct builder *builder)
 {
     const struct pl_job *job = builder->job;
 
-    return job->checkpoint_dir == NULL || job->settings.checkpoint_dir != NULL
+    return !job->checkpoint_dir || job->settings.checkpoint_dir
                ? PL_OK
                : set(builder, "PACELINE_CHECKPOINT_DIR", job->checkpoint_dir);
 }
@@ -493,10 +490,10 @@ enum pl_status pl_variables_add(const struct pl_job *job, struct pl_environment 
 
     PL_TRY(add_fixed(&builder));
     PL_TRY(add_named(&builder));
-    if (job->drivers.source != NULL) {
+    if (job->drivers.source) {
         PL_TRY(add_drivers(&builder));
     }
-    PL_TRY(set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name != NULL ? job->sagemaker_job_name : ""));
+    PL_TRY(set(&builder, "SAGEMAKER_JOB_NAME", job->sagemaker_job_name ? job->sagemaker_job_name : ""));
     PL_TRY(set(&builder, "CURRENT_HOST", job->current_host));
     PL_TRY(set(&builder, "SAGEMAKER_REGION", job->region));
     PL_TRY(add_python_path(&builder));

@@ -16,7 +16,7 @@ static const char *const places[] = {"../libexec/paceline/", ""};
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
 {
     const char *slash = strrchr(self_path, '/');
-    size_t length = slash != NULL ? (size_t)(slash - self_path) : 0;
+    size_t length = slash ? (size_t)(slash - self_path) : 0;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(places); i++) {
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -26,7 +26,7 @@ enum pl_status pl_companion_find(const char *self_path, const char *name, char *
         PL_TRY(pl_text_check(&path, reterr));
         if (access(pl_text_string(&path), R_OK) == 0) {
             *ret_path = realpath(pl_text_string(&path), NULL); /* users read it */
-            return *ret_path != NULL ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
+            return *ret_path ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs next to %s or in ../libexec/paceline, and is in neither",

@@ -26,7 +26,7 @@ static bool source_address(const char *host, struct sockaddr_storage *ret_addres
     if (getaddrinfo(host, "9", &hints, &found) != 0) {
         return false;
     }
-    for (const struct addrinfo *item = found; item != NULL && !ok; item = item->ai_next) {
+    for (const struct addrinfo *item = found; item && !ok; item = item->ai_next) {
         PL_AUTO_CLOSE int fd = socket(item->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         socklen_t length = sizeof(*ret_address);
 
@@ -42,7 +42,7 @@ static bool is_candidate(const struct ifaddrs *item)
 {
     const struct sockaddr *address = item->ifa_addr;
 
-    return address != NULL && (item->ifa_flags & IFF_UP) != 0 && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
+    return address && (item->ifa_flags & IFF_UP) != 0 && (item->ifa_flags & IFF_LOOPBACK) == 0 &&
            (address->sa_family == AF_INET ||
             (address->sa_family == AF_INET6 &&
              !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr)));
@@ -68,9 +68,9 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     struct sockaddr_storage source;
     bool several = false;
 
-    for (const struct ifaddrs *item = list; item != NULL; item = item->ifa_next) {
+    for (const struct ifaddrs *item = list; item; item = item->ifa_next) {
         if (is_candidate(item)) {
-            first = first != NULL ? first : item;
+            first = first ? first : item;
             several = several || strcmp(item->ifa_name, first->ifa_name) != 0;
         }
     }
@@ -78,14 +78,14 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
         if (strcmp(job->hosts.items[i], job->current_host) == 0 || !source_address(job->hosts.items[i], &source)) {
             continue;
         }
-        for (const struct ifaddrs *item = list; item != NULL; item = item->ifa_next) {
+        for (const struct ifaddrs *item = list; item; item = item->ifa_next) {
             if (is_candidate(item) && is_same(item->ifa_addr, (const struct sockaddr *)&source)) {
                 return item->ifa_name;
             }
         }
         break;
     }
-    return first != NULL ? first->ifa_name : "lo";
+    return first ? first->ifa_name : "lo";
 }
 
 enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
@@ -95,11 +95,11 @@ enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_pl
 
     if (if_nametoindex(job->network_interface) != 0 || getifaddrs(&list) != 0) {
         *ret_name = pl_memory_string(job->network_interface, reterr);
-        return *ret_name != NULL ? PL_OK : PL_MEMORY;
+        return *ret_name ? PL_OK : PL_MEMORY;
     }
     *ret_name = pl_memory_string(choose(job, list), reterr);
     freeifaddrs(list);
-    if (*ret_name == NULL) {
+    if (!*ret_name) {
         return PL_MEMORY;
     }
     return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",

@@ -16,12 +16,12 @@ bool pl_launcher_includes(const struct pl_job *job)
 /* 2:4 hosts; any 3 would do. */
 static bool allows_range(const char *nodes)
 {
-    return nodes != NULL && strchr(nodes, ':') != NULL;
+    return nodes && strchr(nodes, ':');
 }
 
 static bool allows_restarts(const char *count)
 {
-    return count != NULL && *count != '\0' && strcmp(count, "0") != 0;
+    return count && *count != '\0' && strcmp(count, "0") != 0;
 }
 
 /* The value of the option `name` at words[at], as `--name=value` or `--name value`; dashes and underscores are one to
@@ -51,7 +51,7 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
     bool elastic = allows_range(pl_environment_get(environment, "PET_NNODES")) ||
                    allows_restarts(pl_environment_get(environment, "PET_MAX_RESTARTS"));
 
-    for (size_t i = 0; words != NULL && i < words->count && !elastic; i++) {
+    for (size_t i = 0; words && i < words->count && !elastic; i++) {
         elastic =
             allows_range(option_value(words, i, "nnodes")) || allows_restarts(option_value(words, i, "max_restarts"));
     }

@@ -23,7 +23,7 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_p
 
     snprintf(text, sizeof(text), "%d", limit);
     for (size_t i = 0; limit > 0 && limit < job->cpus && i < PL_ARRAY_ITEMS(variables); i++) {
-        if (pl_environment_get(job->process, variables[i]) == NULL) {
+        if (!pl_environment_get(job->process, variables[i])) {
             PL_TRY(pl_launcher_set(plan, variables[i], text, reterr));
         }
     }

@@ -34,12 +34,12 @@ static enum pl_status check_names(const struct pl_job *job, const struct pl_strv
                                   struct pl_error *reterr)
 {
     static const char taken[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
-    const bool chosen = pl_strv_find(custom, "regx") >= 0 || pl_environment_get(job->process, "OMPI_MCA_regx") != NULL;
+    const bool chosen = pl_strv_find(custom, "regx") >= 0 || pl_environment_get(job->process, "OMPI_MCA_regx");
 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
         const char *host = job->distribution_hosts.items[i];
 
-        if (strpbrk(host, ",: \t\r\n") != NULL) {
+        if (strpbrk(host, ",: \t\r\n")) {
             return pl_error_set(reterr, PL_INVALID,
                                 "resourceconfig.json: the host name '%.200s' cannot be in mpirun's host list: expected "
                                 "no ',', ':' or blank",
@@ -89,7 +89,7 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_p
 
     PL_TRY(pl_companion_find(job->self_path, "libpaceline-hostname.so", &library, reterr));
     pl_text_append(&list, library);
-    if (before != NULL) {
+    if (before) {
         pl_text_printf(&list, ":%s", before);
     }
     PL_TRY(pl_text_check(&list, reterr));
@@ -107,10 +107,10 @@ static enum pl_status keep_domain_names(const struct pl_job *job, struct pl_laun
     bool has_domain = false;
 
     for (size_t i = 0; i < job->distribution_hosts.count; i++) {
-        has_domain = has_domain || strchr(job->distribution_hosts.items[i], '.') != NULL;
+        has_domain = has_domain || strchr(job->distribution_hosts.items[i], '.');
     }
     for (size_t i = 0; has_domain && i < PL_ARRAY_ITEMS(names); i++) {
-        if (pl_environment_get(job->process, names[i]) == NULL) {
+        if (!pl_environment_get(job->process, names[i])) {
             PL_TRY(pl_launcher_set(plan, names[i], "1", reterr));
         }
     }
@@ -150,12 +150,12 @@ static enum pl_status keep_exports(const struct pl_strv *custom, struct pl_launc
         const char *equals = strchr(custom->items[i], '=');
         PL_AUTO_FREE char *name = NULL;
 
-        if (!is_export_of(custom, i, "SM_") || equals == NULL) {
+        if (!is_export_of(custom, i, "SM_") || !equals) {
             continue;
         }
         name = pl_memory_string_n(custom->items[i], (size_t)(equals - custom->items[i]), reterr);
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
-        if (pl_environment_get(plan->additions, name) == NULL) {
+        PL_TRY(name ? PL_OK : PL_MEMORY);
+        if (!pl_environment_get(plan->additions, name)) {
             PL_TRY(pl_launcher_set(plan, name, equals + 1, reterr));
         }
     }
@@ -174,7 +174,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv,
         PL_TRY(add_export(argv, "FI_EFA_USE_DEVICE_RDMA=1", reterr));
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(credentials); i++) {
-        if (pl_environment_get(job->process, credentials[i]) != NULL) {
+        if (pl_environment_get(job->process, credentials[i])) {
             PL_TRY(add_export(argv, credentials[i], reterr));
         }
     }
@@ -184,14 +184,14 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv,
 /* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
 static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_strv *argv, struct pl_error *reterr)
 {
-    for (char *const *at = pl_environment_strings(plan->additions); *at != NULL; at++) {
+    for (char *const *at = pl_environment_strings(plan->additions); *at; at++) {
         PL_AUTO_FREE char *name = NULL;
 
         if (strncmp(*at, "SM_", 3) != 0) {
             continue;
         }
         name = pl_memory_string_n(*at, strcspn(*at, "="), reterr);
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(name ? PL_OK : PL_MEMORY);
         PL_TRY(add_export(argv, name, reterr));
     }
     return add_export(argv, "PYTHONPATH", reterr);
@@ -207,16 +207,16 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
         pl_python_json_member(pl_python_json_member(job->hyperparameters, "mp_parameters"), "ddp_dist_backend");
     PL_AUTO_FREE char *smddpmprun = NULL;
 
-    if (parameters == NULL || strcmp(parameters, "{}") == 0) {
+    if (!parameters || strcmp(parameters, "{}") == 0) {
         return PL_OK;
     }
-    if (torch != NULL) {
+    if (torch) {
         PL_TRY(add_export(argv, "NCCL_PROTO=simple", reterr));
         if (atoi(torch) > 1) {
             PL_TRY(add_export(argv, "NCCL_ALGO=ring", reterr));
         }
     }
-    if ((backend == NULL || strcmp(pl_python_json_text(backend), "auto") == 0) &&
+    if ((!backend || strcmp(pl_python_json_text(backend), "auto") == 0) &&
         pl_file_find_program("smddpmprun", pl_environment_get(job->process, "PATH"), &smddpmprun, NULL) == PL_OK) {
         return pl_strv_add_list(
             argv, (const char *const[]){"smddpmprun", "-i", job->instance_type, "--allow-bypass", NULL}, reterr);
@@ -228,7 +228,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
 static enum pl_status warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
                                           struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    const bool by_sdk = job->drivers.mpi_options != NULL;
+    const bool by_sdk = job->drivers.mpi_options;
 
     if (custom->processes < 0 || custom->processes == plan->processes) {
         return PL_OK;
@@ -244,14 +244,14 @@ static enum pl_status warn_of_other_count(const struct pl_job *job, const struct
  * say. */
 static const char *find_other_type(const struct pl_job *job)
 {
-    const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+    const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
 
-    for (; group != NULL; group = pl_python_json_next(group)) {
+    for (; group; group = pl_python_json_next(group)) {
         const struct pl_python_json *type = pl_python_json_member(group, "instance_type");
 
         if (pl_strv_find(&job->distribution_groups,
                          pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) >= 0 &&
-            pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type != NULL &&
+            pl_python_json_count(pl_python_json_member(group, "hosts")) > 0 && type &&
             pl_python_json_kind(type) == PL_PYTHON_JSON_STRING &&
             strcmp(pl_python_json_text(type), job->instance_type) != 0) {
             return pl_python_json_text(type);
@@ -266,7 +266,7 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
 {
     const char *other = pl_mpi_hosts_wait(plan) ? find_other_type(job) : NULL;
 
-    if (other == NULL) {
+    if (!other) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
@@ -350,11 +350,11 @@ static enum pl_status read_options(const struct pl_job *job, struct pl_mpi_optio
 {
     static const char name[] = "sagemaker_mpi_custom_mpi_options";
     const struct pl_python_json *options = pl_python_json_member(job->framework, name);
-    const bool is_null = options == NULL || pl_python_json_kind(options) == PL_PYTHON_JSON_NULL;
+    const bool is_null = !options || pl_python_json_kind(options) == PL_PYTHON_JSON_NULL;
     PL_AUTO_STRV struct pl_strv words = PL_STRV_NONE;
 
-    if (job->drivers.mpi_options != NULL) {
-        for (const struct pl_python_json *item = pl_python_json_first(job->drivers.mpi_options); item != NULL;
+    if (job->drivers.mpi_options) {
+        for (const struct pl_python_json *item = pl_python_json_first(job->drivers.mpi_options); item;
              item = pl_python_json_next(item)) {
             PL_TRY(pl_strv_add(&words, pl_python_json_text(item), reterr));
         }
@@ -387,7 +387,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     plan->ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     PL_TRY(set_host_name(job, plan, reterr));
     PL_TRY(keep_domain_names(job, plan, reterr));
-    if (pl_environment_get(job->process, "LD_LIBRARY_PATH") == NULL) {
+    if (!pl_environment_get(job->process, "LD_LIBRARY_PATH")) {
         /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for
          * none. */
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));

@@ -12,7 +12,7 @@
 
 static bool matches(const struct pl_job *job)
 {
-    return !job->is_check && job->settings.sweep != NULL;
+    return !job->is_check && job->settings.sweep;
 }
 
 /* paceline-sweep OPTION PACELINE -- COMMAND... */

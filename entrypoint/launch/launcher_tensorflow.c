@@ -76,7 +76,7 @@ static bool matches_server(const struct pl_job *job)
 static enum pl_status fill_server(const struct pl_program *program, const char *first, int index,
                                   const struct pl_launch_plan *plan, struct pl_sidecar *side, struct pl_error *reterr)
 {
-    if (program->python == NULL) {
+    if (!program->python) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
                             "needs Python, and there is none on PATH");
@@ -95,10 +95,10 @@ static enum pl_status add_server(const struct pl_program *program, const char *f
     struct pl_sidecar **end = &plan->side;
     struct pl_sidecar *side = pl_memory_new(1, sizeof(*side), reterr);
 
-    if (side == NULL) {
+    if (!side) {
         return PL_MEMORY;
     }
-    while (*end != NULL) {
+    while (*end) {
         end = &(*end)->next;
     }
     *end = side;

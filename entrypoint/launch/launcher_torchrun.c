@@ -45,7 +45,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
         return pl_error_set(reterr, PL_UNSUPPORTED, "%s: expected a Python script for torchrun, found the program '%s'",
                             job->drivers.launch == PL_DRIVERS_LAUNCH_TORCHRUN ? "distributed.json"
                                                                               : "sagemaker_torch_distributed_enabled",
-                            job->program != NULL ? job->program : program.words.items[0]);
+                            job->program ? job->program : program.words.items[0]);
     }
     PL_TRY(add_environment(job, plan, reterr));
     if (strcmp(pl_environment_get_or(job->process, "RUN_NEURON_PARALLEL_COMPILE", ""), "1") == 0) {

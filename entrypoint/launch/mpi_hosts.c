@@ -17,7 +17,7 @@ static int slots_of(const struct pl_job *job, const struct pl_launch_plan *plan,
 
 bool pl_mpi_hosts_wait(const struct pl_launch_plan *plan)
 {
-    for (size_t i = 0; plan->slots != NULL && i < plan->hosts.count; i++) {
+    for (size_t i = 0; plan->slots && i < plan->hosts.count; i++) {
         if (plan->slots[i] == 0) {
             return true;
         }
@@ -81,7 +81,7 @@ enum pl_status pl_mpi_hosts_add(const struct pl_job *job, bool oversubscribe, st
 
     plan->oversubscribes = oversubscribe;
     plan->slots = pl_memory_new(plan->hosts.count, sizeof(*plan->slots), reterr);
-    if (plan->slots == NULL) {
+    if (!plan->slots) {
         return PL_MEMORY;
     }
     memcpy(plan->slots, job->host_processes, plan->hosts.count * sizeof(*plan->slots));

@@ -36,7 +36,7 @@ static bool has_sibling(const char *file, const char *name)
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     const char *slash = strrchr(file, '/');
 
-    pl_text_append_n(&path, file, slash != NULL ? (size_t)(slash - file + 1) : 0);
+    pl_text_append_n(&path, file, slash ? (size_t)(slash - file + 1) : 0);
     pl_text_append(&path, name);
     return access(pl_text_string(&path), X_OK) == 0;
 }
@@ -50,17 +50,17 @@ static int find_major(const struct pl_job *job)
         return 4;
     }
     real = realpath(mpirun, NULL);
-    if (has_sibling(mpirun, "orted") || (real != NULL && has_sibling(real, "orted"))) {
+    if (has_sibling(mpirun, "orted") || (real && has_sibling(real, "orted"))) {
         return 4;
     }
-    return has_sibling(mpirun, "prted") || (real != NULL && has_sibling(real, "prted")) ? 5 : 4;
+    return has_sibling(mpirun, "prted") || (real && has_sibling(real, "prted")) ? 5 : 4;
 }
 
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr)
 {
     const char *named = job->settings.mpi_version;
 
-    if (named == NULL) {
+    if (!named) {
         *ret_major = find_major(job);
         return PL_OK;
     }
@@ -84,10 +84,10 @@ static const char *option_name(const char *word)
  */
 static bool is_left_out(const char *const *option, const char *interface, const struct pl_strv *custom)
 {
-    if (option[0] != NULL && strcmp(option[0], "--prtemca") == 0 && strcmp(option[1], "prte_if_include") == 0) {
+    if (option[0] && strcmp(option[0], "--prtemca") == 0 && strcmp(option[1], "prte_if_include") == 0) {
         return strcmp(interface, "lo") == 0;
     }
-    for (size_t i = 0; option[0] != NULL && option[2] == NULL && i < custom->count; i++) {
+    for (size_t i = 0; option[0] && !option[2] && i < custom->count; i++) {
         if (strcmp(option_name(custom->items[i]), option_name(option[0])) == 0) {
             return true;
         }
@@ -104,7 +104,7 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
         if (major >= 5 && is_left_out(option, interface, custom)) {
             continue;
         }
-        for (size_t word = 0; word < 3 && option[word] != NULL; word++) {
+        for (size_t word = 0; word < 3 && option[word]; word++) {
             PL_TRY(pl_strv_add(words, strcmp(option[word], "%IF") == 0 ? interface : option[word], reterr));
         }
     }
@@ -133,7 +133,7 @@ static bool is_oversubscribe(const char *word)
 {
     const char *at = strcasestr(word, "oversubscribe");
 
-    return at != NULL && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
+    return at && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
 }
 
 /* The number after the last -np, -n or -c; -1 without one. */
@@ -160,12 +160,12 @@ enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, 
         const char *word = all->items[i];
         const char *level = nccl_debug_level(word);
 
-        if (level == NULL) {
+        if (!level) {
             custom->oversubscribe = custom->oversubscribe || is_oversubscribe(word);
             PL_TRY(pl_strv_add(&custom->words, word, reterr));
             continue;
         }
-        if (*level == '\0' && strchr(word, '=') == NULL) {
+        if (*level == '\0' && !strchr(word, '=')) {
             if (i + 1 >= all->count || all->items[i + 1][0] == '-') {
                 return pl_error_set(reterr, PL_INVALID, "%s: expected a level after %s, such as INFO or WARN", what,
                                     word);

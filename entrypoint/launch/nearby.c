@@ -26,7 +26,7 @@ static void search_folder(struct search *search, int parent_fd, const char *name
     char path[PATH_MAX];
     struct stat info;
 
-    while (directory != NULL && search->entries < ENTRIES_MAX && (entry = readdir(directory)) != NULL) {
+    while (directory && search->entries < ENTRIES_MAX && (entry = readdir(directory))) {
         int length = snprintf(path, sizeof(path), "%s%s/", folder, entry->d_name);
 
         search->entries++;
@@ -47,7 +47,7 @@ static void search_folder(struct search *search, int parent_fd, const char *name
 bool pl_nearby_find(const char *directory, const char *wanted, char ret_path[PATH_MAX])
 {
     const char *slash = strrchr(wanted, '/');
-    struct search search = {.name = slash != NULL ? slash + 1 : wanted, .path = ret_path};
+    struct search search = {.name = slash ? slash + 1 : wanted, .path = ret_path};
 
     search_folder(&search, AT_FDCWD, directory, "", 0);
     return search.found == 1 && search.entries < ENTRIES_MAX;

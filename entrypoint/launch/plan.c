@@ -26,7 +26,7 @@ static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
 
-    return uri != NULL && pl_python_json_kind(uri) == PL_PYTHON_JSON_STRING && *pl_python_json_text(uri) != '\0'
+    return uri && pl_python_json_kind(uri) == PL_PYTHON_JSON_STRING && *pl_python_json_text(uri) != '\0'
                ? pl_python_json_text(uri)
                : NULL;
 }
@@ -53,10 +53,10 @@ static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_
 {
     const struct pl_job_settings *settings = &job->settings;
 
-    if (settings->sse != NULL) {
+    if (settings->sse) {
         PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse", settings->sse, NULL}, reterr));
     }
-    if (settings->sse_kms_key_id != NULL) {
+    if (settings->sse_kms_key_id) {
         PL_TRY(pl_strv_add_list(&plan->sync, (const char *const[]){"--sse-kms-key-id", settings->sse_kms_key_id, NULL},
                                 reterr));
     }
@@ -90,7 +90,7 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     char seconds[32];
 
-    if (uri == NULL) {
+    if (!uri) {
         return PL_OK;
     }
     PL_TRY(check_uri(job, uri, reterr));
@@ -129,10 +129,10 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
 {
     for (size_t i = 0; i < job->distribution_groups.count; i++) {
         const char *name = job->distribution_groups.items[i];
-        const struct pl_python_json *group = job->groups != NULL ? pl_python_json_first(job->groups) : NULL;
+        const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
         bool found = strcmp(name, job->group_name) == 0;
 
-        for (; group != NULL && !found; group = pl_python_json_next(group)) {
+        for (; group && !found; group = pl_python_json_next(group)) {
             found = strcmp(name, pl_python_json_text(pl_python_json_member(group, "instance_group_name"))) == 0;
         }
         if (!found) {
@@ -150,7 +150,7 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
 static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_launch_plan *plan,
                                            struct pl_error *reterr)
 {
-    if (!job->settings.tf_chief || plan->side != NULL || job->distribution_index < 0) {
+    if (!job->settings.tf_chief || plan->side || job->distribution_index < 0) {
         return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr,
@@ -163,7 +163,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
 {
     plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.code, reterr);
-    PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(plan->cwd ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
     PL_TRY(pl_variables_add(job, plan->additions, plan->environment, &plan->warnings, reterr));
@@ -186,7 +186,7 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
     struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
     enum pl_status status;
 
-    if (plan == NULL) {
+    if (!plan) {
         return PL_MEMORY;
     }
     status = fill(job, launcher, plan, reterr);
@@ -207,7 +207,7 @@ static enum pl_status fill_notify(const struct pl_job *job, const struct pl_laun
 {
     plan->launcher = launcher;
     plan->cwd = pl_memory_string(job->paths.base, reterr);
-    PL_TRY(plan->cwd != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(plan->cwd ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
     if (job->distribution_index < 0) {
@@ -221,7 +221,7 @@ enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct 
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = pl_memory_new(1, sizeof(*plan), reterr);
 
-    PL_TRY(plan != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(plan ? PL_OK : PL_MEMORY);
     PL_TRY(fill_notify(job, launcher, plan, reterr));
     *ret_plan = PL_TAKE(plan);
     return PL_OK;
@@ -229,7 +229,7 @@ enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct 
 
 static void free_sidecars(struct pl_sidecar *side)
 {
-    while (side != NULL) {
+    while (side) {
         struct pl_sidecar *next = side->next;
 
         pl_strv_done(&side->argv);
@@ -241,7 +241,7 @@ static void free_sidecars(struct pl_sidecar *side)
 
 void pl_launch_plan_free(struct pl_launch_plan *plan)
 {
-    if (plan == NULL) {
+    if (!plan) {
         return;
     }
     pl_strv_done(&plan->hosts);
@@ -273,8 +273,7 @@ static enum pl_status make_intermediate(const struct pl_job *job, struct pl_erro
 {
     const char *uri = intermediate_uri(job);
 
-    return uri == NULL || has_intermediate(job) ? PL_OK
-                                                : pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
+    return !uri || has_intermediate(job) ? PL_OK : pl_file_make_dirs(job->paths.output_intermediate, 0755, reterr);
 }
 
 enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_launch_plan *plan,
@@ -290,7 +289,7 @@ enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_
         }
     }
     PL_TRY(make_intermediate(job, reterr));
-    if (plan->chmod_path != NULL && chmod(plan->chmod_path, 0777) != 0) {
+    if (plan->chmod_path && chmod(plan->chmod_path, 0777) != 0) {
         return pl_error_errno(reterr, "making the program '%s' executable", plan->chmod_path);
     }
     return PL_OK;

@@ -11,10 +11,10 @@ static struct pl_python_json *object_of(const struct pl_environment *environment
 {
     struct pl_python_json *object = pl_python_json_new_object();
 
-    for (char *const *at = pl_environment_strings(environment); *at != NULL && object != NULL; at++) {
+    for (char *const *at = pl_environment_strings(environment); *at && object; at++) {
         PL_AUTO_FREE char *name = pl_memory_string_n(*at, strcspn(*at, "="), NULL);
 
-        if (name == NULL ||
+        if (!name ||
             pl_python_json_set(object, name, pl_python_json_new_string(*at + strlen(name) + 1), NULL) != PL_OK) {
             pl_python_json_free(object);
             return NULL;
@@ -27,12 +27,12 @@ static struct pl_python_json *steps_of(const struct pl_launch_plan_steps *steps)
 {
     struct pl_python_json *list = pl_python_json_new_array();
 
-    for (size_t i = 0; i < steps->count && list != NULL; i++) {
+    for (size_t i = 0; i < steps->count && list; i++) {
         const struct pl_environment *additions = steps->items[i].additions;
         struct pl_python_json *step = pl_python_json_new_object();
         enum pl_status what = pl_python_json_set(step, "what", pl_python_json_new_string(steps->items[i].what), NULL);
         enum pl_status argv = pl_python_json_set(step, "argv", pl_strv_json(&steps->items[i].argv), NULL);
-        enum pl_status env = additions != NULL ? pl_python_json_set(step, "env", object_of(additions), NULL) : PL_OK;
+        enum pl_status env = additions ? pl_python_json_set(step, "env", object_of(additions), NULL) : PL_OK;
         enum pl_status added = pl_python_json_append(list, step, NULL);
 
         if (what != PL_OK || argv != PL_OK || env != PL_OK || added != PL_OK) {
@@ -52,7 +52,7 @@ static struct pl_python_json *side_of(const struct pl_sidecar *side)
     enum pl_status env;
     enum pl_status next;
 
-    if (side == NULL) {
+    if (!side) {
         return pl_python_json_new_null();
     }
     object = pl_python_json_new_object();
@@ -60,8 +60,8 @@ static struct pl_python_json *side_of(const struct pl_sidecar *side)
     name = pl_python_json_set(object, "name", pl_python_json_new_string(side->name), NULL);
     argv = pl_python_json_set(object, "argv", pl_strv_json(&side->argv), NULL);
     env = pl_python_json_set(object, "TF_CONFIG",
-                             config != NULL ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
-    next = side->next != NULL ? pl_python_json_set(object, "next", side_of(side->next), NULL) : PL_OK;
+                             config ? pl_python_json_new_string(config) : pl_python_json_new_null(), NULL);
+    next = side->next ? pl_python_json_set(object, "next", side_of(side->next), NULL) : PL_OK;
     if (name != PL_OK || argv != PL_OK || env != PL_OK || next != PL_OK) {
         pl_python_json_free(object);
         return NULL;
@@ -81,7 +81,7 @@ enum pl_status pl_launch_plan_print_environment(const struct pl_environment *env
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *object = object_of(environment);
 
-    if (object == NULL) {
+    if (!object) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory printing an environment");
     }
     return print(object, text, reterr);
@@ -118,7 +118,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
             status = PL_MEMORY;
         }
     }
-    if (plan->shown != NULL && status == PL_OK) {
+    if (plan->shown && status == PL_OK) {
         status = pl_python_json_set(root, plan->launcher->name, pl_python_json_copy(plan->shown), reterr);
     }
     PL_TRY(status);

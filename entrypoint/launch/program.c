@@ -30,7 +30,7 @@ bool pl_program_has_code(const struct pl_job *job)
     const struct dirent *entry;
     bool found = false, unfinished = false;
 
-    while (dir != NULL && !unfinished && (entry = readdir(dir)) != NULL) {
+    while (dir && !unfinished && (entry = readdir(dir))) {
         found = found || (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0);
         unfinished = strcmp(entry->d_name, PL_PROGRAM_UNFINISHED) == 0;
     }
@@ -78,7 +78,7 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
 {
     const char *named = job->settings.python;
 
-    if (named != NULL) {
+    if (named) {
         return search(job, named, ret_path, reterr);
     }
     if (search(job, "python3", ret_path, NULL) == PL_OK) {
@@ -110,7 +110,7 @@ static bool ends_in_crlf(const char *head)
 {
     const char *end = strchr(head, '\n');
 
-    return end != NULL && end > head && end[-1] == '\r';
+    return end && end > head && end[-1] == '\r';
 }
 
 /* The carriage return would be a part of the name of a file that is not there: the interpreter, or what env is to find.
@@ -160,7 +160,7 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         }
     } else if (access(path, X_OK) != 0) {
         plan->chmod_path = pl_memory_string(path, reterr);
-        PL_TRY(plan->chmod_path != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(plan->chmod_path ? PL_OK : PL_MEMORY);
     }
     return pl_strv_add(&program->words, word, reterr);
 }
@@ -186,7 +186,7 @@ static enum pl_status find_given(const struct pl_job *job, struct pl_error *rete
 
     PL_TRY(code_path(job, word, &below, reterr));
     path = word[0] == '/' ? word : below;
-    if (strchr(word, '/') == NULL || !is_file(path)) {
+    if (!strchr(word, '/') || !is_file(path)) {
         return PL_OK;
     }
     read_head(path, head);
@@ -212,7 +212,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
         PL_TRY(pl_text_check(&word, reterr));
         return use_command(path, pl_text_string(&word), program, plan, reterr);
     }
-    if (strchr(job->program, '/') == NULL && search(job, job->program, &on_path, NULL) == PL_OK) {
+    if (!strchr(job->program, '/') && search(job, job->program, &on_path, NULL) == PL_OK) {
         return use_command(on_path, on_path, program, plan, reterr);
     }
     return name_nearby(job,
@@ -234,10 +234,10 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
 {
     const char *named = job->settings.python;
 
-    if (program->python != NULL) {
+    if (program->python) {
         return PL_OK;
     }
-    if (named != NULL) {
+    if (named) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
                             job->program, named);
@@ -285,7 +285,7 @@ static enum pl_status find_with_origin(const struct pl_job *job, bool pending, s
 {
     enum pl_status status = find_named(job, pending, program, plan, reterr);
 
-    if (job->overridden_program == NULL) {
+    if (!job->overridden_program) {
         return status;
     }
     if (status != PL_OK) {
@@ -384,7 +384,7 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
     const char *arn = pl_environment_get_or(job->process, variable, NULL);
     PL_AUTO_FREE char *tool = NULL;
 
-    if (arn == NULL) {
+    if (!arn) {
         return PL_OK;
     }
     if (pl_companion_find(job->self_path, name, &tool, NULL) != PL_OK) {
@@ -403,13 +403,13 @@ static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     struct stat info;
 
-    if (kept != NULL) {
+    if (kept) {
         pl_text_append(&path, kept);
     } else {
         pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
     }
     PL_TRY(pl_text_check(&path, reterr));
-    if (pl_environment_get(job->process, "PIP_CACHE_DIR") != NULL || stat(pl_text_string(&path), &info) != 0 ||
+    if (pl_environment_get(job->process, "PIP_CACHE_DIR") || stat(pl_text_string(&path), &info) != 0 ||
         !S_ISDIR(info.st_mode)) {
         return PL_OK;
     }
@@ -422,23 +422,22 @@ static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan
 static enum pl_status add_pip(const struct pl_job *job, struct pl_program *program, bool pending,
                               struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    bool requirements = job->requirements != NULL && code_has(job, job->requirements);
+    bool requirements = job->requirements && code_has(job, job->requirements);
     bool package = program->kind == PL_PROGRAM_PACKAGE;
     static const char break_packages[] = "PIP_BREAK_SYSTEM_PACKAGES", no_notice[] = "PIP_DISABLE_PIP_VERSION_CHECK";
     const bool install = job->settings.install;
     struct pl_strv *argv = NULL;
 
-    if (install && !requirements && !pending && job->drivers.requirements != NULL &&
+    if (install && !requirements && !pending && job->drivers.requirements &&
         job->requirements == job->drivers.requirements) {
         return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
                             job->paths.code, job->requirements);
     }
-    program->may_install =
-        install && program->python != NULL && (requirements || package || (pending && job->requirements != NULL));
+    program->may_install = install && program->python && (requirements || package || (pending && job->requirements));
     if ((!requirements && !package) || !install) {
         return PL_OK;
     }
-    if (program->python == NULL) {
+    if (!program->python) {
         return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
                               job->requirements);
     }
@@ -446,12 +445,12 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
     PL_TRY(pl_steps_add(&plan->steps,
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
-    if (pl_environment_get(job->process, break_packages) == NULL) {
+    if (!pl_environment_get(job->process, break_packages)) {
         /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container
          * has one purpose. */
         PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
     }
-    if (pl_environment_get(job->process, no_notice) == NULL) {
+    if (!pl_environment_get(job->process, no_notice)) {
         /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
         PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
     }
@@ -472,18 +471,18 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
                                struct pl_error *reterr)
 {
     bool has_code = pl_program_has_code(job);
-    bool pending = !has_code && job->submit_uri != NULL && strcmp(job->submit_uri, job->paths.code) != 0;
+    bool pending = !has_code && job->submit_uri && strcmp(job->submit_uri, job->paths.code) != 0;
 
-    pending = pending || pl_drivers_archive(&job->drivers) != NULL;
+    pending = pending || pl_drivers_archive(&job->drivers);
 
-    (void)find_python(job, &program->python, NULL);
+    find_python(job, &program->python, NULL);
     if (job->command.count > 0) {
         program->kind = PL_PROGRAM_GIVEN;
         PL_TRY(find_given(job, reterr));
         PL_TRY(pl_strv_add(&program->words, job->command.items[0], reterr));
-    } else if (job->program != NULL) {
+    } else if (job->program) {
         PL_TRY(find_with_origin(job, pending, program, plan, reterr));
-    } else if (!has_code && job->submit_uri == NULL) {
+    } else if (!has_code && !job->submit_uri) {
         PL_TRY(find_bundled(job, program, reterr));
     } else {
         return pl_error_set(reterr, PL_NOT_FOUND,
@@ -524,7 +523,7 @@ enum pl_status pl_program_add_name(const struct pl_program *program, const char 
 {
     if (program->kind == PL_PROGRAM_SCRIPT || program->kind == PL_PROGRAM_PACKAGE) {
         PL_TRY(pl_strv_add(words, program->python, reterr));
-        if (launcher_module != NULL) {
+        if (launcher_module) {
             PL_TRY(pl_strv_add_list(words, (const char *const[]){"-m", launcher_module, NULL}, reterr));
         }
     }

@@ -87,13 +87,13 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
     struct stat source;
     struct stat code;
 
-    if (job->settings.trial != NULL) {
+    if (job->settings.trial) {
         return PL_OK; /* the sweep has put the code into place, once for all its trials */
     }
-    if (pl_drivers_archive(&job->drivers) != NULL) {
+    if (pl_drivers_archive(&job->drivers)) {
         return add_archive(job, steps, reterr);
     }
-    if (uri == NULL || pl_program_has_code(job)) {
+    if (!uri || pl_program_has_code(job)) {
         return PL_OK;
     }
     if (strncmp(uri, "s3://", 5) == 0) {
@@ -101,7 +101,7 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
     }
     if (strncmp(uri, "file://", 7) == 0) {
         uri += 7;
-    } else if (strstr(uri, "://") != NULL) {
+    } else if (strstr(uri, "://")) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
                             "sagemaker_submit_directory: expected s3://, file:// or a path, found %s", uri);
     }

@@ -11,10 +11,10 @@ enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what
                             struct pl_strv **ret_argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *own_what = pl_memory_string(what, reterr);
-    PL_AUTO_FREE char *own_cwd = cwd != NULL ? pl_memory_string(cwd, reterr) : NULL;
+    PL_AUTO_FREE char *own_cwd = cwd ? pl_memory_string(cwd, reterr) : NULL;
     struct pl_launch_plan_step *step;
 
-    if (own_what == NULL || (cwd != NULL && own_cwd == NULL)) {
+    if (!own_what || (cwd && !own_cwd)) {
         return PL_MEMORY;
     }
     PL_TRY(pl_memory_grow(&steps->items, &steps->capacity, steps->count + 1, sizeof(*steps->items), reterr));
@@ -37,7 +37,7 @@ enum pl_status pl_steps_set(struct pl_launch_plan_steps *steps, const char *name
 {
     struct pl_launch_plan_step *step = &steps->items[steps->count - 1];
 
-    if (step->additions == NULL) {
+    if (!step->additions) {
         PL_TRY(pl_environment_new_empty(&step->additions, reterr));
     }
     return pl_environment_set(step->additions, name, value, reterr);

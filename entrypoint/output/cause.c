@@ -51,7 +51,7 @@ static bool is_usual_name(const char *name, size_t length)
 static bool is_class_name(const char *name, size_t length)
 {
     return strcspn(name, SMALL_LETTERS) < length &&
-           (memchr(name, '.', length) != NULL || (*name >= 'A' && *name <= 'Z') || *name == '_');
+           (memchr(name, '.', length) || (*name >= 'A' && *name <= 'Z') || *name == '_');
 }
 
 /* "Name: text", or the name alone. */
@@ -69,7 +69,7 @@ static const char *find_connection(const char *line)
 {
     static const char last[] = "Retrying (Retry(total=0,", broken[] = "connection broken by ";
 
-    return strstr(line, last) != NULL ? strstr(line, broken) : NULL;
+    return strstr(line, last) ? strstr(line, broken) : NULL;
 }
 
 static void keep(struct pl_cause *cause, const char *line)
@@ -85,13 +85,13 @@ static void end_line(struct pl_cause *cause)
     cause->line[cause->line_bytes] = '\0';
     cause->line_bytes = 0;
     line = skip_tag(cause->line);
-    if (strstr(line, "Traceback (most recent call last):") != NULL) {
+    if (strstr(line, "Traceback (most recent call last):")) {
         cause->in_traceback = true;
     } else if (begins_with(line, "Exception ignored ")) {
         cause->is_ignored = true;
     } else if (*line != '\0' && *line != ' ' && *line != '\t') {
         connection = find_connection(line);
-        if (connection != NULL) {
+        if (connection) {
             keep(cause, connection);
         } else if (is_exception(line, cause->in_traceback)) {
             if (!cause->is_ignored) {

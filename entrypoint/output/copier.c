@@ -87,11 +87,11 @@ static void add(struct pl_copier *copier, size_t bytes)
 {
     const char *newline = memrchr(copier->bytes + copier->end, '\n', bytes);
 
-    if (newline != NULL || copier->end == 0) {
+    if (newline || copier->end == 0) {
         copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
     }
     copier->end += bytes;
-    if (newline != NULL) {
+    if (newline) {
         copier->ready = (size_t)(newline - copier->bytes) + 1;
     }
     if (!copier->by_line || (copier->ready == 0 && copier->end == sizeof(copier->bytes))) {
@@ -119,7 +119,7 @@ static void read_some(struct pl_copier *copier)
         if (copier->keeps_tail) {
             pl_tail_add(&copier->tail, copier->bytes + kept, (size_t)bytes);
         }
-        if (copier->read_along != NULL) {
+        if (copier->read_along) {
             copier->read_along(copier->reader, copier->bytes + kept, (size_t)bytes);
         }
         if (!copier->broken) {
@@ -138,7 +138,7 @@ static size_t fit_tagged(const char *bytes, size_t count)
 
     while (fits < count) {
         const char *newline = memchr(bytes + fits, '\n', count - fits);
-        const size_t line = newline != NULL ? (size_t)(newline - bytes) + 1 - fits : count - fits;
+        const size_t line = newline ? (size_t)(newline - bytes) + 1 - fits : count - fits;
 
         tagged += PL_COPIER_TAG_BYTES + line;
         if (tagged > PL_COPIER_TAGGED_BYTES) {
@@ -161,7 +161,7 @@ static size_t next_part(const struct pl_copier *copier)
         part = fit_tagged(begin, part);
     }
     newline = part < ready ? memrchr(begin, '\n', part) : NULL;
-    return newline != NULL ? (size_t)(newline - begin) + 1 : part;
+    return newline ? (size_t)(newline - begin) + 1 : part;
 }
 
 /* Put as many lines as fit, each with its prefix, where they are written from; of a longer one a part. */
@@ -171,7 +171,7 @@ static void stage(struct pl_copier *copier)
     while (copier->begin < copier->ready) {
         const char *line = copier->bytes + copier->begin;
         const char *newline = memchr(line, '\n', copier->ready - copier->begin);
-        size_t bytes = newline != NULL ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
+        size_t bytes = newline ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
         size_t prefix_bytes = copier->in_line ? 0 : strlen(copier->prefix);
         size_t room = sizeof(copier->staged) - copier->staged_end;
 

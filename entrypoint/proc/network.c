@@ -23,18 +23,18 @@ static bool sum_counters(const char *text, const char *group, const char *const 
     const char *keys = NULL, *values = NULL;
     size_t found = 0, wanted = 0;
 
-    while (text != NULL && values == NULL) { /* two lines with as many words: names, and numbers */
+    while (text && !values) { /* two lines with as many words: names, and numbers */
         if (strncmp(text, group, group_bytes) == 0 && text[group_bytes] == ':') {
-            *(keys == NULL ? &keys : &values) = text + group_bytes + 1;
+            *(!keys ? &keys : &values) = text + group_bytes + 1;
         }
         text = strchr(text, '\n');
-        text = text != NULL ? text + 1 : NULL;
+        text = text ? text + 1 : NULL;
     }
     *ret_sum = 0;
-    while (values != NULL && *keys == ' ' && *values == ' ') {
+    while (values && *keys == ' ' && *values == ' ') {
         size_t length = strcspn(++keys, " \n");
 
-        for (wanted = 0; names[wanted] != NULL; wanted++) {
+        for (wanted = 0; names[wanted]; wanted++) {
             if (strlen(names[wanted]) == length && strncmp(keys, names[wanted], length) == 0) {
                 *ret_sum += strtoull(values, NULL, 10);
                 found++;
@@ -113,7 +113,7 @@ static void copy_address(const char *text, char *ret_copy)
 static enum pl_status add_ends(const char *table, const struct rank_socket *sockets, size_t sockets_count,
                                struct end **ends, size_t *capacity, size_t *count, struct pl_error *reterr)
 {
-    for (const char *line = strchr(table, '\n'); line != NULL; line = strchr(line + 1, '\n')) {
+    for (const char *line = strchr(table, '\n'); line; line = strchr(line + 1, '\n')) {
         char local[ADDRESS_BYTES], remote[ADDRESS_BYTES];
         const struct rank_socket *found;
         struct rank_socket key;
@@ -124,7 +124,7 @@ static enum pl_status add_ends(const char *table, const struct rank_socket *sock
             continue;
         }
         found = bsearch(&key, sockets, sockets_count, sizeof(key), by_inode);
-        if (found != NULL) {
+        if (found) {
             PL_TRY(pl_memory_grow(ends, capacity, *count + 1, sizeof(**ends), reterr));
             copy_address(local, (*ends)[*count].local);
             copy_address(remote, (*ends)[*count].remote);
@@ -159,7 +159,7 @@ static enum pl_status count_inside(const char *tcp, const char *tcp6, struct ran
         memcpy(key.local, ends[i].remote, sizeof(key.local));
         memcpy(key.remote, ends[i].local, sizeof(key.remote));
         other = bsearch(&key, ends, ends_count, sizeof(key), by_addresses);
-        inside += other != NULL && other->shim == ends[i].shim;
+        inside += other && other->shim == ends[i].shim;
     }
     *ret_count = inside / 2;
     return PL_OK;
@@ -175,7 +175,7 @@ static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct 
 
     snprintf(text, sizeof(text), "/proc/%d/fd", (int)process->pid);
     directory = opendir(text);
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+    while (directory && (entry = readdir(directory))) {
         ssize_t length = readlinkat(dirfd(directory), entry->d_name, text, sizeof(text) - 1);
         uint64_t inode;
 
@@ -193,7 +193,7 @@ static enum pl_status read_table(const char *path, char **ret_text, struct pl_er
 {
     if (access(path, F_OK) != 0) {
         *ret_text = pl_memory_string("", reterr);
-        return *ret_text != NULL ? PL_OK : PL_MEMORY;
+        return *ret_text ? PL_OK : PL_MEMORY;
     }
     return pl_file_read(path, TABLE_BYTES, ret_text, NULL, reterr);
 }

@@ -23,7 +23,7 @@ enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_sta
     unsigned long long user, kernel, start;
     int parent;
 
-    if (open == NULL || close == NULL || close < open ||
+    if (!open || !close || close < open ||
         sscanf(close + 1, " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu",
                &stat.state, &parent, &user, &kernel, &start) != 5) {
         return pl_error_set(reterr, PL_CORRUPT, "expected a line as in /proc/PID/stat, found '%.100s'", line);
@@ -69,7 +69,7 @@ static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash != NULL ? slash + 1 : path;
+    return slash ? slash + 1 : path;
 }
 
 static bool starts_with(const char *text, const char *start)
@@ -101,7 +101,7 @@ void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes)
 
     read_file_path(pid, path, sizeof(path));
     deleted = strstr(path, " (deleted)"); /* the kernel's words for a file that was replaced */
-    if (deleted != NULL) {
+    if (deleted) {
         *deleted = '\0';
     }
     pl_proc_copy_text(last_name(path), ret_name, name_bytes);
@@ -121,7 +121,7 @@ char *pl_proc_variable(pid_t pid, const char *name)
     size_t bytes, length = strlen(name);
     PL_AUTO_FREE char *variables = pl_proc_read(pid, "environ", WORDS_BYTES, &bytes);
 
-    for (const char *at = variables; at != NULL && bytes > 0; at = pl_proc_next_word(at, variables + bytes)) {
+    for (const char *at = variables; at && bytes > 0; at = pl_proc_next_word(at, variables + bytes)) {
         if (strncmp(at, name, length) == 0 && at[length] == '=') {
             return pl_memory_string(at + length + 1, NULL);
         }
@@ -134,7 +134,7 @@ bool pl_proc_catches(pid_t pid, int number)
     size_t bytes;
     PL_AUTO_FREE char *status = pl_proc_read(pid, "status", STATUS_BYTES, &bytes);
 
-    return status != NULL && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
+    return status && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
 }
 
 /* One process, while the training programs are looked for. */
@@ -162,10 +162,9 @@ static bool is_rank_shim(pid_t pid)
 {
     size_t bytes;
     PL_AUTO_FREE char *words = pl_proc_read(pid, "cmdline", WORDS_BYTES, &bytes);
-    const char *second = words != NULL ? pl_proc_next_word(words, words + bytes) : NULL;
+    const char *second = words ? pl_proc_next_word(words, words + bytes) : NULL;
 
-    return words != NULL &&
-           (strcmp(last_name(words), "paceline-python") == 0 || (second != NULL && strcmp(second, "rank") == 0));
+    return words && (strcmp(last_name(words), "paceline-python") == 0 || (second && strcmp(second, "rank") == 0));
 }
 
 static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *ret_candidate)
@@ -198,10 +197,10 @@ static enum pl_status list_processes(const struct stat *paceline, struct candida
     size_t count = 0, capacity = 0;
     const struct dirent *entry;
 
-    if (directory == NULL) {
+    if (!directory) {
         return pl_error_errno(reterr, "list '/proc'");
     }
-    while ((entry = readdir(directory)) != NULL) {
+    while ((entry = readdir(directory))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 0) {
@@ -240,12 +239,12 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
 
     PL_TRY(list_processes(paceline, &list, &list_count, reterr));
     pids = pl_memory_new(list_count + 1, sizeof(*pids), reterr);
-    PL_TRY(pids != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(pids ? PL_OK : PL_MEMORY);
     for (int below_ranks = 1; below_ranks >= 0 && count == 0; below_ranks--) {
         for (size_t i = 0; i < list_count; i++) {
             const struct candidate *parent = find_process(list, list_count, list[i].parent);
 
-            if (!list[i].is_own && parent != NULL && (below_ranks ? parent->is_rank_shim : parent->is_paceline)) {
+            if (!list[i].is_own && parent && (below_ranks ? parent->is_rank_shim : parent->is_paceline)) {
                 pids[count++] = list[i].pid;
             }
         }
@@ -259,7 +258,7 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
 /* What sshd runs is not the job's: relays, which for a moment are a shell, and who looks around by `paceline shell`. */
 static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
 {
-    for (size_t depth = 0; process != NULL && !process->is_sshd && depth < count; depth++) {
+    for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {
         if (process->parent == ancestor) {
             return true;
         }
@@ -273,7 +272,7 @@ static uint64_t io_bytes(pid_t pid)
     size_t bytes;
     PL_AUTO_FREE char *text = pl_proc_read(pid, "io", STAT_BYTES, &bytes);
 
-    return text == NULL ? 0 : pl_text_field_number(text, "rchar", 10, 0) + pl_text_field_number(text, "wchar", 10, 0);
+    return !text ? 0 : pl_text_field_number(text, "rchar", 10, 0) + pl_text_field_number(text, "wchar", 10, 0);
 }
 
 enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number, struct pl_error *reterr)
@@ -300,14 +299,14 @@ enum pl_status pl_proc_list_ranks(const struct stat *paceline, struct pl_proc_of
 
     PL_TRY(list_processes(paceline, &list, &list_count, reterr));
     ranks = pl_memory_new(list_count + 1, sizeof(*ranks), reterr);
-    PL_TRY(ranks != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(ranks ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < list_count; i++) {
         const struct candidate *above = &list[i];
 
-        for (size_t depth = 0; above != NULL && !above->is_rank_shim && depth < list_count; depth++) {
+        for (size_t depth = 0; above && !above->is_rank_shim && depth < list_count; depth++) {
             above = find_process(list, list_count, above->parent);
         }
-        if (above != NULL && above->is_rank_shim && above != &list[i]) {
+        if (above && above->is_rank_shim && above != &list[i]) {
             ranks[count++] = (struct pl_proc_of_rank){.pid = list[i].pid, .shim = above->pid};
         }
     }

@@ -59,7 +59,7 @@ static enum pl_status collect(const char *text, struct pl_strv *words, struct pl
             at++;
             continue;
         }
-        if (strchr(operators, *at) != NULL) {
+        if (strchr(operators, *at)) {
             return pl_error_set(reterr, PL_INVALID, "%s: '%c' is not allowed", what, *at);
         }
         pl_text_clear(&word);
@@ -85,7 +85,7 @@ static enum pl_status check_daemon(const struct pl_strv *words, struct pl_error 
         return pl_error_set(reterr, PL_INVALID, "%s: it is empty", what);
     }
     slash = strrchr(words->items[0], '/');
-    name = slash != NULL ? slash + 1 : words->items[0];
+    name = slash ? slash + 1 : words->items[0];
     if (strcmp(name, "orted") != 0 && strcmp(name, "prted") != 0) {
         return pl_error_set(reterr, PL_INVALID, "%s: only orted and prted may be started, not '%.100s'", what,
                             words->items[0]);

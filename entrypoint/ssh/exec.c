@@ -106,7 +106,7 @@ static int ended_code(const struct pl_frame *frame)
 static void end_input(struct relay *relay)
 {
     relay->input_ended = true;
-    (void)shutdown(relay->channel_fd, SHUT_WR);
+    shutdown(relay->channel_fd, SHUT_WR);
 }
 
 static void hang_up(struct relay *relay)

@@ -67,7 +67,7 @@ enum pl_status pl_link_frame_decode(const char *data, size_t bytes, struct pl_fr
         const char *field = data + PL_FRAME_HEAD_BYTES + at;
         const char *end = memchr(field, '\0', payload_bytes - at);
 
-        if (end == NULL || frame->count == PL_FRAME_MAX_FIELDS) {
+        if (!end || frame->count == PL_FRAME_MAX_FIELDS) {
             return pl_error_set(reterr, PL_CORRUPT, "control link: the fields of a %s frame do not end",
                                 pl_link_frame_name(frame->type));
         }
@@ -204,7 +204,7 @@ static ssize_t receive(struct pl_link *link, void *data, size_t bytes)
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
     const ssize_t received = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 
-    for (struct cmsghdr *head = received >= 0 ? CMSG_FIRSTHDR(&message) : NULL; head != NULL;
+    for (struct cmsghdr *head = received >= 0 ? CMSG_FIRSTHDR(&message) : NULL; head;
          head = CMSG_NXTHDR(&message, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) {
             continue;
@@ -216,7 +216,7 @@ static ssize_t receive(struct pl_link *link, void *data, size_t bytes)
             if (link->fds_count < PL_LINK_MAX_FDS) {
                 link->fds[link->fds_count++] = fd;
             } else {
-                (void)close(fd);
+                close(fd);
             }
         }
     }
@@ -295,7 +295,7 @@ void pl_link_close(struct pl_link *link)
     pl_text_done(&link->in);
     pl_text_done(&link->out);
     while (link->fds_count > 0) {
-        (void)close(link->fds[--link->fds_count]);
+        close(link->fds[--link->fds_count]);
     }
     *link = PL_LINK_NONE;
 }

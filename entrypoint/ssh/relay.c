@@ -63,8 +63,8 @@ static int become_shell(const char *self_path, const char *run_dir)
     struct pl_error error = PL_ERROR_NONE;
 
     if (pl_companion_find(self_path, PL_RELAY_SHELL_COMPANION, &path, &error) == PL_OK) {
-        (void)execl(path, path, PL_RELAY_SHELL_OPTION, run_dir, (char *)NULL);
-        (void)pl_error_errno(&error, "run '%s'", path);
+        execl(path, path, PL_RELAY_SHELL_OPTION, run_dir, (char *)NULL);
+        pl_error_errno(&error, "run '%s'", path);
     }
     pl_log_error(&error, "paceline relay");
     return 1;
@@ -97,7 +97,7 @@ static enum pl_status request_daemon(const struct pl_strv *words, const struct p
     struct pl_link link = PL_LINK_NONE;
     enum pl_status status;
 
-    if (run_dir == NULL) {
+    if (!run_dir) {
         return pl_error_set(reterr, PL_INVALID, "%s is not set: this command is for mpirun below paceline train",
                             PL_RUNDIR_VARIABLE);
     }
@@ -125,7 +125,7 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
     if (words->count == 1 && strncmp(request, PL_RELAY_SHELL_PREFIX, strlen(PL_RELAY_SHELL_PREFIX)) == 0) {
         return become_shell(self_path, words->items[0]);
     }
-    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY") != NULL) { /* sshd's name for the terminal */
+    if (words->count == 1 && pl_environment_get(environment, "SSH_TTY")) { /* sshd's name for the terminal */
         pl_log(PL_LOG_ERROR, "paceline relay: only a shell may have a terminal");
         return 1;
     }

@@ -37,9 +37,9 @@ enum pl_status pl_rundir_open(struct pl_rundir *rundir, struct pl_error *reterr)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     snprintf(rundir->path, sizeof(rundir->path), "/run/paceline.XXXXXX");
-    if (mkdtemp(rundir->path) == NULL) {
+    if (!mkdtemp(rundir->path)) {
         snprintf(rundir->path, sizeof(rundir->path), "/tmp/paceline.XXXXXX");
-        if (mkdtemp(rundir->path) == NULL) {
+        if (!mkdtemp(rundir->path)) {
             rundir->path[0] = '\0';
             return pl_error_errno(reterr, "make a private directory below /run or /tmp");
         }
@@ -81,13 +81,13 @@ enum pl_status pl_rundir_save_environment(const struct pl_rundir *rundir, const 
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    for (char *const *at = pl_environment_strings(environment); *at != NULL; at++) {
+    for (char *const *at = pl_environment_strings(environment); *at; at++) {
         if (is_of_host(*at)) {
             pl_text_append_n(&text, *at, strlen(*at) + 1);
         }
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_rundir_write(rundir, "environment", text.data != NULL ? text.data : "", text.length, reterr);
+    return pl_rundir_write(rundir, "environment", text.data ? text.data : "", text.length, reterr);
 }
 
 /* Remove what describes another host: the master's, where mpirun exported it. */
@@ -104,7 +104,7 @@ static enum pl_status remove_host_variables(struct pl_environment *environment, 
             continue;
         }
         name = pl_memory_string_n(text, strcspn(text, "="), reterr);
-        PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(name ? PL_OK : PL_MEMORY);
         pl_environment_unset(environment, name);
     }
     return PL_OK;
@@ -118,7 +118,7 @@ static enum pl_status add_variables(const char *file, struct pl_environment *env
 
     PL_TRY(pl_file_read(file, ENVIRONMENT_MAX_BYTES, &data, &bytes, reterr));
     for (const char *at = data; at < data + bytes; at += strlen(at) + 1) {
-        if (*at != '=' && strchr(at, '=') != NULL) {
+        if (*at != '=' && strchr(at, '=')) {
             PL_TRY(pl_environment_put(environment, at, reterr));
         }
     }
@@ -161,11 +161,11 @@ enum pl_status pl_rundir_save_additions(const struct pl_rundir *rundir, const st
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    for (char *const *at = pl_environment_strings(additions); *at != NULL; at++) {
+    for (char *const *at = pl_environment_strings(additions); *at; at++) {
         pl_text_append_n(&text, *at, strlen(*at) + 1);
     }
     PL_TRY(pl_text_check(&text, reterr));
-    return pl_rundir_write(rundir, "additions", text.data != NULL ? text.data : "", text.length, reterr);
+    return pl_rundir_write(rundir, "additions", text.data ? text.data : "", text.length, reterr);
 }
 
 enum pl_status pl_rundir_new_environment(const char *path, struct pl_environment **ret_environment,
@@ -233,7 +233,7 @@ static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_P
                             "%zu jobs run here: expected one, or one of %s and the like in " PL_RUNDIR_VARIABLE, live,
                             ret_path);
     }
-    if (live == 0 && foreign != NULL) {
+    if (live == 0 && foreign) {
         return pl_error_set(reterr, PL_SYSTEM, "the job here is another user's: '%s' is not user %u's", foreign,
                             (unsigned)geteuid());
     }
@@ -251,11 +251,11 @@ enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret
     glob_t found = {.gl_pathc = 0};
     enum pl_status status;
 
-    if (named != NULL) {
+    if (named) {
         return copy_path(named, ret_path, reterr);
     }
-    (void)glob("/run/paceline.*", 0, NULL, &found); /* none is no error here */
-    (void)glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
+    glob("/run/paceline.*", 0, NULL, &found); /* none is no error here */
+    glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
     status = choose_live(&found, ret_path, reterr);
     globfree(&found);
     return status;

@@ -41,7 +41,7 @@ static enum pl_status refuse_unreadable(const char *directory, const char *path,
     return pl_error_set(reterr, PL_SYSTEM,
                         "the ssh key '%.200s' belongs to user %.32s, and this job's user %u cannot read it: run the "
                         "container as that user, or name a directory with keys of this one in PACELINE_SSH_DIR",
-                        path, owner != NULL ? owner->pw_name : number, (unsigned)geteuid());
+                        path, owner ? owner->pw_name : number, (unsigned)geteuid());
 }
 
 static enum pl_status key_path(const char *directory, const char *name, char **ret_path, struct pl_error *reterr)
@@ -70,27 +70,26 @@ enum pl_status pl_sshd_plan_keys(const struct pl_job *job, const struct pl_rundi
     PL_AUTO_FREE char *companion = NULL;
 
     *ret_step = (struct pl_launch_plan_step){.what = NULL};
-    if (secret == NULL) {
+    if (!secret) {
         return PL_OK;
     }
     PL_TRY(pl_companion_find(job->self_path, "paceline-keys", &companion, reterr));
     ret_step->what = pl_memory_string("making ssh keys from the job's secret", reterr);
-    PL_TRY(ret_step->what != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(ret_step->what ? PL_OK : PL_MEMORY);
     return pl_strv_add_list(
         &ret_step->argv,
-        (const char *const[]){companion, secret, job->job_name != NULL ? job->job_name : "", rundir->path, NULL},
-        reterr);
+        (const char *const[]){companion, secret, job->job_name ? job->job_name : "", rundir->path, NULL}, reterr);
 }
 
 /* Without these the hosts could not reach each other: ssh wants a user with a name, sshd one with a
  * shell. */
 static enum pl_status check_user(const struct passwd *user, struct pl_error *reterr)
 {
-    const char *shell = user != NULL && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
+    const char *shell = user && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
     const char *slash = strrchr(shell, '/');
-    const char *name = slash != NULL ? slash + 1 : shell;
+    const char *name = slash ? slash + 1 : shell;
 
-    if (user == NULL) {
+    if (!user) {
         return pl_error_set(
             reterr, PL_INVALID,
             "a job on several hosts needs ssh, and ssh a user with a name: /etc/passwd has none of number %u",
@@ -109,14 +108,14 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
 enum pl_status pl_sshd_open(struct pl_sshd *sshd, const struct pl_job *job, const struct pl_rundir *rundir,
                             struct pl_error *reterr)
 {
-    const char *named = job->settings.ssh_dir != NULL ? job->settings.ssh_dir : PL_SSHD_DEFAULT_DIR;
-    const char *directory = job->settings.ssh_secret != NULL ? rundir->path : named;
+    const char *named = job->settings.ssh_dir ? job->settings.ssh_dir : PL_SSHD_DEFAULT_DIR;
+    const char *directory = job->settings.ssh_secret ? rundir->path : named;
     const struct passwd *user = getpwuid(geteuid());
 
     PL_TRY(check_user(user, reterr));
     sshd->port = (int)job->settings.ssh_port;
     sshd->user_name = pl_memory_string(user->pw_name, reterr);
-    if (sshd->user_name == NULL) {
+    if (!sshd->user_name) {
         return PL_MEMORY;
     }
     PL_TRY(key_path(directory, "id_ed25519", &sshd->user_key, reterr));
@@ -324,7 +323,7 @@ enum pl_status pl_sshd_client(const struct pl_sshd *sshd, const char *run_dir, c
                                           NULL};
 
     PL_TRY(pl_strv_add_list(argv, (const char *const[]){"ssh", "-F", "none", "-T", NULL}, reterr));
-    for (size_t i = 0; options[i] != NULL; i++) {
+    for (size_t i = 0; options[i]; i++) {
         PL_TRY(pl_strv_add(argv, "-o", reterr));
         PL_TRY(pl_strv_add(argv, options[i], reterr));
     }
@@ -373,10 +372,10 @@ enum pl_status pl_sshd_load_hosts(const char *run_dir, struct pl_sshd *sshd, cha
     }
     sshd->port = (int)strtol(fields.items[0], NULL, 10);
     sshd->user_name = pl_memory_string(fields.items[1], reterr);
-    PL_TRY(sshd->user_name != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(sshd->user_name ? PL_OK : PL_MEMORY);
     for (size_t i = 3; i < fields.count; i++) {
         PL_TRY(pl_strv_add(hosts, fields.items[i], reterr));
     }
     *ret_current_host = pl_memory_string(fields.items[2], reterr);
-    return *ret_current_host != NULL ? PL_OK : PL_MEMORY;
+    return *ret_current_host ? PL_OK : PL_MEMORY;
 }

@@ -21,7 +21,7 @@ static int64_t count_of(const char *file_v2, const char *file_v1, const char *na
         return 0;
     }
     found = strstr(text, name);
-    return found != NULL ? strtoll(found + strlen(name), NULL, 10) : 0;
+    return found ? strtoll(found + strlen(name), NULL, 10) : 0;
 }
 
 int64_t pl_cgroup_memory_kills(void)

@@ -108,7 +108,7 @@ static const char *fit_tail(const struct pl_exit_report *exit_report, size_t roo
 
     while (*tail != '\0' && strlen(tail) + sizeof(tail_heading) > room) {
         end = strchr(tail, '\n');
-        tail = end != NULL ? end + 1 : tail + strlen(tail);
+        tail = end ? end + 1 : tail + strlen(tail);
     }
     return tail;
 }
@@ -117,7 +117,7 @@ static bool has_line(const char *text, const char *line)
 {
     const size_t bytes = strlen(line);
 
-    for (const char *at = strstr(text, line); at != NULL; at = strstr(at + 1, line)) {
+    for (const char *at = strstr(text, line); at; at = strstr(at + 1, line)) {
         if (at[bytes] == '\n') { /* what is before it may be a tag */
             return true;
         }
@@ -173,8 +173,8 @@ static bool is_other_error(const char *line, size_t bytes)
     static const char mark[] = "ERROR: ", none[] = "No matching distribution found",
                       also[] = "Could not find a version";
 
-    return bytes >= strlen(mark) && memcmp(line, mark, strlen(mark)) == 0 &&
-           memmem(line, bytes, none, strlen(none)) == NULL && memmem(line, bytes, also, strlen(also)) == NULL;
+    return bytes >= strlen(mark) && memcmp(line, mark, strlen(mark)) == 0 && !memmem(line, bytes, none, strlen(none)) &&
+           !memmem(line, bytes, also, strlen(also));
 }
 
 static bool is_own_tool(const struct pl_exit_report *exit_report)
@@ -182,7 +182,7 @@ static bool is_own_tool(const struct pl_exit_report *exit_report)
     const size_t path_bytes = strcspn(exit_report->program, " ");
     const char *name = memrchr(exit_report->program, '/', path_bytes);
 
-    return strncmp(name != NULL ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
+    return strncmp(name ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
 }
 
 /* What one of our own tools says last, after its name; where it has no such line, false. */
@@ -191,7 +191,7 @@ static bool own_words(const char **line_at, size_t *bytes_at)
     static const char mark[] = ": error: ";
     const char *error = memmem(*line_at, *bytes_at, mark, strlen(mark));
 
-    if (error == NULL || memchr(*line_at, ' ', (size_t)(error - *line_at)) != NULL) {
+    if (!error || memchr(*line_at, ' ', (size_t)(error - *line_at))) {
         return false;
     }
     *bytes_at -= (size_t)(error - *line_at) + strlen(mark);
@@ -232,7 +232,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
     pl_text_append(text, what);
     if (is_own_tool(exit_report)) {
         rest.program[0] = '\0';
-        (void)own_words(&line, &bytes);
+        own_words(&line, &bytes);
     }
     if (bytes > 0 && !exit_report->signalled && !exit_report->out_of_memory && exit_report->note[0] == '\0') {
         pl_text_printf(text, " on host %s: %.*s (exit code %d)\n", exit_report->host, (int)bytes, line,

@@ -95,7 +95,7 @@ static enum pl_status open_directory(const char *path, int *ret_fd, struct pl_er
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr)
 {
     failure->path = pl_memory_string(output, reterr);
-    PL_TRY(failure->path != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(failure->path ? PL_OK : PL_MEMORY);
     PL_TRY(open_directory(output, &failure->directory_fd, reterr));
     reserve(failure);
     PL_TRY(remove_old(failure, "failure", reterr));
@@ -178,7 +178,7 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
     if (error.code == ENOSPC || error.code == EDQUOT) {
         return append_report(failure, PL_FAILURE_USER_MIN_BYTES, text, reterr);
     }
-    if (reterr != NULL) {
+    if (reterr) {
         *reterr = error;
     }
     return error.status;
@@ -224,7 +224,7 @@ void pl_failure_full_disks(const char *const *paths, char *text, size_t text_byt
     size_t used = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; paths[i] != NULL; i++) {
+    for (size_t i = 0; paths[i]; i++) {
         struct statvfs info;
         int length;
 

@@ -85,5 +85,5 @@ void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_rep
     const size_t bytes = strlen(tail);
     const char *before = bytes > 0 ? memrchr(tail, '\n', bytes - 1) : NULL;
 
-    end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before != NULL ? before + 1 : tail);
+    end_job(supervisor, !pl_exit_report_ok(exit_report) ? "" : before ? before + 1 : tail);
 }

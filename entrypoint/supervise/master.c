@@ -118,7 +118,7 @@ static void forward_start(struct pl_supervisor *supervisor, struct pl_connection
     for (size_t i = 0; i < master->sessions.count; i++) {
         struct pl_session *session = &master->sessions.items[i];
 
-        if (strcmp(session->host, frame->fields[0]) == 0 && session->link != NULL) {
+        if (strcmp(session->host, frame->fields[0]) == 0 && session->link) {
             agent->index = (int)i;
             agent->dropped =
                 PL_LINK_SEND(&session->link->link, PL_FRAME_START, NULL, session->host, frame->fields[1]) != PL_OK;
@@ -154,7 +154,7 @@ static void note_processes(struct pl_supervisor *supervisor, const struct pl_ses
     const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
     int64_t processes;
 
-    if (supervisor->plan->slots == NULL || index < 0 || supervisor->plan->slots[index] != 0) {
+    if (!supervisor->plan->slots || index < 0 || supervisor->plan->slots[index] != 0) {
         return;
     }
     if (frame->count < 2 || pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) != PL_OK) {
@@ -244,7 +244,7 @@ static void take_started(struct pl_supervisor *supervisor, struct pl_connection 
     const struct pl_session *session = session_of(supervisor, connection);
     struct pl_connection *agent = find_agent(supervisor, (int)(session - master->sessions.items));
 
-    if (agent != NULL) {
+    if (agent) {
         agent->dropped = PL_LINK_SEND(&agent->link, PL_FRAME_STARTED, NULL, frame->fields[0]) != PL_OK;
     }
     if (frame->fields[0][0] != '\0') {
@@ -264,8 +264,7 @@ static void take_answer(struct pl_supervisor *supervisor, struct pl_connection *
     const struct master *master = supervisor->state;
     const struct pl_session *session = session_of(supervisor, connection);
 
-    pl_holding_note_answer(supervisor, frame,
-                           session != NULL ? (int)(session - master->sessions.items) : PL_HOLDING_HERE);
+    pl_holding_note_answer(supervisor, frame, session ? (int)(session - master->sessions.items) : PL_HOLDING_HERE);
 }
 
 static void take_suspended(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -322,7 +321,7 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
     const struct master *master = supervisor->state;
     struct pl_session *session = pl_sessions_find(&master->sessions, connection);
 
-    if (session == NULL) {
+    if (!session) {
         return;
     }
     session->link = NULL;
@@ -433,7 +432,7 @@ static bool master_waits(const struct pl_supervisor *supervisor)
     for (size_t i = 0; i < master->sessions.count; i++) {
         const struct pl_session *session = &master->sessions.items[i];
 
-        if (session->link != NULL && session->ready && !session->program_ended && !session->outside) {
+        if (session->link && session->ready && !session->program_ended && !session->outside) {
             return true;
         }
     }
@@ -487,7 +486,7 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
         return pl_supervise_without_link(supervisor, status, &error);
     }
     if (status != PL_OK) {
-        if (reterr != NULL) {
+        if (reterr) {
             *reterr = error;
         }
         return status;
@@ -499,7 +498,7 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
 /* The hosts are linked: those with devices of their own have told how many processes these make. */
 static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    if (supervisor->plan->slots == NULL) {
+    if (!supervisor->plan->slots) {
         return PL_OK;
     }
     PL_BUG_IF(pl_mpi_hosts_wait(supervisor->plan));
@@ -632,8 +631,7 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
 
     for (size_t i = 0; i < master->sessions.count; i++) {
         while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || master->sessions.items[i].outside) &&
-               master->sessions.items[i].link != NULL && !master->sessions.items[i].ready &&
-               !pl_deadline_passed(deadline_ns)) {
+               master->sessions.items[i].link && !master->sessions.items[i].ready && !pl_deadline_passed(deadline_ns)) {
             if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
                 return;
             }
@@ -646,7 +644,7 @@ static bool workers_done(const struct master *master)
     for (size_t i = 0; i < master->sessions.count; i++) {
         const struct pl_session *session = &master->sessions.items[i];
 
-        if (session->link != NULL && session->ready && !session->done) {
+        if (session->link && session->ready && !session->done) {
             return false;
         }
     }
@@ -697,7 +695,7 @@ static void finish(struct pl_supervisor *supervisor)
     int64_t deadline_ns;
 
     for (size_t i = 0; i < master->sessions.count; i++) {
-        if (master->sessions.items[i].link != NULL) {
+        if (master->sessions.items[i].link) {
             send_result(supervisor, master->sessions.items[i].link);
         }
     }

@@ -29,7 +29,7 @@ static int resolve_once(const char *host)
     struct addrinfo *found = NULL;
     int reason = getaddrinfo(host, NULL, &hints, &found);
 
-    if (found != NULL) {
+    if (found) {
         freeaddrinfo(found);
     }
     return reason;
@@ -100,7 +100,7 @@ static bool may_link(const struct pl_supervisor *supervisor)
     if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
         return false;
     }
-    has_keys = supervisor->job->settings.ssh_secret != NULL ||
+    has_keys = supervisor->job->settings.ssh_secret ||
                pl_sshd_open(&sshd, supervisor->job, &supervisor->rundir, NULL) == PL_OK;
     pl_sshd_close(&sshd);
     return has_keys;

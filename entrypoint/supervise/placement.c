@@ -16,10 +16,10 @@ static bool insert(struct pl_placement *placement, int rank, const char *cpus)
     char *copy = pl_memory_string(cpus, NULL);
     size_t at = placement->count;
 
-    if (ranks != NULL) {
+    if (ranks) {
         placement->ranks = ranks;
     }
-    if (ranks == NULL || copy == NULL) {
+    if (!ranks || !copy) {
         free(copy);
         return false;
     }

@@ -31,7 +31,7 @@ static const char *environment_value(char *const *environment, const char *name)
 {
     size_t length = strlen(name);
 
-    for (size_t i = 0; environment[i] != NULL; i++) {
+    for (size_t i = 0; environment[i]; i++) {
         if (strncmp(environment[i], name, length) == 0 && environment[i][length] == '=') {
             return environment[i] + length + 1;
         }
@@ -61,7 +61,7 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
         }
     }
     failure->step = STEP_DIRECTORY;
-    if (setup->cwd != NULL && chdir(setup->cwd) != 0) {
+    if (setup->cwd && chdir(setup->cwd) != 0) {
         failure->code = errno;
     }
 }
@@ -89,10 +89,10 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
 
     child_set_up(setup, &failure);
     if (failure.code == 0) {
-        if (setup->signals != NULL) {
+        if (setup->signals) {
             pl_signals_restore_files(setup->signals);
         }
-        if (setup->signals != NULL && !setup->keep_blocked) {
+        if (setup->signals && !setup->keep_blocked) {
             pl_signals_restore(setup->signals);
         }
         execve(path, (char *const *)(uintptr_t)setup->argv, setup->environment);
@@ -229,7 +229,7 @@ static pid_t parent_of(int proc_fd, const char *pid_name)
     }
     stat_text[bytes] = '\0';
     name_end = strrchr(stat_text, ')');
-    return name_end != NULL && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -1;
+    return name_end && sscanf(name_end, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count)
@@ -238,10 +238,10 @@ size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_cou
     size_t found = 0;
     pid_t self = getpid();
 
-    if (directory == NULL) {
+    if (!directory) {
         return 0;
     }
-    for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+    for (const struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (pid > 1 && pid != self && !is_kept(pid, keep, keep_count) &&

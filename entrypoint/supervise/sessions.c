@@ -32,7 +32,7 @@ enum pl_status pl_sessions_make(struct pl_supervisor *supervisor, struct pl_sess
     }
     sessions->items =
         pl_memory_new(plan->hosts.count - 1 + plan->outside_hosts.count, sizeof(*sessions->items), reterr);
-    if (sessions->items == NULL) {
+    if (!sessions->items) {
         return PL_MEMORY;
     }
     for (size_t i = 1; i < plan->hosts.count; i++) {
@@ -102,7 +102,7 @@ enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_
     for (size_t i = 0; i < sessions->count; i++) {
         struct pl_session *session = &sessions->items[i];
 
-        if (session->link == NULL && pl_deadline_passed(session->next_try_ns)) {
+        if (!session->link && pl_deadline_passed(session->next_try_ns)) {
             session->next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* should it fail */
             PL_TRY(open_session(supervisor, sessions, session, reterr));
         }
@@ -139,11 +139,11 @@ static void read_reason(struct pl_session *session)
         bytes--;
     }
     words[bytes > 0 ? bytes : 0] = '\0';
-    line = strrchr(words, '\n') != NULL ? strrchr(words, '\n') + 1 : words;
+    line = strrchr(words, '\n') ? strrchr(words, '\n') + 1 : words;
     if (session->reached && (line[0] == '\0' || strncmp(line, "kex_exchange_identification: ", 29) == 0)) {
         return;
     }
-    if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':') != NULL) {
+    if (strncmp(line, "ssh: connect to host ", 21) == 0 && strrchr(line, ':')) {
         connected = false;
         line = strrchr(line, ':') + 1;
         line += strspn(line, " ");
@@ -167,12 +167,12 @@ size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, str
     for (size_t i = 0; i < sessions->count; i++) {
         const struct pl_session *session = &sessions->items[i];
 
-        if (!session->ready && (outside || !session->outside) && ++missing <= SHOWN_HOSTS && text != NULL) {
+        if (!session->ready && (outside || !session->outside) && ++missing <= SHOWN_HOSTS && text) {
             pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", session->host,
                            session->reason[0] != '\0' ? session->reason : "no answer yet");
         }
     }
-    if (missing > SHOWN_HOSTS && text != NULL) {
+    if (missing > SHOWN_HOSTS && text) {
         pl_text_append(text, ", ...");
     }
     return missing;

@@ -230,7 +230,7 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     size_t used = 0;
 
     text[0] = '\0';
-    for (size_t i = 0; i < words && argv[i] != NULL; i++) {
+    for (size_t i = 0; i < words && argv[i]; i++) {
         int length = snprintf(text + used, text_bytes - used, "%s%s", i > 0 ? " " : "", argv[i]);
 
         if (length < 0 || (size_t)length >= text_bytes - used) {
@@ -293,7 +293,7 @@ static void open_outputs(struct shim *shim)
 
     pl_copier_open_output(&shim->copier, STDERR_FILENO, tagged);
     pl_log_set_fd(shim->copier.out_fd);
-    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader != NULL) {
+    if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
 }
@@ -305,7 +305,7 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
 
     PL_TRY(pl_copier_open_pipe(&shim->copier, &write_fd, reterr));
     setup.stderr_fd = write_fd;
-    if (shim->options->reader != NULL) {
+    if (shim->options->reader) {
         PL_TRY(open_reader(shim, &stdout_fd, &null_fd, reterr));
         setup.stdin_fd = null_fd;
     } else {
@@ -387,7 +387,7 @@ static void run_to_end(struct shim *shim)
            !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
     }
-    if (shim->options->reader != NULL) {
+    if (shim->options->reader) {
         read_along(shim, STDOUT_FILENO, NULL, 0);
         read_along(shim, STDERR_FILENO, NULL, 0);
     }
@@ -460,7 +460,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     }
     pl_file_close_at(&shim.copier.fd);
     pl_file_close_at(&shim.stdout_copier.fd);
-    if (options->reader != NULL) {
+    if (options->reader) {
         end_line(&shim, &shim.copier); /* what other programs print follows */
         end_line(&shim, &shim.stdout_copier);
     }
@@ -483,7 +483,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == SIGKILL) {
             add_note(exit_report, "it had not ended when it was asked to");
         }
-        if (options->disks != NULL && exit_report->note[0] == '\0') {
+        if (options->disks && exit_report->note[0] == '\0') {
             pl_failure_full_disks(options->disks, exit_report->note, sizeof(exit_report->note));
         }
     }

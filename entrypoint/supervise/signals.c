@@ -63,7 +63,7 @@ bool pl_signals_raise_files(struct pl_signals *signals, size_t count)
 void pl_signals_restore_files(const struct pl_signals *signals)
 {
     if (signals->former_files.rlim_max != 0) {
-        (void)setrlimit(RLIMIT_NOFILE, &signals->former_files);
+        setrlimit(RLIMIT_NOFILE, &signals->former_files);
     }
 }
 
@@ -77,7 +77,7 @@ const char *pl_signals_name(int number, char text[static 16])
 {
     const char *name = sigabbrev_np(number);
 
-    if (name != NULL) {
+    if (name) {
         snprintf(text, 16, "SIG%s", name);
     } else {
         snprintf(text, 16, "signal %d", number);

@@ -109,7 +109,7 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
     const char *before = pl_environment_get(supervisor->environment, "PYTHON_EXEC");
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    if (before != NULL) {
+    if (before) {
         PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PYTHON_VARIABLE, before, reterr));
     }
     pl_text_printf(&path, "%s/" PL_RUNDIR_PYTHON, supervisor->rundir.path);
@@ -154,7 +154,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     if (status != PL_OK) {
         pl_rundir_close(&supervisor->rundir);
         if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN || plan->link == PL_LAUNCH_PLAN_LINK_NEEDED) {
-            if (reterr != NULL) {
+            if (reterr) {
                 *reterr = error;
             }
             return status;
@@ -169,8 +169,7 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         PL_TRY(pl_environment_set(supervisor->environment, PL_RUNDIR_PIPES_VARIABLE, "1", reterr));
     }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN &&
-        pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE) == NULL) {
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_environment_get(plan->environment, OPENMPI5_FILES_VARIABLE)) {
         PL_TRY(pl_environment_set(supervisor->environment, OPENMPI5_FILES_VARIABLE, supervisor->rundir.path, reterr));
     }
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
@@ -189,7 +188,7 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     PL_TRY(pl_memory_grow(&supervisor->connections, &supervisor->connections_capacity,
                           supervisor->connections_count + 1, sizeof(*supervisor->connections), reterr));
     connection = pl_memory_new(1, sizeof(*connection), reterr);
-    if (connection == NULL) {
+    if (!connection) {
         return PL_MEMORY;
     }
     *connection = (struct pl_connection){.link = PL_LINK_NONE, .kind = kind, .rank = -1, .index = -1};
@@ -200,7 +199,7 @@ enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connec
     }
     owned_fd = -1;
     supervisor->connections[supervisor->connections_count++] = connection;
-    if (ret_connection != NULL) {
+    if (ret_connection) {
         *ret_connection = connection;
     }
     return PL_OK;
@@ -271,7 +270,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
     } else {
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
-        early_ns = supervisor->plan != NULL && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
+        early_ns = supervisor->plan && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
                        ? PL_SUPERVISE_STOP_LAUNCHER_NS
                        : PL_SUPERVISE_KILL_NS;
         pl_log(PL_LOG_INFO, "%s: stopping, %lld s for the program to save and end", pl_signals_name(number, name),
@@ -351,7 +350,7 @@ int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int
 static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    if (supervisor->role != NULL && supervisor->role->ended != NULL) {
+    if (supervisor->role && supervisor->role->ended) {
         supervisor->role->ended(supervisor, connection, exit_report);
     }
 }
@@ -361,7 +360,7 @@ static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection 
 {
     const struct pl_role *role = supervisor->role;
 
-    for (size_t i = 0; role != NULL && i < role->frames_count && !connection->dropped; i++) {
+    for (size_t i = 0; role && i < role->frames_count && !connection->dropped; i++) {
         const struct pl_frame_rule *rule = &role->frames[i];
 
         if (rule->type == frame->type && rule->from == connection->kind && frame->count >= rule->fields) {
@@ -372,7 +371,7 @@ static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection 
 
 static void notify_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    if (supervisor->role != NULL && supervisor->role->gone != NULL) {
+    if (supervisor->role && supervisor->role->gone) {
         supervisor->role->gone(supervisor, connection, why);
     }
 }
@@ -593,7 +592,7 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     bool linked = false;
 
     waits = pl_memory_new(count + 2, sizeof(*waits), reterr);
-    if (waits == NULL) {
+    if (!waits) {
         return PL_MEMORY;
     }
     waits[0] = (struct pollfd){.fd = supervisor->signals->fd, .events = POLLIN};
@@ -658,7 +657,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
     PL_AUTO_FREE pid_t *keep = pl_memory_new(supervisor->connections_count, sizeof(*keep), NULL);
     size_t keep_count = 0;
 
-    for (size_t i = 0; i < supervisor->connections_count && keep != NULL; i++) {
+    for (size_t i = 0; i < supervisor->connections_count && keep; i++) {
         if (survives_kill(supervisor->connections[i], keep_links)) {
             keep[keep_count++] = supervisor->connections[i]->pid;
         }

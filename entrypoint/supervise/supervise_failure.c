@@ -156,7 +156,7 @@ static const char *check_words(const struct pl_supervisor *supervisor)
     static const char begin[] = "check: ";
     const char *tail = supervisor->exit_report.tail, *found = strstr(tail, begin);
 
-    while (found != NULL && found != tail && found[-1] != '\n') {
+    while (found && found != tail && found[-1] != '\n') {
         found = strstr(found + 1, begin);
     }
     return supervisor->job->is_check && supervisor->exit_report_known ? found : NULL;
@@ -166,7 +166,7 @@ void pl_supervise_failure_text(const struct pl_supervisor *supervisor, struct pl
 {
     char name[16];
 
-    if (supervisor->stop_number == 0 && check_words(supervisor) != NULL) {
+    if (supervisor->stop_number == 0 && check_words(supervisor)) {
         pl_text_printf(text, "%.*s", PL_FAILURE_SHOWN_BYTES - 1, check_words(supervisor));
         return;
     }
@@ -219,7 +219,7 @@ int pl_supervise_finish(struct pl_supervisor *supervisor)
         if (pl_failure_succeed(supervisor->failure, &error) != PL_OK) {
             pl_log_error(&error, "write %s/success", supervisor->job->paths.output);
         }
-        if (supervisor->plan != NULL && !supervisor->job->is_check &&
+        if (supervisor->plan && !supervisor->job->is_check &&
             (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE || supervisor->plan->hosts.count > 1)) {
             log_success(supervisor);
         }

@@ -34,7 +34,7 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     case PL_EXIT_SOURCE_AGENT:
         return supervisor->plan->program_words;
     case PL_EXIT_SOURCE_STEP:
-        while (argv[words] != NULL && strcmp(argv[words], "-c") != 0) {
+        while (argv[words] && strcmp(argv[words], "-c") != 0) {
             words++;
         }
         return words;
@@ -57,7 +57,7 @@ static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enu
     const bool is_training =
         source == PL_EXIT_SOURCE_PROGRAM || source == PL_EXIT_SOURCE_SIDECAR || source == PL_EXIT_SOURCE_WORKER_SERVER;
 
-    return is_training && supervisor->plan->side != NULL ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_OWN;
+    return is_training && supervisor->plan->side ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_OWN;
 }
 
 enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit_source source,
@@ -87,7 +87,7 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
     }
     connection->source = source;
     connection->pid = pid;
-    if (ret_connection != NULL) {
+    if (ret_connection) {
         *ret_connection = connection;
     }
     return PL_OK;
@@ -97,7 +97,7 @@ enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, str
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
 
-    for (const struct pl_sidecar *side = supervisor->plan->side; side != NULL; side = side->next) {
+    for (const struct pl_sidecar *side = supervisor->plan->side; side; side = side->next) {
         setup.argv = (const char *const *)side->argv.items;
         setup.environment = pl_environment_strings(side->environment);
         setup.cwd = supervisor->plan->cwd;
@@ -154,7 +154,7 @@ static bool is_over(const struct pl_supervisor *supervisor)
 {
     const struct pl_role *role = supervisor->role;
 
-    return (supervisor->main_ended || supervisor->main_dismissed) && !(role->waits != NULL && role->waits(supervisor));
+    return (supervisor->main_ended || supervisor->main_dismissed) && !(role->waits && role->waits(supervisor));
 }
 
 enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -166,7 +166,7 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
         int64_t kill_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
         int64_t next_ns = launcher_stopped ? kill_ns : stop_launcher_ns;
 
-        if (supervisor->role->tick != NULL) {
+        if (supervisor->role->tick) {
             supervisor->role->tick(supervisor, &next_ns);
         }
         if (grace_end(supervisor) != PL_DEADLINE_NEVER && !programs_stopped) {
@@ -296,7 +296,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     supervisor->state = &state;
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
-    setup.cwd = step->cwd != NULL ? step->cwd : supervisor->job->paths.base;
+    setup.cwd = step->cwd ? step->cwd : supervisor->job->paths.base;
     setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd; /* plan's own is for its JSON */
     pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
@@ -334,7 +334,7 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
 
         PL_TRY(pl_environment_new_copy(environment, &own, reterr));
-        if (steps->items[i].additions != NULL) {
+        if (steps->items[i].additions) {
             PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));
         }
         PL_TRY(pl_supervise_step(supervisor, &steps->items[i], pl_environment_strings(own), reterr));
@@ -347,7 +347,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     struct pl_launch_plan_step step;
     enum pl_status status = pl_sshd_plan_keys(supervisor->job, &supervisor->rundir, &step, reterr);
 
-    if (status == PL_OK && step.what != NULL) {
+    if (status == PL_OK && step.what) {
         status = pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), reterr);
     }
     if (status == PL_CANCELLED &&

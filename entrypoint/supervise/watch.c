@@ -34,7 +34,7 @@ enum pl_status pl_watch_hook_python(struct pl_environment *environment, const ch
 
     PL_TRY(pl_companion_find(self_path, "python/sitecustomize.py", &module, reterr));
     pl_text_append_n(&path, module, (size_t)(strrchr(module, '/') - module));
-    if (before != NULL) {
+    if (before) {
         pl_text_printf(&path, ":%s", before);
     }
     PL_TRY(pl_text_check(&path, reterr));
@@ -114,7 +114,7 @@ void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid)
 {
     const char *slash = strrchr(path, '/');
 
-    if (strcmp(slash != NULL ? slash + 1 : path, PL_WATCH_REPORTER) == 0) {
+    if (strcmp(slash ? slash + 1 : path, PL_WATCH_REPORTER) == 0) {
         watch->answer_pid = pid;
     }
 }

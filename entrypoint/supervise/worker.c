@@ -59,7 +59,7 @@ static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_e
 {
     const struct worker_state *state = supervisor->state;
 
-    if (state->master != NULL && pl_exit_report_send(exit_report, &state->master->link, NULL) != PL_OK) {
+    if (state->master && pl_exit_report_send(exit_report, &state->master->link, NULL) != PL_OK) {
         pl_log(PL_LOG_WARNING, "the master was not told how a program ended here");
     }
 }
@@ -71,8 +71,7 @@ static void notify_state(struct pl_supervisor *supervisor)
     const enum pl_apart_state apart = pl_apart_state(&supervisor->apart);
     char number[16];
 
-    if (state->master != NULL &&
-        (supervisor->watch.quiet != supervisor->hang.told || apart != supervisor->apart.told)) {
+    if (state->master && (supervisor->watch.quiet != supervisor->hang.told || apart != supervisor->apart.told)) {
         supervisor->hang.told = supervisor->watch.quiet;
         supervisor->apart.told = apart;
         snprintf(number, sizeof(number), "%d", (int)apart);
@@ -84,7 +83,7 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
 {
     const struct worker_state *state = supervisor->state;
 
-    if (state->master != NULL) {
+    if (state->master) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_STARTED, text);
     }
 }
@@ -185,7 +184,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
                                   struct pl_error *reterr)
 {
     const char *slash = strrchr(wanted, '/');
-    const char *name = slash != NULL ? slash + 1 : wanted;
+    const char *name = slash ? slash + 1 : wanted;
     PL_AUTO_FREE char *mpirun = NULL;
     PL_AUTO_FREE char *real_mpirun = NULL;
     enum pl_status status;
@@ -193,7 +192,7 @@ static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const 
     PL_TRY(pl_file_find_program("mpirun", pl_environment_get(supervisor->environment, "PATH"), &mpirun, reterr));
     status = find_sibling(mpirun, name, ret_path, reterr);
     real_mpirun = status != PL_OK ? realpath(mpirun, NULL) : NULL;
-    return real_mpirun != NULL && find_sibling(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
+    return real_mpirun && find_sibling(real_mpirun, name, ret_path, NULL) == PL_OK ? PL_OK : status;
 }
 
 static enum pl_status start_daemon(struct pl_supervisor *supervisor, const char *text, struct pl_error *reterr)
@@ -254,7 +253,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     for (size_t i = 0; i < supervisor->holding.count; i++) {
         const struct pl_holding_rank *rank = &supervisor->holding.ranks[i];
 
-        if (!rank->ended && state->master != NULL) {
+        if (!rank->ended && state->master) {
             snprintf(number, sizeof(number), "%d", rank->rank);
             PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_CATCHES, number, rank->catches ? "1" : "0");
         }
@@ -275,7 +274,7 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
         connection->dropped = true;
         return;
     }
-    if (state->master != NULL || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
+    if (state->master || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
         pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
                master_host(supervisor));
         connection->dropped = true;
@@ -311,7 +310,7 @@ static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *
     if (frame->type == PL_FRAME_CATCHES) {
         pl_holding_note_answer(supervisor, frame, PL_HOLDING_HERE);
     }
-    if (state->master != NULL) {
+    if (state->master) {
         pl_supervise_send(supervisor, state->master, frame->type, frame->fields, frame->count);
     }
 }
@@ -424,7 +423,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
         state->sshd_words[--length] = '\0';
     }
     line = strrchr(state->sshd_words, '\n');
-    return line != NULL ? line + 1 : state->sshd_words;
+    return line ? line + 1 : state->sshd_words;
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -496,7 +495,7 @@ static bool worker_waits(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
 
-    return !state->result_known && (state->master != NULL || !pl_deadline_passed(join_end(supervisor)));
+    return !state->result_known && (state->master || !pl_deadline_passed(join_end(supervisor)));
 }
 
 static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
@@ -507,7 +506,7 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < *next_ns) {
         *next_ns = join_end(supervisor);
     }
-    if (state->master == NULL) { /* else the master decides */
+    if (!state->master) { /* else the master decides */
         pl_holding_update(supervisor, next_ns);
     }
 }
@@ -540,7 +539,7 @@ static void report_own_failure(struct pl_supervisor *supervisor)
     int64_t deadline_ns;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (!supervisor->failed || state->result_known || (state->joined && state->master == NULL)) {
+    if (!supervisor->failed || state->result_known || (state->joined && !state->master)) {
         return;
     }
     pl_supervise_failure_text(supervisor, &text);
@@ -557,7 +556,7 @@ static void report_own_failure(struct pl_supervisor *supervisor)
     }
     /* a failure that is no program's is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
-    while (state->master != NULL && !state->result_known && !pl_deadline_passed(deadline_ns)) {
+    while (state->master && !state->result_known && !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }
@@ -573,8 +572,8 @@ static void shut_down(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(own_program && !supervisor->failed ? PROGRAM_GRACE_NS : DAEMON_GRACE_NS);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    state->leaving = state->master == NULL;
-    if (state->master != NULL && !state->result_known) {
+    state->leaving = !state->master;
+    if (state->master && !state->result_known) {
         pl_supervise_failure_text(supervisor, &text);
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_RESULT, "1", pl_text_string(&text));
     }
@@ -592,7 +591,7 @@ static void shut_down(struct pl_supervisor *supervisor)
     }
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
-    if (state->master != NULL) {
+    if (state->master) {
         PL_SUPERVISE_SEND(supervisor, state->master, PL_FRAME_DONE, "");
     }
 }
@@ -603,9 +602,9 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
     /* The master's own may take as long. */
     int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS : 0;
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
-    bool waited = state->master != NULL;
+    bool waited = state->master;
 
-    while (state->master != NULL && !pl_deadline_passed(deadline_ns)) {
+    while (state->master && !pl_deadline_passed(deadline_ns)) {
         if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
             break;
         }

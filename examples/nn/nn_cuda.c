@@ -130,7 +130,7 @@ static bool cuda_owns(void *state, const void *memory)
     struct cudaPointerAttributes attributes;
 
     if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
-        (void)cudaGetLastError();
+        cudaGetLastError();
         return false;
     }
     return attributes.type == cudaMemoryTypeDevice && attributes.device == ((struct cuda_state *)state)->device;

@@ -90,7 +90,7 @@ static enum pl_status load_for_workers(struct nn_peers *peers, const struct pl_c
     struct {
         bool saves, found;
         struct pl_checkpoint_state state;
-    } shared = {.saves = options != NULL};
+    } shared = {.saves = options};
 
     if (peers->all.rank == 0 && options) {
         struct pl_checkpoints_options of_all = *options;

@@ -55,7 +55,7 @@ static enum pl_status read_text(const char *path, char **ret_text, struct pl_err
     }
     bytes = fread(text, 1, FILE_BYTES + 1, file);
     failed = ferror(file);
-    (void)fclose(file);
+    fclose(file);
     if (failed || bytes > FILE_BYTES) {
         return wrong(path, "a file of at most 16 MiB", reterr);
     }

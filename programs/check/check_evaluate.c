@@ -38,20 +38,20 @@ static struct check_row *add(struct check_rows *rows, const char *what, const ch
     }
     row = &rows->items[rows->count++];
     *row = (struct check_row){.what = what};
-    (void)snprintf(row->where, sizeof(row->where), "%.150s", where);
+    snprintf(row->where, sizeof(row->where), "%.150s", where);
     return row;
 }
 
 static const char *bytes_text(int64_t bytes, char *text, size_t room)
 {
     if (bytes == CHECK_UNLIMITED) {
-        (void)snprintf(text, room, "unlimited");
+        snprintf(text, room, "unlimited");
     } else if (bytes < 0) {
-        (void)snprintf(text, room, "unknown");
+        snprintf(text, room, "unknown");
     } else if (bytes >= GIB) {
-        (void)snprintf(text, room, "%.1f GiB", (double)bytes / (double)GIB);
+        snprintf(text, room, "%.1f GiB", (double)bytes / (double)GIB);
     } else {
-        (void)snprintf(text, room, "%lld MiB", (long long)(bytes / MIB));
+        snprintf(text, room, "%lld MiB", (long long)(bytes / MIB));
     }
     return text;
 }
@@ -59,9 +59,9 @@ static const char *bytes_text(int64_t bytes, char *text, size_t room)
 static void print_number(int64_t number, char *text, size_t room)
 {
     if (number < 0) {
-        (void)snprintf(text, room, number == CHECK_UNLIMITED ? "unlimited" : "unknown");
+        snprintf(text, room, number == CHECK_UNLIMITED ? "unlimited" : "unknown");
     } else {
-        (void)snprintf(text, room, "%lld", (long long)number);
+        snprintf(text, room, "%lld", (long long)number);
     }
 }
 
@@ -75,11 +75,10 @@ static void evaluate_silent(const struct check_report *report, struct check_rows
         char where[160];
         struct check_row *row;
 
-        (void)snprintf(where, sizeof(where), "%.*s", (int)length, line);
+        snprintf(where, sizeof(where), "%.*s", (int)length, line);
         row = add(rows, "messages", where);
-        (void)snprintf(row->found, sizeof(row->found),
-                       "none arrives: a port is closed, or the interface leads elsewhere");
-        (void)snprintf(row->needed, sizeof(row->needed), "an answer");
+        snprintf(row->found, sizeof(row->found), "none arrives: a port is closed, or the interface leads elsewhere");
+        snprintf(row->needed, sizeof(row->needed), "an answer");
         row->missed = true;
         line += length + (line[length] == '\n');
     }
@@ -97,13 +96,13 @@ static void evaluate_transport(const struct check_report *report, const struct c
     const bool efa = strcmp(link->transport, "efa") == 0, any = strcmp(wanted, "any") == 0;
     struct check_row *row = add(rows, "transport", where);
 
-    (void)snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
-    (void)snprintf(row->needed, sizeof(row->needed), "any");
+    snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
+    snprintf(row->needed, sizeof(row->needed), "any");
     if (!any) {
-        (void)snprintf(row->needed, sizeof(row->needed), "%s", wanted);
+        snprintf(row->needed, sizeof(row->needed), "%s", wanted);
         row->missed = strncmp(link->transport, wanted, strlen(wanted)) != 0;
     } else if (!efa && has_efa(report, link->from) && has_efa(report, link->to)) {
-        (void)snprintf(row->needed, sizeof(row->needed), "any; EFA is there and is not used");
+        snprintf(row->needed, sizeof(row->needed), "any; EFA is there and is not used");
         row->noted = true;
     }
 }
@@ -114,12 +113,12 @@ static void evaluate_speed(const struct check_report *report, const struct check
     const double needed = report->needs->mbit, part = fastest / SLOW_PART;
     struct check_row *row = add(rows, "speed", where);
 
-    (void)snprintf(row->found, sizeof(row->found), "%.0f Mbit/s", link->mbit);
+    snprintf(row->found, sizeof(row->found), "%.0f Mbit/s", link->mbit);
     if (needed > 0 && (link->mbit < needed || needed >= part)) {
-        (void)snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s", needed);
+        snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s", needed);
         row->missed = link->mbit < needed;
     } else {
-        (void)snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s, a third of the fastest", part);
+        snprintf(row->needed, sizeof(row->needed), "%.0f Mbit/s, a third of the fastest", part);
         row->missed = link->mbit < part;
     }
 }
@@ -157,8 +156,7 @@ static void evaluate_links(const struct check_report *report, struct check_rows 
         if (link->mbit < 0) {
             continue;
         }
-        (void)snprintf(where, sizeof(where), "%.70s > %.70s", report->hosts[link->from].name,
-                       report->hosts[link->to].name);
+        snprintf(where, sizeof(where), "%.70s > %.70s", report->hosts[link->from].name, report->hosts[link->to].name);
         evaluate_transport(report, link, where, rows);
         evaluate_speed(report, link, fastest, where, rows);
     }
@@ -169,11 +167,11 @@ static void evaluate_value(const char *what, uint64_t wrong, struct check_rows *
     struct check_row *row = add(rows, what, "all ranks");
 
     if (wrong == 0) {
-        (void)snprintf(row->found, sizeof(row->found), "right");
+        snprintf(row->found, sizeof(row->found), "right");
     } else {
-        (void)snprintf(row->found, sizeof(row->found), "%llu wrong values", (unsigned long long)wrong);
+        snprintf(row->found, sizeof(row->found), "%llu wrong values", (unsigned long long)wrong);
     }
-    (void)snprintf(row->needed, sizeof(row->needed), "right");
+    snprintf(row->needed, sizeof(row->needed), "right");
     row->missed = wrong > 0;
 }
 
@@ -184,18 +182,18 @@ static void evaluate_network(const struct check_report *report, const struct che
 
     if (host->wanted[0] != '\0') {
         row = add(rows, "interface", host->name);
-        (void)snprintf(row->found, sizeof(row->found),
-                       host->interface_exists ? "%s" : "%s is not here, another is used", host->wanted);
-        (void)snprintf(row->needed, sizeof(row->needed), "%s, by resourceconfig.json", host->wanted);
+        snprintf(row->found, sizeof(row->found), host->interface_exists ? "%s" : "%s is not here, another is used",
+                 host->wanted);
+        snprintf(row->needed, sizeof(row->needed), "%s, by resourceconfig.json", host->wanted);
         row->noted = !host->interface_exists;
     }
     if (host->efa[0] == '\0' && !wanted && !report->needs->listed_efa) {
         return;
     }
     row = add(rows, "EFA", host->name);
-    (void)snprintf(row->found, sizeof(row->found), "%s%s", host->efa[0] != '\0' ? host->efa : "none",
-                   host->efa[0] != '\0' && !host->efa_usable ? ", no /dev/infiniband/uverbs* here" : "");
-    (void)snprintf(row->needed, sizeof(row->needed), "%s", wanted ? "an adapter" : "");
+    snprintf(row->found, sizeof(row->found), "%s%s", host->efa[0] != '\0' ? host->efa : "none",
+             host->efa[0] != '\0' && !host->efa_usable ? ", no /dev/infiniband/uverbs* here" : "");
+    snprintf(row->needed, sizeof(row->needed), "%s", wanted ? "an adapter" : "");
     row->missed = wanted && (host->efa[0] == '\0' || !host->efa_usable);
     row->noted = !row->missed && (host->efa[0] == '\0' || !host->efa_usable);
 }
@@ -207,10 +205,10 @@ static void evaluate_room(const char *what, const struct check_host *host, int64
     struct check_row *row = add(rows, what, host->name);
     char whole[32], unused[32];
 
-    (void)snprintf(row->found, sizeof(row->found), "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
-                   bytes_text(free_bytes, unused, sizeof(unused)));
+    snprintf(row->found, sizeof(row->found), "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
+             bytes_text(free_bytes, unused, sizeof(unused)));
     if (least > 0) {
-        (void)bytes_text(least, row->needed, sizeof(row->needed));
+        bytes_text(least, row->needed, sizeof(row->needed));
         row->missed = bytes >= 0 && bytes < least;
     }
 }
@@ -231,8 +229,8 @@ static void evaluate_clock(const struct check_host *host, struct check_rows *row
 {
     struct check_row *row = add(rows, "clock", host->name);
 
-    (void)snprintf(row->found, sizeof(row->found), "%+.4f s", host->clock_s);
-    (void)snprintf(row->needed, sizeof(row->needed), "within %d s of the first host's", CLOCK_MOST_S);
+    snprintf(row->found, sizeof(row->found), "%+.4f s", host->clock_s);
+    snprintf(row->needed, sizeof(row->needed), "within %d s of the first host's", CLOCK_MOST_S);
     row->missed = host->clock_s > CLOCK_MOST_S || host->clock_s < -CLOCK_MOST_S;
 }
 
@@ -255,14 +253,14 @@ static void evaluate_host(const struct check_report *report, const struct check_
     evaluate_limit("open files", host, host->files, needs->files > 0 ? needs->files : files, rows);
     evaluate_limit("processes", host, host->processes, 0, rows);
     row = add(rows, "locked memory", host->name);
-    (void)bytes_text(host->locked_bytes, row->found, sizeof(row->found));
+    bytes_text(host->locked_bytes, row->found, sizeof(row->found));
     if (strcmp(needs->transport, "efa") == 0) {
-        (void)snprintf(row->needed, sizeof(row->needed), "unlimited, for EFA");
+        snprintf(row->needed, sizeof(row->needed), "unlimited, for EFA");
         row->missed = host->locked_bytes >= 0;
     }
     row = add(rows, "disk", host->name);
-    (void)bytes_text(host->disk_bytes, row->found, sizeof(row->found));
-    (void)bytes_text(DISK_LEAST_BYTES, row->needed, sizeof(row->needed));
+    bytes_text(host->disk_bytes, row->found, sizeof(row->found));
+    bytes_text(DISK_LEAST_BYTES, row->needed, sizeof(row->needed));
     row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
 }
 

@@ -20,7 +20,7 @@ static char *read_below(const char *root, const char *name)
     char path[PATH_BYTES];
     char *text = NULL;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", root, name);
+    snprintf(path, sizeof(path), "%s/%s", root, name);
     return pl_file_read(path, TEXT_BYTES, &text, NULL, NULL) == PL_OK ? text : NULL;
 }
 
@@ -31,11 +31,11 @@ static int64_t number_in(const char *root, const char *version2, const char *ver
     char *end = NULL;
     int64_t number;
 
-    if (text == NULL) {
+    if (!text) {
         text = read_below(root, version1);
     }
-    number = text != NULL ? strtoll(text, &end, 10) : 0;
-    return end == NULL || end == text ? CHECK_UNKNOWN : number;
+    number = text ? strtoll(text, &end, 10) : 0;
+    return !end || end == text ? CHECK_UNKNOWN : number;
 }
 
 /* The container's limit counts where it is below what the machine has; version 1 writes a huge number for none. */
@@ -45,9 +45,8 @@ static void read_memory(const char *root, struct check_host *host)
     int64_t limit = number_in(root, "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes");
     int64_t used = number_in(root, "sys/fs/cgroup/memory.current", "sys/fs/cgroup/memory/memory.usage_in_bytes");
 
-    host->memory_bytes = text != NULL ? (int64_t)pl_text_field_number(text, "MemTotal", 10, 0) * 1024 : CHECK_UNKNOWN;
-    host->memory_free_bytes =
-        text != NULL ? (int64_t)pl_text_field_number(text, "MemAvailable", 10, 0) * 1024 : CHECK_UNKNOWN;
+    host->memory_bytes = text ? (int64_t)pl_text_field_number(text, "MemTotal", 10, 0) * 1024 : CHECK_UNKNOWN;
+    host->memory_free_bytes = text ? (int64_t)pl_text_field_number(text, "MemAvailable", 10, 0) * 1024 : CHECK_UNKNOWN;
     if (limit > 0 && (host->memory_bytes < 0 || limit < host->memory_bytes)) {
         host->memory_bytes = limit;
         if (used >= 0 && (host->memory_free_bytes < 0 || limit - used < host->memory_free_bytes)) {
@@ -83,12 +82,12 @@ void check_host_read(const char *root, const char *model, const char *interface,
 
     memset(ret_host, 0, sizeof(*ret_host));
     pl_efa_read(root, &efa);
-    (void)snprintf(ret_host->efa, sizeof(ret_host->efa), "%s", efa.name);
+    snprintf(ret_host->efa, sizeof(ret_host->efa), "%s", efa.name);
     ret_host->efa_usable = efa.usable;
-    (void)snprintf(ret_host->wanted, sizeof(ret_host->wanted), "%s", interface);
+    snprintf(ret_host->wanted, sizeof(ret_host->wanted), "%s", interface);
     ret_host->interface_exists = if_nametoindex(interface) != 0;
     read_memory(root, ret_host);
-    (void)snprintf(path, sizeof(path), "%s/dev/shm", root);
+    snprintf(path, sizeof(path), "%s/dev/shm", root);
     read_disk(path, &ret_host->shm_bytes, &ret_host->shm_free_bytes);
     read_disk(model, &whole, &ret_host->disk_bytes);
     ret_host->files = limit_of(RLIMIT_NOFILE);
@@ -106,7 +105,7 @@ static bool read_line(const char *line, char *ret_name, size_t room, uint64_t *r
     size_t length;
 
     line += strspn(line, " ");
-    length = colon != NULL ? (size_t)(colon - line) : 0;
+    length = colon ? (size_t)(colon - line) : 0;
     if (length == 0 || length >= room) {
         return false;
     }
@@ -123,8 +122,8 @@ void check_host_count(const char *root, struct check_counters *ret_counters)
 
     pl_efa_read(root, &efa);
     *ret_counters = (struct check_counters){.efa_bytes = efa.sent_bytes};
-    for (char *line = text != NULL ? strtok_r(text, "\n", &rest) : NULL;
-         line != NULL && ret_counters->count < (int)PL_ARRAY_ITEMS(ret_counters->interfaces);
+    for (char *line = text ? strtok_r(text, "\n", &rest) : NULL;
+         line && ret_counters->count < (int)PL_ARRAY_ITEMS(ret_counters->interfaces);
          line = strtok_r(NULL, "\n", &rest)) {
         ret_counters->count += read_line(line, ret_counters->interfaces[ret_counters->count].name,
                                          sizeof(ret_counters->interfaces[0].name),
@@ -149,14 +148,14 @@ void check_host_transport(const struct check_counters *before, const struct chec
 
     *ret_name = '\0';
     if (bytes > 0 && after->efa_bytes - before->efa_bytes >= bytes / 2) {
-        (void)snprintf(ret_name, room, "efa");
+        snprintf(ret_name, room, "efa");
         return;
     }
     for (int i = 0; i < after->count; i++) {
         uint64_t sent = after->interfaces[i].sent_bytes - sent_by(before, after->interfaces[i].name);
 
         if (bytes > 0 && sent >= bytes / 2 && sent > most) {
-            (void)snprintf(ret_name, room, "tcp %s", after->interfaces[i].name);
+            snprintf(ret_name, room, "tcp %s", after->interfaces[i].name);
             most = sent;
         }
     }

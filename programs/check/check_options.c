@@ -80,7 +80,7 @@ enum pl_status check_options_read(int argc, char **argv, struct check_needs *ret
         PL_TRY(take(option, optarg, ret_needs, ret_master, reterr));
     }
     PL_TRY(status == PL_END ? PL_OK : status);
-    if (*ret_master != NULL && optind < argc) {
+    if (*ret_master && optind < argc) {
         *ret_daemon = optind;
         return PL_OK;
     }

@@ -29,13 +29,12 @@ static bool read_contact(const char *at, struct check_contact *contact)
     if (digits == 0 || digits >= sizeof(contact->port)) {
         return false;
     }
-    (void)snprintf(contact->port, sizeof(contact->port), "%.*s", (int)digits, port);
+    snprintf(contact->port, sizeof(contact->port), "%.*s", (int)digits, port);
     for (contact->count = 0; at < end && contact->count < (int)PL_ARRAY_ITEMS(contact->addresses);) {
         size_t length = strcspn(at, ",:");
 
         if (length > 0 && length < sizeof(contact->addresses[0])) {
-            (void)snprintf(contact->addresses[contact->count++], sizeof(contact->addresses[0]), "%.*s", (int)length,
-                           at);
+            snprintf(contact->addresses[contact->count++], sizeof(contact->addresses[0]), "%.*s", (int)length, at);
         }
         at += length + 1;
     }
@@ -49,7 +48,7 @@ bool check_reach_find(char *const *words, int count, struct check_contact *ret_c
     for (int i = 0; i < count; i++) {
         const char *at = strstr(words[i], scheme);
 
-        if (at != NULL && read_contact(at + strlen(scheme), ret_contact)) {
+        if (at && read_contact(at + strlen(scheme), ret_contact)) {
             return true;
         }
     }

@@ -60,7 +60,7 @@ static void on_alarm(int number)
 _Noreturn void check_fail(const char *what)
 {
     fprintf(stderr, "check: %s: %s\n", phase, what);
-    (void)fflush(NULL);
+    fflush(NULL);
     _exit(1); /* MPI_Finalize() would wait for the others */
 }
 
@@ -68,7 +68,7 @@ void *check_allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count > 0 ? count : 1, bytes);
 
-    if (memory == NULL) {
+    if (!memory) {
         check_fail("out of memory");
     }
     return memory;
@@ -88,7 +88,7 @@ bool check_wait_until(void *request, int64_t deadline_ns)
         if (waited_ns > SPIN_NS) {
             pl_clock_nap(pl_clock_backoff_ns(waited_ns, NAP_LEAST_NS, NAP_MOST_NS), deadline_ns);
         } else {
-            (void)sched_yield();
+            sched_yield();
         }
     }
     return done != 0;
@@ -117,7 +117,7 @@ static void exchange_hosts(struct check_ranks *check, unsigned char *received)
     }
     for (int i = 0; i < check->size; i++) {
         received[i] = check_wait_until(&in[i], deadline_ns);
-        (void)check_wait_until(&out[i], received[i] ? deadline_ns : 0);
+        check_wait_until(&out[i], received[i] ? deadline_ns : 0);
     }
     free(in); /* what is still under way ends with the process */
     free(out);
@@ -129,22 +129,22 @@ static void name_rank(const struct check_ranks *check, int rank, char *ret_name,
     const char *at = check->needs.hosts;
     int hosts = *at != '\0', wanted;
 
-    for (const char *comma = strchr(at, ','); comma != NULL; comma = strchr(comma + 1, ',')) {
+    for (const char *comma = strchr(at, ','); comma; comma = strchr(comma + 1, ',')) {
         hosts++;
     }
     if (check->by_rank[rank].name[0] != '\0') {
-        (void)snprintf(ret_name, room, "%.150s", check->by_rank[rank].name);
+        snprintf(ret_name, room, "%.150s", check->by_rank[rank].name);
         return;
     }
     if (hosts == 0 || check->size % hosts != 0) {
-        (void)snprintf(ret_name, room, "rank %d", rank);
+        snprintf(ret_name, room, "rank %d", rank);
         return;
     }
     wanted = rank / (check->size / hosts);
     for (; wanted > 0; wanted--) {
         at = strchr(at, ',') + 1;
     }
-    (void)snprintf(ret_name, room, "%.*s", (int)strcspn(at, ","), at);
+    snprintf(ret_name, room, "%.*s", (int)strcspn(at, ","), at);
 }
 
 /* Of rank 0: ask those that it receives from whom they receive from, and write down the pairs of hosts that do not. */
@@ -170,8 +170,8 @@ static void collect_silent(struct check_ranks *check, const unsigned char *recei
             if (!all[(size_t)i * (size_t)check->size + (size_t)k]) {
                 name_rank(check, k, from, sizeof(from));
                 name_rank(check, i, to, sizeof(to));
-                (void)snprintf(line, sizeof(line), "%s > %s\n", from, to);
-                if (strstr(pl_text_string(&check->silent), line) == NULL) {
+                snprintf(line, sizeof(line), "%s > %s\n", from, to);
+                if (!strstr(pl_text_string(&check->silent), line)) {
                     pl_text_append(&check->silent, line);
                 }
             }
@@ -192,10 +192,10 @@ static bool reach(struct check_ranks *check)
     received[check->rank] = 1;
     if (check->rank != 0) {
         MPI_Isend(received, check->size, MPI_BYTE, 0, TAG_RECEIVED, MPI_COMM_WORLD, &request);
-        (void)check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         MPI_Irecv(&decision, 1, MPI_BYTE, 0, TAG_DECISION, MPI_COMM_WORLD, &request);
         while (!check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
-            (void)pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
+            pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
         }
         free(received);
         return true;
@@ -205,7 +205,7 @@ static bool reach(struct check_ranks *check)
     for (int i = 1; i < check->size; i++) {
         if (received[i]) {
             MPI_Isend(&decision, 1, MPI_BYTE, i, TAG_DECISION, MPI_COMM_WORLD, &request);
-            (void)check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
+            check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         }
     }
     free(received);
@@ -251,7 +251,7 @@ static void run_allreduce(struct pl_world *world, float *data, int count)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (world == NULL) {
+    if (!world) {
         MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     } else if (pl_allreduce(world, data, data, (uint64_t)count, PL_FLOAT32, PL_SUM, &error) != PL_OK) {
         check_fail(error.cause);
@@ -262,7 +262,7 @@ static void run_broadcast(struct pl_world *world, float *data, int count, int ro
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (world == NULL) {
+    if (!world) {
         MPI_Bcast(data, count, MPI_FLOAT, root, MPI_COMM_WORLD);
     } else if (pl_broadcast(world, data, (uint64_t)count, PL_FLOAT32, root, &error) != PL_OK) {
         check_fail(error.cause);
@@ -407,7 +407,7 @@ static int evaluate(struct check_ranks *check, int64_t begun_ns)
     }
     printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts, check->hosts == 1 ? "" : "s",
            (double)(pl_clock_now_ns() - begun_ns) / 1e9, missed == 0 ? "all needs are met" : "a need is missed");
-    (void)fflush(stdout);
+    fflush(stdout);
     if (missed > REASON_LINES) {
         fprintf(stderr, "check: %zu needs are missed, the first of them:\n", missed);
     }
@@ -430,8 +430,8 @@ static int run_ranks(struct check_ranks *check)
     struct check_host *mine;
     int level, code = 0;
 
-    (void)signal(SIGALRM, on_alarm);
-    (void)alarm(ALARM_S);
+    signal(SIGALRM, on_alarm);
+    alarm(ALARM_S);
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &check->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &check->size);
@@ -442,7 +442,7 @@ static int run_ranks(struct check_ranks *check)
     }
     check_host_read("", pl_environment_get_or(environment, "SM_MODEL_DIR", "/"),
                     pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", ""), mine);
-    (void)gethostname(mine->name, sizeof(mine->name) - 1);
+    gethostname(mine->name, sizeof(mine->name) - 1);
     if (!reach(check)) {
         find_hosts(check);
         code = evaluate(check, begun_ns);
@@ -467,14 +467,14 @@ static int become_daemon(char **words, int count, const char *master)
     struct pl_error error = PL_ERROR_NONE;
     char name[256] = "";
 
-    (void)gethostname(name, sizeof(name) - 1);
+    gethostname(name, sizeof(name) - 1);
     if (check_reach_find(words, count, &contact) && pl_environment_new(&environment, NULL) == PL_OK &&
         check_reach_try(&contact, master, pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", "?"),
                         pl_deadline_after_ns(DAEMON_NS), &error) != PL_OK) {
         fprintf(stderr, "check: %s %s\n", name, error.cause);
         return 1;
     }
-    (void)execv(words[0], words);
+    execv(words[0], words);
     fprintf(stderr, "check: running %s: %s\n", words[0], strerror(errno));
     return 1;
 }

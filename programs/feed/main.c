@@ -292,11 +292,11 @@ int main(int argc, char **argv)
         return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
     /* A reader that leaves early is an ordinary end of an epoch; a stop request has to remove the FIFOs first. */
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)sigemptyset(&stop);
-    (void)sigaddset(&stop, SIGTERM);
-    (void)sigaddset(&stop, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGINT);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
     tool.options.cancel_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     status = run(&tool, &error);
     if (status == PL_CANCELLED) {

@@ -183,7 +183,7 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
         return pl_error_errno(reterr, "%s: Paceline was built without Python.h, or without a C++ compiler",
                               target.data);
     }
-    (void)unlink(before.data);
+    unlink(before.data);
     if (symlink(target.data, before.data) != 0 || rename(before.data, path) != 0) {
         return pl_error_errno(reterr, "make the link '%s'", path);
     }

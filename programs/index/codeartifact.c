@@ -56,9 +56,9 @@ struct call {
 /* The text before the next `end` at `*at_at`, which is cut off; NULL where there is none or it is empty. */
 static const char *take_part(char **at_at, char end)
 {
-    char *begin = *at_at, *stop = begin != NULL ? strchr(begin, end) : NULL;
+    char *begin = *at_at, *stop = begin ? strchr(begin, end) : NULL;
 
-    if (stop == NULL || stop == begin) {
+    if (!stop || stop == begin) {
         *at_at = NULL;
         return NULL;
     }
@@ -73,7 +73,7 @@ static enum pl_status split_arn(const char *arn, struct repository *repository, 
     char *at;
 
     repository->text = at = pl_memory_string(arn, reterr);
-    if (at == NULL) {
+    if (!at) {
         return PL_MEMORY;
     }
     word = take_part(&at, ':');
@@ -84,8 +84,8 @@ static enum pl_status split_arn(const char *arn, struct repository *repository, 
     kind = take_part(&at, '/');
     repository->domain = take_part(&at, '/');
     repository->name = at;
-    if (at == NULL || *at == '\0' || strcmp(word, "arn") != 0 || partition == NULL ||
-        strcmp(service, "codeartifact") != 0 || strcmp(kind, "repository") != 0) {
+    if (!at || *at == '\0' || strcmp(word, "arn") != 0 || !partition || strcmp(service, "codeartifact") != 0 ||
+        strcmp(kind, "repository") != 0) {
         return pl_error_set(reterr, PL_INVALID,
                             "CA_REPOSITORY_ARN is '%.200s': expected "
                             "arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY",
@@ -112,7 +112,7 @@ static enum pl_status sign(struct call *call, struct pl_error *reterr)
                                        .path = call->address.path,
                                        .query = call->query,
                                        .headers = headers,
-                                       .header_count = key->session_token != NULL ? 3 : 2,
+                                       .header_count = key->session_token ? 3 : 2,
                                        .payload_hash = hash};
 
     for (size_t i = 0; i < MAX_LINES; i++) {
@@ -240,7 +240,7 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
     pl_http_post(call->service->http, &call->task);
     while (!pl_completion_wait(&call->ended, PL_DEADLINE_NEVER)) { /* credentials and requests have deadlines */
     }
-    if (call->status != PL_OK && reterr != NULL) {
+    if (call->status != PL_OK && reterr) {
         *reterr = call->error;
     }
     return call->status;
@@ -269,7 +269,7 @@ static enum pl_status ask(const struct service *service, const char *name, const
     }
     if (status == PL_OK) {
         *ret_value = pl_memory_string(value, reterr);
-        status = *ret_value != NULL ? PL_OK : PL_MEMORY;
+        status = *ret_value ? PL_OK : PL_MEMORY;
     }
     if (status != PL_OK) {
         pl_error_context(reterr, "CodeArtifact's %s for the repository '%.100s' in the domain '%.100s'", name,
@@ -318,7 +318,7 @@ static enum pl_status join_index(const char *endpoint, const char *token, bool p
     const char *host = strstr(endpoint, "://");
     size_t length;
 
-    if (host == NULL || strpbrk(endpoint, "@?# \t\r\n") != NULL ||
+    if (!host || strpbrk(endpoint, "@?# \t\r\n") ||
         (strncmp(endpoint, "https://", 8) != 0 && !(plain && strncmp(endpoint, "http://", 7) == 0))) {
         return pl_error_set(reterr, PL_CORRUPT,
                             "CodeArtifact's GetRepositoryEndpoint: expected an https:// address, found '%.200s'",
@@ -354,8 +354,7 @@ static enum pl_status ask_both(const struct service *service, char **ret_url, st
     PL_TRY(pl_text_check(&query, reterr));
     PL_TRY(ask(service, "GetRepositoryEndpoint", "GET", "/v1/repository/endpoint", pl_text_string(&query),
                "repositoryEndpoint", &endpoint, reterr));
-    return join_index(endpoint, token, endpoint_url != NULL && strncmp(endpoint_url, "http://", 7) == 0, ret_url,
-                      reterr);
+    return join_index(endpoint, token, endpoint_url && strncmp(endpoint_url, "http://", 7) == 0, ret_url, reterr);
 }
 
 enum pl_status pl_codeartifact_index(const struct pl_environment *environment, const char *arn, char **ret_url,

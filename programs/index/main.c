@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("index", stderr);
         return 2;
     }
-    (void)run(argv + 1, &error); /* it returns where it fails */
+    run(argv + 1, &error); /* it returns where it fails */
     pl_log_error(&error, "pip's index");
     return EXIT_FAILURE;
 }

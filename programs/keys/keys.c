@@ -19,7 +19,7 @@ enum pl_status pl_keys_derive(const void *secret, size_t secret_bytes, const cha
                               unsigned char ret_seed[PL_KEYS_SEED_BYTES], struct pl_error *reterr)
 {
     EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
-    EVP_KDF_CTX *context = kdf != NULL ? EVP_KDF_CTX_new(kdf) : NULL;
+    EVP_KDF_CTX *context = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
     const char digest[] = "SHA256";
     OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)(uintptr_t)digest, 0),
@@ -28,7 +28,7 @@ enum pl_status pl_keys_derive(const void *secret, size_t secret_bytes, const cha
         OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, (void *)(uintptr_t)purpose, strlen(purpose)),
         OSSL_PARAM_construct_end(),
     };
-    bool derived = context != NULL && EVP_KDF_derive(context, ret_seed, PL_KEYS_SEED_BYTES, parameters) > 0;
+    bool derived = context && EVP_KDF_derive(context, ret_seed, PL_KEYS_SEED_BYTES, parameters) > 0;
 
     EVP_KDF_CTX_free(context);
     EVP_KDF_free(kdf);
@@ -40,8 +40,7 @@ enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
 {
     EVP_PKEY *key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, seed, PL_KEYS_SEED_BYTES);
     size_t bytes = PL_KEYS_PUBLIC_BYTES;
-    bool made =
-        key != NULL && EVP_PKEY_get_raw_public_key(key, ret_public, &bytes) == 1 && bytes == PL_KEYS_PUBLIC_BYTES;
+    bool made = key && EVP_PKEY_get_raw_public_key(key, ret_public, &bytes) == 1 && bytes == PL_KEYS_PUBLIC_BYTES;
 
     EVP_PKEY_free(key);
     return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "make an Ed25519 key: libcrypto refused");
@@ -75,7 +74,7 @@ static enum pl_status put_base64(struct pl_text *text, const struct pl_text *byt
 
     PL_TRY(pl_text_check(bytes, reterr));
     encoded = malloc(bytes->length / 3 * 4 + 5);
-    if (encoded == NULL) {
+    if (!encoded) {
         return pl_error_set(reterr, PL_MEMORY, "no memory for a key");
     }
     length = EVP_EncodeBlock(encoded, (const unsigned char *)bytes->data, (int)bytes->length);

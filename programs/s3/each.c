@@ -54,7 +54,7 @@ enum pl_status tool_each(size_t count, tool_each_function *function, void *conte
            pthread_create(&threads[started], NULL, run, &each) == 0) {
         started++;
     }
-    (void)run(&each); /* on this thread too, and only here where no other could be started */
+    run(&each); /* on this thread too, and only here where no other could be started */
     for (size_t i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
     }

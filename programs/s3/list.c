@@ -47,7 +47,7 @@ static void print_entry(const struct pl_s3_entry *entry)
         return;
     }
     if (entry->modified_s >= 0 && gmtime_r(&modified, &utc)) {
-        (void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
+        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
     }
     printf("%20s %15llu %s\n", when, (unsigned long long)entry->size_bytes, entry->key);
 }

@@ -215,7 +215,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("s3", help ? stdout : stderr);
         return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_s3_headers_done(&tool.headers);

@@ -25,7 +25,7 @@ static void print_bytes(double bytes, char *text, size_t text_bytes)
         bytes /= 1000;
         unit++;
     }
-    (void)snprintf(text, text_bytes, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+    snprintf(text, text_bytes, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
 static void draw(const struct tool_progress *progress, const char *name)

@@ -22,12 +22,12 @@ static void stop_signals(sigset_t *ret_signals)
 {
     static const int signals[] = {SIGINT, SIGTERM};
 
-    (void)sigemptyset(ret_signals);
+    sigemptyset(ret_signals);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(signals); i++) {
         struct sigaction action;
 
         if (sigaction(signals[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN) {
-            (void)sigaddset(ret_signals, signals[i]);
+            sigaddset(ret_signals, signals[i]);
         }
     }
 }
@@ -38,7 +38,7 @@ enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
 
     stop_signals(&stop);
     /* the client's thread blocks all signals, and later threads inherit this mask */
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
     tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
 }
@@ -56,5 +56,5 @@ void tool_let_stop(struct tool *tool)
 
     pl_file_close_at(&tool->stop_fd);
     stop_signals(&stop);
-    (void)sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
 }

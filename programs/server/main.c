@@ -85,7 +85,7 @@ static void raise_descriptors(void)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
         limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
+        setrlimit(RLIMIT_NOFILE, &limit);
     }
 }
 
@@ -150,7 +150,7 @@ static void run_worker(char **argv, const struct pl_environment *environment, pi
     if (getppid() != parent) {
         _exit(1); /* it has ended before that */
     }
-    (void)execvpe(argv[0], argv, pl_environment_strings(environment));
+    execvpe(argv[0], argv, pl_environment_strings(environment));
     pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
     _exit(errno == ENOENT ? 127 : 126);
 }
@@ -190,7 +190,7 @@ static void signal_workers(const struct children *children, int number)
 {
     for (int w = 0; w < children->count; w++) {
         if (children->pids[w] > 0) {
-            (void)kill(children->pids[w], number);
+            kill(children->pids[w], number);
         }
     }
 }
@@ -203,13 +203,13 @@ static _Noreturn void end_like(int status)
     if (WIFSIGNALED(status)) {
         sigset_t only;
 
-        (void)setrlimit(RLIMIT_CORE, &no_core);
-        (void)prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
-        (void)signal(WTERMSIG(status), SIG_DFL);
+        setrlimit(RLIMIT_CORE, &no_core);
+        prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
+        signal(WTERMSIG(status), SIG_DFL);
         sigemptyset(&only);
         sigaddset(&only, WTERMSIG(status));
-        (void)pthread_sigmask(SIG_UNBLOCK, &only, NULL);
-        (void)pthread_kill(pthread_self(), WTERMSIG(status));
+        pthread_sigmask(SIG_UNBLOCK, &only, NULL);
+        pthread_kill(pthread_self(), WTERMSIG(status));
         _exit(128 + WTERMSIG(status));
     }
     _exit(WEXITSTATUS(status));

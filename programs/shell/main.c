@@ -123,14 +123,14 @@ static void terminal_restore(const struct terminal *terminal)
 
     sigemptyset(&output);
     sigaddset(&output, SIGTTOU);
-    (void)sigprocmask(SIG_BLOCK, &output, NULL);
+    sigprocmask(SIG_BLOCK, &output, NULL);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (terminal->flags[fd] >= 0) {
-            (void)fcntl(fd, F_SETFL, terminal->flags[fd]);
+            fcntl(fd, F_SETFL, terminal->flags[fd]);
         }
     }
     if (terminal->is_saved) {
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
+        tcsetattr(STDIN_FILENO, TCSANOW, &terminal->before);
     }
 }
 
@@ -143,8 +143,8 @@ static void block_signals(sigset_t *ret_set, sigset_t *ret_before)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         sigaddset(ret_set, numbers[i]);
     }
-    (void)sigprocmask(SIG_BLOCK, ret_set, ret_before);
-    (void)signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
+    sigprocmask(SIG_BLOCK, ret_set, ret_before);
+    signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
 }
 
 static enum pl_status start_ssh(const struct pl_strv *argv, const struct pl_environment *environment,
@@ -154,11 +154,11 @@ static enum pl_status start_ssh(const struct pl_strv *argv, const struct pl_envi
     int error = posix_spawnattr_init(&attributes);
 
     if (error == 0) {
-        (void)posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-        (void)posix_spawnattr_setsigmask(&attributes, mask);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+        posix_spawnattr_setsigmask(&attributes, mask);
         error =
             posix_spawnp(ret_pid, argv->items[0], NULL, &attributes, argv->items, pl_environment_strings(environment));
-        (void)posix_spawnattr_destroy(&attributes);
+        posix_spawnattr_destroy(&attributes);
     }
     return error == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, error, "start 'ssh'");
 }
@@ -179,17 +179,17 @@ static void end_ssh(pid_t ssh, const sigset_t *set)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SSH_END_NS);
 
-    (void)kill(ssh, SIGTERM);
+    kill(ssh, SIGTERM);
     while (ended_code(ssh) < 0) {
         int64_t left_ns = deadline_ns - pl_clock_now_ns();
         struct timespec wait = {.tv_sec = (time_t)(left_ns / PL_NS_PER_S), .tv_nsec = (long)(left_ns % PL_NS_PER_S)};
 
         if (left_ns <= 0) {
-            (void)kill(ssh, SIGKILL);
-            (void)waitpid(ssh, NULL, 0);
+            kill(ssh, SIGKILL);
+            waitpid(ssh, NULL, 0);
             return;
         }
-        (void)sigtimedwait(set, NULL, &wait);
+        sigtimedwait(set, NULL, &wait);
     }
 }
 

@@ -55,7 +55,7 @@ static void command_done(struct command *command)
 static const char *user_shell(const struct pl_environment *environment)
 {
     const struct passwd *user = getpwuid(geteuid());
-    const char *shell = user != NULL && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
+    const char *shell = user && *user->pw_shell != '\0' ? user->pw_shell : "/bin/sh";
 
     return pl_environment_get_or(environment, "SHELL", shell);
 }
@@ -66,7 +66,7 @@ static enum pl_status prepare(struct command *command, const char *run_dir, cons
     PL_AUTO_TEXT struct pl_text cwd = PL_TEXT_NONE;
 
     PL_TRY(pl_rundir_new_environment(run_dir, &command->environment, reterr));
-    if (term != NULL) {
+    if (term) {
         PL_TRY(pl_environment_set(command->environment, "TERM", term, reterr));
     }
     /* as the job's program */
@@ -108,11 +108,11 @@ static _Noreturn void run_program(const struct command *command)
 
     sigemptyset(&none);
     signal(SIGPIPE, SIG_DFL);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     if (chdir(command->cwd) == 0 || chdir("/") == 0) {
-        (void)execve(command->path, (char *const *)command->argv, pl_environment_strings(command->environment));
+        execve(command->path, (char *const *)command->argv, pl_environment_strings(command->environment));
     }
-    (void)dprintf(STDERR_FILENO, "paceline shell: error: run '%s': %s\n", command->path, strerror(errno));
+    dprintf(STDERR_FILENO, "paceline shell: error: run '%s': %s\n", command->path, strerror(errno));
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
 }
 
@@ -144,12 +144,12 @@ static void end_command(struct command *command)
         if (poll(&wait, 1, pl_deadline_poll_ms(deadline_ns)) < 0 && errno != EINTR) {
             break;
         }
-        (void)take_signals(command);
+        take_signals(command);
     }
     if (!command->ended) {
-        (void)kill(-command->pid, SIGKILL);
-        (void)kill(command->pid, SIGKILL); /* should it have no group yet */
-        (void)waitpid(command->pid, NULL, 0);
+        kill(-command->pid, SIGKILL);
+        kill(command->pid, SIGKILL); /* should it have no group yet */
+        waitpid(command->pid, NULL, 0);
         command->ended = true;
         command->code = SIGNAL_EXIT + SIGKILL;
     }
@@ -167,12 +167,12 @@ static enum pl_status run_command(struct command *command, bool has_terminal, st
     }
     if (command->pid == 0) {
         if (!has_terminal) {
-            (void)setpgid(0, 0);
+            setpgid(0, 0);
         }
         run_program(command);
     }
     if (!has_terminal) {
-        (void)setpgid(command->pid, command->pid);
+        setpgid(command->pid, command->pid);
     }
     while (!command->ended) {
         struct pollfd waits[] = {{.fd = command->signal_fd, .events = POLLIN}, {.fd = STDOUT_FILENO, .events = 0}};
@@ -185,7 +185,7 @@ static enum pl_status run_command(struct command *command, bool has_terminal, st
         }
     }
     if (!command->ended) {
-        (void)kill(has_terminal ? command->pid : -command->pid, SIGHUP);
+        kill(has_terminal ? command->pid : -command->pid, SIGHUP);
     }
     end_command(command);
     return PL_OK;
@@ -203,7 +203,7 @@ enum pl_status pl_serve_shell(const char *run_dir, const struct pl_environment *
     PL_TRY(pl_shell_request_parse(pl_environment_get_or(environment, PL_RELAY_REQUEST_VARIABLE, ""), &command.words,
                                   reterr));
     status = prepare(&command, run_dir, term, shell_argv, reterr);
-    if (status == PL_NOT_FOUND && command.argv != NULL) {
+    if (status == PL_NOT_FOUND && command.argv) {
         *ret_code = EXIT_NOT_FOUND; /* the caller says why */
         return status;
     }

@@ -77,30 +77,30 @@ enum pl_status pl_collect_program(pid_t pid, pl_collect_run *run, int64_t deadli
         run_collector(program, run, parent, deadline_ns - MARGIN_NS);
         _exit(0);
     }
-    (void)close(fds[1]);
+    close(fds[1]);
     if (collector < 0) {
-        (void)pl_error_errno(reterr, "fork");
-        (void)close(fds[0]);
+        pl_error_errno(reterr, "fork");
+        close(fds[0]);
         pl_collect_free(program);
         return PL_SYSTEM;
     }
     if (await_end(collector, fds[0], deadline_ns, &status) == 0) {
-        (void)kill(collector, SIGKILL);
-        (void)await_end(collector, fds[0], pl_deadline_after_ns(REAP_NS), &status);
+        kill(collector, SIGKILL);
+        await_end(collector, fds[0], pl_deadline_after_ns(REAP_NS), &status);
         add_problem(program, "the time was over before all of it was read");
     } else if (WIFSIGNALED(status)) {
         snprintf(text, sizeof(text), "reading it was ended by signal %d (%s)", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));
         add_problem(program, text);
     }
-    (void)close(fds[0]);
+    close(fds[0]);
     *ret_program = program;
     return PL_OK;
 }
 
 void pl_collect_free(struct pl_stacks_program *program)
 {
-    if (program != NULL) {
-        (void)munmap(program, sizeof(*program));
+    if (program) {
+        munmap(program, sizeof(*program));
     }
 }

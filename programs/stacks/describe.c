@@ -45,7 +45,7 @@ static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
-    return slash != NULL ? slash + 1 : path;
+    return slash ? slash + 1 : path;
 }
 
 static bool starts_with(const char *text, const char *start)
@@ -64,7 +64,7 @@ static const char *find_script(const char *words, const char *end, bool is_pytho
     const char *word = pl_proc_next_word(words, end);
 
     *ret_option = "";
-    while (is_python && word != NULL && word[0] == '-' && word[1] != '\0') {
+    while (is_python && word && word[0] == '-' && word[1] != '\0') {
         if (strcmp(word, "-m") == 0) {
             *ret_option = "-m ";
             return pl_proc_next_word(word, end);
@@ -75,9 +75,9 @@ static const char *find_script(const char *words, const char *end, bool is_pytho
         if (strcmp(word, "-W") == 0 || strcmp(word, "-X") == 0) {
             word = pl_proc_next_word(word, end);
         }
-        word = word != NULL ? pl_proc_next_word(word, end) : NULL;
+        word = word ? pl_proc_next_word(word, end) : NULL;
     }
-    return word != NULL && word[0] != '-' ? word : NULL;
+    return word && word[0] != '-' ? word : NULL;
 }
 
 void pl_describe_name(const char *words, size_t bytes, char *ret_name, size_t name_bytes)
@@ -96,8 +96,7 @@ void pl_describe_name(const char *words, size_t bytes, char *ret_name, size_t na
     pl_text_append(&name, first);
     if (is_shell || is_python_name(last_name(first))) {
         script = find_script(first, first + copy.length, !is_shell, &option);
-        pl_text_printf(&name, "%s%s%s", script != NULL ? " " : "", script != NULL ? option : "",
-                       script != NULL ? script : "");
+        pl_text_printf(&name, "%s%s%s", script ? " " : "", script ? option : "", script ? script : "");
     }
     pl_proc_copy_text(pl_text_string(&name), ret_name, name_bytes);
 }
@@ -111,7 +110,7 @@ int pl_describe_rank(const char *variables, size_t bytes)
     pl_text_append_n(&copy, variables, bytes);
     end = pl_text_string(&copy) + copy.length;
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
-        for (const char *at = pl_text_string(&copy); at != NULL && at < end; at = pl_proc_next_word(at, end)) {
+        for (const char *at = pl_text_string(&copy); at && at < end; at = pl_proc_next_word(at, end)) {
             if (starts_with(at, names[i]) && isdigit((unsigned char)at[strlen(names[i])])) {
                 return (int)strtol(at + strlen(names[i]), NULL, 10);
             }
@@ -134,7 +133,7 @@ static void describe_thread(pid_t pid, struct pl_stacks_thread *thread)
     memcpy(thread->name, stat.name, sizeof(thread->name));
     snprintf(name, sizeof(name), "task/%d/wchan", (int)thread->tid);
     wait = pl_proc_read(pid, name, WAIT_BYTES, &bytes);
-    if (wait != NULL && strcmp(wait, "0") != 0) {
+    if (wait && strcmp(wait, "0") != 0) {
         pl_proc_copy_text(wait, thread->wait, sizeof(thread->wait));
     }
 }
@@ -150,7 +149,7 @@ static void describe_threads(struct pl_stacks_program *program)
     program->thread_count = 1;
     snprintf(path, sizeof(path), "/proc/%d/task", (int)program->pid);
     directory = opendir(path);
-    while (directory != NULL && (entry = readdir(directory)) != NULL) {
+    while (directory && (entry = readdir(directory))) {
         pid_t tid = (pid_t)strtol(entry->d_name, NULL, 10);
 
         if (tid <= 0 || tid == program->pid) {
@@ -179,14 +178,14 @@ void pl_describe_program(struct pl_stacks_program *program)
     pl_proc_file_name(program->pid, program->name, sizeof(program->name));
     program->is_python = is_python_name(program->name);
     words = pl_proc_read(program->pid, "cmdline", WORDS_BYTES, &bytes);
-    if (words != NULL && bytes > 0) {
+    if (words && bytes > 0) {
         pl_describe_name(words, bytes, program->name, sizeof(program->name));
     }
     if (program->name[0] == '\0') { /* a zombie, or another user's */
         snprintf(program->name, sizeof(program->name), "%s", program->threads[0].name);
     }
     variables = pl_proc_read(program->pid, "environ", WORDS_BYTES, &bytes);
-    program->rank = variables != NULL ? pl_describe_rank(variables, bytes) : -1;
+    program->rank = variables ? pl_describe_rank(variables, bytes) : -1;
     maps = pl_proc_read(program->pid, "maps", MAPS_BYTES, &bytes);
-    program->is_python = program->is_python || (maps != NULL && strstr(maps, "/libpython") != NULL);
+    program->is_python = program->is_python || (maps && strstr(maps, "/libpython"));
 }

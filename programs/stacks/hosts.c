@@ -54,7 +54,7 @@ static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, co
     }
     self[length] = '\0';
     hosts->hosts = pl_memory_new(hosts->names.count, sizeof(*hosts->hosts), reterr);
-    PL_TRY(hosts->hosts != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(hosts->hosts ? PL_OK : PL_MEMORY);
     for (size_t i = 1; i < hosts->names.count; i++) {
         struct pl_hosts_host *host = &hosts->hosts[hosts->host_count++];
         PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
@@ -95,7 +95,7 @@ static enum pl_status add(struct pl_hosts *hosts, const struct pl_order_program 
     PL_AUTO_FREE char *report = pl_memory_string(program->report, reterr);
     PL_AUTO_FREE char *place = pl_memory_string(program->place, reterr);
 
-    PL_TRY(host != NULL && key != NULL && report != NULL && place != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(host && key && report && place ? PL_OK : PL_MEMORY);
     PL_TRY(pl_memory_grow(&hosts->programs, &hosts->capacity, hosts->count + 1, sizeof(*hosts->programs), reterr));
     hosts->programs[hosts->count++] = (struct pl_order_program){.host = PL_TAKE(host),
                                                                 .rank = program->rank,
@@ -159,7 +159,7 @@ static enum pl_status take_answer(struct pl_hosts *hosts, const struct pl_hosts_
     int rank, pid;
 
     PL_TRY(pl_text_check(&host->answer, reterr));
-    while (at < end && memchr(at, '\0', (size_t)(end - at)) != NULL) {
+    while (at < end && memchr(at, '\0', (size_t)(end - at))) {
         fields[count++] = at;
         at += strlen(at) + 1;
         if (count < PROGRAM_FIELDS) {
@@ -205,7 +205,7 @@ static enum pl_status read_answers(struct pl_hosts *hosts, int64_t deadline_ns, 
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(hosts->host_count + 1, sizeof(*waits), reterr);
     size_t open_count;
 
-    PL_TRY(waits != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(waits ? PL_OK : PL_MEMORY);
     do {
         open_count = 0;
         for (size_t i = 0; i < hosts->host_count; i++) {
@@ -255,7 +255,7 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
     } else {
         pl_text_append(text, "the program");
     }
-    if (hosts->host_name != NULL) {
+    if (hosts->host_name) {
         pl_text_printf(text, " on host %s", first->host[0] != '\0' ? first->host : hosts->host_name);
     }
     if (hosts->count > 1 && strcmp(first->key, hosts->programs[1].key) != 0) {
@@ -272,8 +272,8 @@ void pl_hosts_close(struct pl_hosts *hosts)
         struct pl_hosts_host *host = &hosts->hosts[i];
 
         if (host->pid > 0) {
-            (void)kill(host->pid, SIGKILL);
-            (void)waitpid(host->pid, NULL, 0);
+            kill(host->pid, SIGKILL);
+            waitpid(host->pid, NULL, 0);
         }
         pl_file_close_at(&host->fd);
         pl_text_done(&host->answer);

@@ -100,9 +100,9 @@ static enum pl_status find_programs(struct samples *samples, struct pl_error *re
     PL_TRY(find_paceline(&paceline, reterr));
     PL_TRY(pl_proc_find_programs(&paceline, &pids, &count, reterr));
     samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
-    PL_TRY(samples->items != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(samples->items ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < count; i++) {
-        (void)add_process(samples, pids[i], NULL); /* one that has ended since is none */
+        add_process(samples, pids[i], NULL); /* one that has ended since is none */
     }
     if (samples->count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND,
@@ -133,7 +133,7 @@ static enum pl_status take_words(struct samples *samples, char **words, size_t c
     pid_t pid = 0;
 
     samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
-    PL_TRY(samples->items != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(samples->items ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < count; i++) {
         PL_TRY(parse_pid(words[i], &pid, reterr));
     }
@@ -223,8 +223,8 @@ static char *find_run_dir(const struct samples *samples, const struct pl_environ
 {
     const char *own = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
 
-    if (own != NULL || samples->count == 0) {
-        return own != NULL ? pl_memory_string(own, NULL) : NULL;
+    if (own || samples->count == 0) {
+        return own ? pl_memory_string(own, NULL) : NULL;
     }
     return pl_proc_variable(samples->items[0].pid, PL_RUNDIR_VARIABLE);
 }
@@ -258,11 +258,11 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
     PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    if (task->log_host != NULL) {
+    if (task->log_host) {
         hosts->host_name = pl_memory_string(task->log_host, reterr);
-        PL_TRY(hosts->host_name != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(hosts->host_name ? PL_OK : PL_MEMORY);
     }
-    if (run_dir != NULL && pl_hosts_start(hosts, run_dir, environment, &ask_error) != PL_OK) {
+    if (run_dir && pl_hosts_start(hosts, run_dir, environment, &ask_error) != PL_OK) {
         pl_log_error(&ask_error, "asking the other hosts"); /* what is here is still printed */
     }
     if (found != PL_OK && hosts->host_count == 0) {
@@ -273,11 +273,11 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
                     reterr));
     }
     PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
-    PL_TRY(print(hosts, task->log_host != NULL ? STDERR_FILENO : STDOUT_FILENO, reterr));
+    PL_TRY(print(hosts, task->log_host ? STDERR_FILENO : STDOUT_FILENO, reterr));
     if (hosts->count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
     }
-    if (task->log_host != NULL) {
+    if (task->log_host) {
         pl_hosts_describe(hosts, &text);
         pl_text_append_char(&text, '\n');
         PL_TRY(pl_text_check(&text, reterr));
@@ -298,8 +298,8 @@ static enum pl_status run(const struct task *task, char **words, size_t count, s
         PL_TRY(look(&samples, "", pl_deadline_after_ns(WHOLE_NS), &hosts, reterr));
         return print(&hosts, STDOUT_FILENO, reterr);
     }
-    return task->local_host != NULL ? answer(task->local_host, &samples, &hosts, reterr)
-                                    : print_all_hosts(task, environment, &samples, &hosts, reterr);
+    return task->local_host ? answer(task->local_host, &samples, &hosts, reterr)
+                            : print_all_hosts(task, environment, &samples, &hosts, reterr);
 }
 
 int main(int argc, char **argv)

@@ -51,7 +51,7 @@ static size_t count_lines(const char *key)
 {
     size_t lines = 1;
 
-    for (const char *at = strchr(key, '\n'); at != NULL; at = strchr(at + 1, '\n')) {
+    for (const char *at = strchr(key, '\n'); at; at = strchr(at + 1, '\n')) {
         lines++;
     }
     return lines;
@@ -100,7 +100,7 @@ static enum pl_status fill_places(const struct pl_order_program *programs, size_
         places[i].program = programs[i];
         places[i].line_count = count_lines(programs[i].key);
         places[i].shared_with = pl_memory_new(places[i].line_count, sizeof(*places[i].shared_with), reterr);
-        PL_TRY(places[i].shared_with != NULL ? PL_OK : PL_MEMORY);
+        PL_TRY(places[i].shared_with ? PL_OK : PL_MEMORY);
         for (size_t j = 0; j < count; j++) {
             size_t alike = i == j ? places[i].line_count : count_alike(programs[i].key, programs[j].key);
 
@@ -117,7 +117,7 @@ enum pl_status pl_order_programs(struct pl_order_program *programs, size_t count
     PL_AUTO_FREE struct place *places = pl_memory_new(count + 1, sizeof(*places), reterr);
     enum pl_status status;
 
-    PL_TRY(places != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(places ? PL_OK : PL_MEMORY);
     status = fill_places(programs, count, places, reterr);
     if (status == PL_OK) {
         qsort(places, count, sizeof(*places), by_place);

@@ -64,7 +64,7 @@ static void read_text(int fd, off_t before, off_t after, char *ret_text, size_t 
     if ((size_t)(after - before) > text_bytes - 1) { /* cut: without the line that is not whole */
         const char *last = strrchr(ret_text, '\n');
 
-        length = last != NULL ? (size_t)(last + 1 - ret_text) : 0;
+        length = last ? (size_t)(last + 1 - ret_text) : 0;
         ret_text[length] = '\0';
     }
     pl_text_mask(ret_text, length);
@@ -79,7 +79,7 @@ void pl_python_collect(struct pl_stacks_program *program, int64_t deadline_ns)
     off_t before, after;
 
     program->python[0] = '\0';
-    if (folder == NULL || !pl_proc_catches(program->pid, PL_PYTHON_SIGNAL) ||
+    if (!folder || !pl_proc_catches(program->pid, PL_PYTHON_SIGNAL) ||
         pl_proc_read_stat(program->pid, 0, &stat, NULL) != PL_OK || stat.state == 'T' || stat.state == 't') {
         return;
     }
@@ -105,11 +105,11 @@ static size_t find_main_frames(const char *stacks, const char *frames[MOST_FRAME
     const char *at = strncmp(stacks, "Current thread ", 15) == 0 ? stacks : strstr(stacks, "\nCurrent thread ");
     size_t count = 0;
 
-    if (at == NULL) {
+    if (!at) {
         return 0;
     }
     at += at[0] == '\n';
-    for (at = strchr(at, '\n'); at != NULL && count < MOST_FRAMES; at = strchr(at + 1, '\n')) {
+    for (at = strchr(at, '\n'); at && count < MOST_FRAMES; at = strchr(at + 1, '\n')) {
         if (strncmp(at + 1, frame_start, sizeof(frame_start) - 1) != 0) {
             break;
         }
@@ -152,10 +152,10 @@ size_t pl_python_append_report(const char *stacks, size_t most_lines, struct pl_
 static bool append_frame(const char *frame, struct pl_text *text)
 {
     const char *file = frame + sizeof(frame_start) - 1, *end = file + strcspn(file, "\n");
-    const char *line = strstr(file, line_start), *function = line != NULL ? strstr(line, function_start) : NULL;
+    const char *line = strstr(file, line_start), *function = line ? strstr(line, function_start) : NULL;
     const char *name = file;
 
-    if (line == NULL || function == NULL || function > end) {
+    if (!line || !function || function > end) {
         return false;
     }
     for (const char *at = file; at < line; at++) {

@@ -68,7 +68,7 @@ static bool explain_error(pid_t pid, pid_t tid, int code, char *ret_text, size_t
     if (pl_file_read("/proc/sys/kernel/yama/ptrace_scope", FILE_BYTES, &scope, NULL, NULL) != PL_OK) {
         scope = NULL; /* a kernel without yama */
     }
-    pl_unwind_explain(code, own_status != NULL ? own_status : "", scope != NULL ? scope : "0", ret_text, text_bytes);
+    pl_unwind_explain(code, own_status ? own_status : "", scope ? scope : "0", ret_text, text_bytes);
     return true;
 }
 
@@ -127,17 +127,17 @@ static void name_frame(Dwfl *dwfl, struct pl_stacks_frame *frame, bool is_call)
     Dwfl_Module *module = dwfl_addrmodule(dwfl, address);
     const char *file, *function, *slash;
 
-    if (module == NULL) {
+    if (!module) {
         return;
     }
     file = dwfl_module_info(module, NULL, &start, NULL, NULL, NULL, NULL, NULL);
     frame->offset = address - start;
-    if (file != NULL) {
+    if (file) {
         slash = strrchr(file, '/');
-        pl_proc_copy_text(slash != NULL ? slash + 1 : file, frame->module, sizeof(frame->module));
+        pl_proc_copy_text(slash ? slash + 1 : file, frame->module, sizeof(frame->module));
     }
     function = dwfl_module_addrname(module, address);
-    if (function != NULL) {
+    if (function) {
         pl_proc_copy_text(function, frame->function, sizeof(frame->function));
     }
 }
@@ -180,15 +180,15 @@ static bool unwind_thread(Dwfl *dwfl, struct pl_stacks_program *program, size_t 
         snprintf(thread->problem, sizeof(thread->problem), "it has ended");
         return true;
     }
-    (void)dwfl_getthread_frames(dwfl, thread->tid, take_frame, &walk); /* ends with an error where a stack ends early */
-    (void)ptrace(PTRACE_DETACH, thread->tid, NULL, (void *)(intptr_t)signal_number);
+    dwfl_getthread_frames(dwfl, thread->tid, take_frame, &walk); /* ends with an error where a stack ends early */
+    ptrace(PTRACE_DETACH, thread->tid, NULL, (void *)(intptr_t)signal_number);
     if (thread->frame_count == 0) {
         snprintf(thread->problem, sizeof(thread->problem), "libdw: %s", dwfl_errmsg(-1));
     }
     for (size_t i = 0; i < thread->frame_count; i++) {
         const struct pl_stacks_frame *named = find_named(program, index, thread->frames[i].pc);
 
-        if (named != NULL) {
+        if (named) {
             thread->frames[i] = *named;
         } else {
             name_frame(dwfl, &thread->frames[i], walk.calls[i]);
@@ -210,7 +210,7 @@ static int load_tables(Dwfl_Module *module, void **user, const char *name, Dwarf
     Dwarf_Addr bias;
 
     (void)user, (void)name, (void)start;
-    (void)dwfl_module_eh_cfi(module, &bias);
+    dwfl_module_eh_cfi(module, &bias);
     return pl_deadline_passed(*(const int64_t *)deadline_ns) ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
@@ -248,7 +248,7 @@ static void unwind_threads(Dwfl *dwfl, struct pl_stacks_program *program, int64_
         fails(program, dwfl_linux_proc_attach(dwfl, program->pid, true))) {
         return;
     }
-    (void)dwfl_getmodules(dwfl, load_tables, &deadline_ns, 0);
+    dwfl_getmodules(dwfl, load_tables, &deadline_ns, 0);
     for (size_t i = 0; i < program->thread_count; i++) {
         if (pl_deadline_passed(deadline_ns)) {
             snprintf(program->threads[i].problem, sizeof(program->threads[i].problem), "no time was left for it");
@@ -269,7 +269,7 @@ void pl_unwind_program(struct pl_stacks_program *program, int64_t deadline_ns)
         return;
     }
     dwfl = dwfl_begin(&callbacks);
-    if (dwfl == NULL) {
+    if (!dwfl) {
         snprintf(program->problem, sizeof(program->problem), "libdw: %s", dwfl_errmsg(-1));
         return;
     }

@@ -78,7 +78,7 @@ static enum pl_status set_threads(const struct agent *agent, const struct pl_tri
     const int threads = agent->slots.cpus / order->processes;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
-        if (pl_environment_get(environment, variables[i]) == NULL) {
+        if (!pl_environment_get(environment, variables[i])) {
             PL_TRY(set_number(environment, variables[i], threads > 0 ? threads : 1, reterr));
         }
     }
@@ -385,7 +385,7 @@ static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
     const size_t count = agent->count;
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(count + 2, sizeof(*waits), reterr);
 
-    if (waits == NULL) {
+    if (!waits) {
         return PL_MEMORY;
     }
     waits[0] = (struct pollfd){.fd = agent->signals->fd, .events = POLLIN};
@@ -419,7 +419,7 @@ static enum pl_status make_slots(struct agent *agent, struct pl_error *reterr)
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
 
     PL_TRY(pl_sweep_space_of_job(agent->job, &space, reterr));
-    PL_TRY(space != NULL ? PL_OK : pl_error_set(reterr, PL_INVALID, "this host's job asks for no sweep"));
+    PL_TRY(space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this host's job asks for no sweep"));
     return pl_slots_of_job(agent->job, space, &agent->slots, reterr);
 }
 
@@ -446,7 +446,7 @@ static enum pl_status run(struct agent *agent, struct pl_error *reterr)
         pl_link_drain(&agent->link, pl_deadline_after_ns(PL_NS_PER_S));
         return PL_OK;
     }
-    (void)pl_signals_raise_files(agent->signals, SPARE_FILES + 2 * (size_t)agent->slots.count);
+    pl_signals_raise_files(agent->signals, SPARE_FILES + 2 * (size_t)agent->slots.count);
     snprintf(number, sizeof(number), "%d", agent->slots.count);
     SEND(agent, "slots", number);
     while (!agent->over) {

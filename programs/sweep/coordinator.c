@@ -24,11 +24,11 @@ static void note_slots(struct pl_sweep *sweep, int host, int slots)
     struct pl_sweep_host *there = &sweep->hosts[host];
     struct pl_error error = PL_ERROR_NONE;
 
-    if (there->trials != NULL) {
+    if (there->trials) {
         return;
     }
     there->trials = pl_memory_new((size_t)slots, sizeof(*there->trials), &error);
-    if (there->trials == NULL) {
+    if (!there->trials) {
         pl_sweep_fail_status(sweep, PL_MEMORY, &error);
         return;
     }
@@ -119,7 +119,7 @@ static enum pl_status replace_text(char **text_at, const char *text, struct pl_e
 {
     char *copy = pl_memory_string(text, reterr);
 
-    if (copy == NULL) {
+    if (!copy) {
         return PL_MEMORY;
     }
     free(*text_at);
@@ -167,7 +167,7 @@ static void fill(struct pl_sweep *sweep)
 
     while (!sweep->failed && pl_scheduler_next(sweep->scheduler, &next)) {
         const char *before = sweep->records[next].host;
-        const int home = before != NULL ? pl_sweep_hosts_find(sweep, before) : -1;
+        const int home = before ? pl_sweep_hosts_find(sweep, before) : -1;
         const int host = home >= 0 && sweep->hosts[home].used < sweep->hosts[home].slots ? home : free_host(sweep);
         struct pl_sweep_run *run = &sweep->runs[next];
 
@@ -245,7 +245,7 @@ static void forget_beaten(struct pl_sweep *sweep)
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         const bool failed = pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED;
 
-        if (!sweep->runs[i].model_gone && sweep->records[i].host != NULL &&
+        if (!sweep->runs[i].model_gone && sweep->records[i].host &&
             (failed || (is_known && i != best && is_over(sweep, i)))) {
             forget_model(sweep, (int)i);
         }
@@ -323,7 +323,7 @@ static void note_end(struct pl_sweep *sweep, int trial, bool ok, const char *rea
     pl_scheduler_note_end(sweep->scheduler, (size_t)trial, end);
     free_slot(sweep, trial);
     log_end(sweep, trial, end, seconds, pl_text_string(&words));
-    if (end == PL_SWEEP_END_LOST && !ok && sweep->ended_badly == NULL) {
+    if (end == PL_SWEEP_END_LOST && !ok && !sweep->ended_badly) {
         pl_text_clear(&words);
         pl_text_printf(&words, "trial %d: %s", trial, reason);
         sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
@@ -357,7 +357,7 @@ static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
             struct pl_sweep_run *run = trial >= 0 ? &sweep->runs[trial] : NULL;
             int64_t due_ns;
 
-            if (run == NULL || run->state != PL_SWEEP_RUN_RUNS) {
+            if (!run || run->state != PL_SWEEP_RUN_RUNS) {
                 continue;
             }
             if (run->why == PL_SWEEP_WHY_NONE && pl_deadline_passed(run->limit_ns)) {
@@ -387,8 +387,7 @@ static void fail(struct pl_sweep *sweep)
         pl_log_error(&error, "write trials.jsonl");
     }
     pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s", failed,
-                  sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed,
-                  reason != NULL ? reason : "");
+                  sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed, reason ? reason : "");
 }
 
 /* All that ran has saved and ended. */
@@ -401,7 +400,7 @@ static void end_stopped(struct pl_sweep *sweep)
         pl_log_error(&error, "write trials.jsonl");
     }
     pl_log(PL_LOG_INFO, "the sweep was stopped; with the same checkpoints it goes on where it was");
-    if (sweep->ended_badly != NULL) {
+    if (sweep->ended_badly) {
         pl_sweep_fail(sweep, "%s", sweep->ended_badly);
     }
     sweep->over = true;
@@ -565,12 +564,12 @@ static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_TRY(pl_sweep_space_of_job(sweep->job, &sweep->space, reterr));
-    PL_TRY(sweep->space != NULL ? PL_OK : pl_error_set(reterr, PL_INVALID, "this job asks for no sweep"));
+    PL_TRY(sweep->space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this job asks for no sweep"));
     sweep->hosts_count = sweep->job->hosts.count;
     sweep->hosts = pl_memory_new(sweep->hosts_count, sizeof(*sweep->hosts), reterr);
     sweep->records = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->records), reterr);
     sweep->runs = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->runs), reterr);
-    PL_TRY(sweep->hosts != NULL && sweep->records != NULL && sweep->runs != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(sweep->hosts && sweep->records && sweep->runs ? PL_OK : PL_MEMORY);
     PL_TRY(open_journal(sweep, reterr));
     return pl_sweep_hosts_open(sweep, reterr);
 }
@@ -579,11 +578,11 @@ static void close_sweep_at_end(struct pl_sweep *sweep)
 {
     pl_sweep_move_done(sweep);
     pl_sweep_hosts_close(sweep);
-    for (size_t i = 0; sweep->records != NULL && i < sweep->space->trials_count; i++) {
+    for (size_t i = 0; sweep->records && i < sweep->space->trials_count; i++) {
         free(sweep->records[i].host);
         free(sweep->records[i].reason);
     }
-    if (sweep->journal != NULL) {
+    if (sweep->journal) {
         pl_sweep_journal_close(sweep->journal);
     }
     pl_scheduler_free(sweep->scheduler);

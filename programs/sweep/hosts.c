@@ -50,7 +50,7 @@ static enum pl_status start_agent(struct pl_sweep *sweep, int host, const struct
     theirs_fd = pair[1];
     status = pl_link_open(&there->link, pair[0], reterr);
     if (status != PL_OK) {
-        (void)close(pair[0]);
+        close(pair[0]);
         return status;
     }
     setup.argv = (const char *const *)argv.items;
@@ -108,13 +108,13 @@ static void end_agents(struct pl_sweep *sweep)
 
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         pl_link_drain(&sweep->hosts[i].link, deadline_ns);
-        (void)shutdown(sweep->hosts[i].link.fd, SHUT_WR);
+        shutdown(sweep->hosts[i].link.fd, SHUT_WR);
         left += sweep->hosts[i].pid > 0;
     }
     while (left > 0 && !pl_deadline_passed(deadline_ns)) {
         struct pollfd wait = {.fd = sweep->signals->fd, .events = POLLIN};
 
-        (void)poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
+        poll(&wait, 1, pl_deadline_poll_ms(deadline_ns));
         while (pl_signals_next(sweep->signals) != 0) {
         }
         pl_sweep_hosts_reap(sweep);
@@ -127,7 +127,7 @@ static void end_agents(struct pl_sweep *sweep)
 
 void pl_sweep_hosts_close(struct pl_sweep *sweep)
 {
-    if (sweep->hosts == NULL) {
+    if (!sweep->hosts) {
         return;
     }
     end_agents(sweep);
@@ -159,7 +159,7 @@ void pl_sweep_hosts_start_trial(struct pl_sweep *sweep, int host, const struct p
     snprintf(processes, sizeof(processes), "%d", order->processes);
     snprintf(last_step, sizeof(last_step), "%lld", (long long)order->last_step);
     SEND(sweep, host, "trial", trial, slot, processes, last_step, order->hyperparameters, order->metric_regex,
-         order->step_regex != NULL ? order->step_regex : "");
+         order->step_regex ? order->step_regex : "");
 }
 
 void pl_sweep_hosts_signal_trial(struct pl_sweep *sweep, int host, int trial, int number)
@@ -202,7 +202,7 @@ enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep
 {
     PL_AUTO_FREE struct pollfd *waits = pl_memory_new(sweep->hosts_count + 1, sizeof(*waits), reterr);
 
-    if (waits == NULL) {
+    if (!waits) {
         return PL_MEMORY;
     }
     waits[0] = (struct pollfd){.fd = sweep->signals->fd, .events = POLLIN};

@@ -23,7 +23,7 @@ enum pl_status pl_sweep_space_of_job(const struct pl_job *job, struct pl_sweep_s
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     enum pl_status status;
 
-    if (setting == NULL) {
+    if (!setting) {
         *ret_space = NULL;
         return PL_OK;
     }

@@ -147,12 +147,12 @@ static enum pl_status read_string(const struct pl_sweep_value *root, const char 
 
     free(*text);
     *text = NULL;
-    if (value.node != NULL && pl_python_json_kind(value.node) == PL_PYTHON_JSON_NULL) {
+    if (value.node && pl_python_json_kind(value.node) == PL_PYTHON_JSON_NULL) {
         return PL_OK;
     }
     PL_TRY(pl_sweep_value_text(&value, &read, reterr));
     *text = pl_memory_string(read, reterr);
-    return *text != NULL ? PL_OK : PL_MEMORY;
+    return *text ? PL_OK : PL_MEMORY;
 }
 
 static enum pl_status replay_start(struct replay *replay, const struct pl_sweep_value *root, struct pl_error *reterr)
@@ -179,10 +179,10 @@ static enum pl_status replay_report(struct replay *replay, const struct pl_sweep
     PL_TRY(pl_sweep_value_object(root, names, reterr));
     PL_TRY(read_trial(replay, root, "report", &trial, reterr));
     PL_TRY(pl_sweep_value_whole(&step_value, 1, PL_SWEEP_STEP_MAX, &step, reterr));
-    if (value.node == NULL || pl_python_json_kind(value.node) != PL_PYTHON_JSON_NULL) {
+    if (!value.node || pl_python_json_kind(value.node) != PL_PYTHON_JSON_NULL) {
         PL_TRY(pl_sweep_value_number(&value, &number, reterr));
     }
-    (void)pl_scheduler_note_report(replay->scheduler, trial, step, number);
+    pl_scheduler_note_report(replay->scheduler, trial, step, number);
     return PL_OK;
 }
 
@@ -219,13 +219,13 @@ static enum pl_status replay_event(struct replay *replay, const char *line, size
 
     PL_TRY(pl_python_json_parse_strict(line, bytes, "", &document, reterr));
     root = pl_sweep_value_root(document, "");
-    if (pl_python_json_member(document, "start") != NULL) {
+    if (pl_python_json_member(document, "start")) {
         return replay_start(replay, &root, reterr);
     }
-    if (pl_python_json_member(document, "report") != NULL) {
+    if (pl_python_json_member(document, "report")) {
         return replay_report(replay, &root, reterr);
     }
-    if (pl_python_json_member(document, "end") != NULL) {
+    if (pl_python_json_member(document, "end")) {
         return replay_end(replay, &root, reterr);
     }
     PL_TRY(pl_sweep_value_object(&root, names, reterr));
@@ -303,13 +303,13 @@ static enum pl_status replay_fd(struct pl_sweep_journal *journal, struct replay 
     FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
     enum pl_status status;
 
-    if (file == NULL) {
+    if (!file) {
         status = pl_error_errno(reterr, "read '%s'", journal->path);
         pl_file_close_at(&fd);
         return status;
     }
     status = replay_file(journal, file, replay, first, reterr);
-    (void)fclose(file);
+    fclose(file);
     return status;
 }
 
@@ -318,15 +318,15 @@ static enum pl_status sync_folder(const char *path, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *folder = pl_memory_string(path, reterr);
     PL_AUTO_CLOSE int fd = -1;
-    char *slash = folder != NULL ? strrchr(folder, '/') : NULL;
+    char *slash = folder ? strrchr(folder, '/') : NULL;
 
-    if (folder == NULL) {
+    if (!folder) {
         return PL_MEMORY;
     }
-    if (slash != NULL) {
+    if (slash) {
         slash[slash == folder] = '\0';
     }
-    fd = open(slash != NULL ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) != 0) {
         return pl_error_errno(reterr, "bring the folder of '%s' to disk", path);
     }
@@ -392,12 +392,12 @@ enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_spa
     struct pl_sweep_journal *journal = pl_memory_new(1, sizeof(*journal), reterr);
     enum pl_status status = PL_MEMORY;
 
-    if (journal == NULL) {
+    if (!journal) {
         return PL_MEMORY;
     }
     journal->fd = -1;
     journal->path = pl_memory_string(path, reterr);
-    if (journal->path != NULL) {
+    if (journal->path) {
         status = open_and_replay(journal, &replay, reterr);
     }
     if (status != PL_OK) {
@@ -410,7 +410,7 @@ enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_spa
 
 void pl_sweep_journal_close(struct pl_sweep_journal *journal)
 {
-    if (journal != NULL) {
+    if (journal) {
         pl_file_close_at(&journal->fd);
         free(journal->path);
         free(journal);

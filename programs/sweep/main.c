@@ -31,10 +31,10 @@ static enum pl_status read_job(const struct pl_environment *environment, const c
 {
     PL_TRY(pl_job_new(environment, self_path, command, ret_job, reterr));
     PL_TRY(pl_sweep_space_of_job(*ret_job, ret_space, reterr));
-    return *ret_space != NULL ? PL_OK
-                              : pl_error_set(reterr, PL_NOT_FOUND,
-                                             "the job asks for none: expected PACELINE_SWEEP, the hyperparameter "
-                                             "paceline_sweep, or a file as an argument");
+    return *ret_space ? PL_OK
+                      : pl_error_set(reterr, PL_NOT_FOUND,
+                                     "the job asks for none: expected PACELINE_SWEEP, the hyperparameter "
+                                     "paceline_sweep, or a file as an argument");
 }
 
 static enum pl_status print(const struct pl_text *text, struct pl_error *reterr)
@@ -49,8 +49,7 @@ static enum pl_status print_trials(const struct pl_environment *environment, con
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    PL_TRY(path != NULL ? pl_sweep_space_read(path, &space, reterr)
-                        : read_job(environment, "", NULL, &job, &space, reterr));
+    PL_TRY(path ? pl_sweep_space_read(path, &space, reterr) : read_job(environment, "", NULL, &job, &space, reterr));
     for (size_t i = 0; i < space->trials_count; i++) {
         pl_text_printf(&text, "{\"trial\": %zu, \"point\": %zu, \"hyperparameters\": %s}\n", i, space->trials[i].point,
                        space->trials[i].hyperparameters);

@@ -27,7 +27,7 @@ enum pl_status pl_metric_open(struct pl_metric *metric, const char *value_regex,
     enum pl_status status;
 
     PL_TRY(compile(value_regex, &metric->value_regex, reterr));
-    metric->counts = step_regex == NULL;
+    metric->counts = !step_regex;
     status = metric->counts ? PL_OK : compile(step_regex, &metric->step_regex, reterr);
     if (status != PL_OK) {
         regfree(&metric->value_regex);

@@ -22,9 +22,9 @@ enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struc
 
     /* What comes before matches as much as it can, so that the last number is taken. \< (the C library's) is the
      * beginning of a word: "accuracy" is not what "val_accuracy" ends with. */
-    pl_text_append(&regex, strchr(LETTERS DIGITS "_", name[0]) != NULL ? ".*\\<" : ".*");
+    pl_text_append(&regex, strchr(LETTERS DIGITS "_", name[0]) ? ".*\\<" : ".*");
     for (const char *at = name; *at != '\0'; at++) {
-        pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) != NULL ? "\\" : "", *at);
+        pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
     }
     pl_text_append(&regex, "\"?[=: \t]+([-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?)");
     return pl_text_take(&regex, ret_regex, reterr);
@@ -39,7 +39,7 @@ static const char *bracket_end(const char *at)
     while (*at != '\0' && *at != ']') {
         const char *close = at[0] == '[' && at[1] == ':' ? strstr(at + 2, ":]") : NULL;
 
-        at = close != NULL ? close + 2 : at + 1;
+        at = close ? close + 2 : at + 1;
     }
     return at;
 }
@@ -55,7 +55,7 @@ static const char *instead_of(const char *escape)
     case 's':
         return "[[:space:]] in place of \\s";
     default:
-        return escape[1] != '\0' && strchr(LETTERS DIGITS, escape[1]) != NULL
+        return escape[1] != '\0' && strchr(LETTERS DIGITS, escape[1])
                    ? "no backslash before a letter or digit (this is POSIX's grammar)"
                    : NULL;
     }
@@ -66,14 +66,14 @@ static const char *find_foreign(const char *regex)
 {
     const char *wrong = NULL;
 
-    for (const char *at = regex; *at != '\0' && wrong == NULL; at++) {
+    for (const char *at = regex; *at != '\0' && !wrong; at++) {
         if (*at == '\\') {
             wrong = instead_of(at);
             at += at[1] != '\0';
         } else if (*at == '[') {
             const char *end = bracket_end(at);
 
-            for (; at < end && wrong == NULL; at++) {
+            for (; at < end && !wrong; at++) {
                 wrong = *at == '\\' ? instead_of(at) : NULL;
             }
             if (*at == '\0') {
@@ -81,7 +81,7 @@ static const char *find_foreign(const char *regex)
             }
         } else if (at[0] == '(' && at[1] == '?') {
             wrong = "no (?...): a group is (...) here";
-        } else if (strchr("*+?}", at[0]) != NULL && at[1] == '?') {
+        } else if (strchr("*+?}", at[0]) && at[1] == '?') {
             wrong = "no *? or +?, which do not exist here: for (.*?); write ([^;]*);";
         }
     }
@@ -144,7 +144,7 @@ static enum pl_status check(const struct pl_sweep_value *value, const char *text
     if (strlen(text) > PL_SWEEP_REGEX_BYTES_MAX) {
         return pl_sweep_value_wrong(value, "a regular expression of at most 1024 bytes", reterr);
     }
-    if (foreign != NULL) {
+    if (foreign) {
         return pl_sweep_value_wrong(value, foreign, reterr);
     }
     if (is_too_large(text)) {
@@ -155,8 +155,8 @@ static enum pl_status check(const struct pl_sweep_value *value, const char *text
         return pl_error_set(reterr, PL_MEMORY, "%s: %s: no memory to compile it", value->source, value->path);
     }
     if (code != 0) {
-        (void)regerror(code, &regex, words, sizeof(words));
-        (void)snprintf(expected, sizeof(expected), "an extended regular expression (%s)", words);
+        regerror(code, &regex, words, sizeof(words));
+        snprintf(expected, sizeof(expected), "an extended regular expression (%s)", words);
         return pl_sweep_value_wrong(value, expected, reterr);
     }
     groups = regex.re_nsub;
@@ -171,5 +171,5 @@ enum pl_status pl_metric_regex_read(const struct pl_sweep_value *value, char **r
     PL_TRY(pl_sweep_value_text(value, &text, reterr));
     PL_TRY(check(value, text, reterr));
     *ret_regex = pl_memory_string(text, reterr);
-    return *ret_regex != NULL ? PL_OK : PL_MEMORY;
+    return *ret_regex ? PL_OK : PL_MEMORY;
 }

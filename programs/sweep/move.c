@@ -33,7 +33,7 @@ static void read_words(int fd, char *words, size_t words_bytes)
     }
     text[bytes] = '\0';
     line = strrchr(text, '\n');
-    (void)snprintf(words, words_bytes, "%s", line != NULL ? line + 1 : text);
+    snprintf(words, words_bytes, "%s", line ? line + 1 : text);
 }
 
 /* What both have said, where one has failed. */
@@ -43,10 +43,10 @@ static void end_move(struct pl_sweep *sweep, const char *words)
 
     move->is_on = false;
     move->is_over = true;
-    if (words != NULL) {
-        (void)snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
-                       folder_names[move->folder], sweep->job->hosts.items[move->from],
-                       sweep->job->hosts.items[move->to], words);
+    if (words) {
+        snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
+                 folder_names[move->folder], sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
+                 words);
     }
 }
 
@@ -63,8 +63,8 @@ static void take_ends(struct pl_sweep *sweep)
     }
     read_words(move->ends[which].words_fd, words, sizeof(words) - 40);
     if (words[0] == '\0') {
-        (void)snprintf(words, sizeof(words), "%s ended with code %d", which == SENDER ? "the sender" : "the receiver",
-                       move->ends[which].code);
+        snprintf(words, sizeof(words), "%s ended with code %d", which == SENDER ? "the sender" : "the receiver",
+                 move->ends[which].code);
     }
     end_move(sweep, words);
 }
@@ -147,10 +147,10 @@ void pl_sweep_move_done(struct pl_sweep *sweep)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(sweep->move.ends); i++) {
         if (sweep->move.ends[i].pid > 0) {
-            (void)kill(-sweep->move.ends[i].pid, SIGKILL);
+            kill(-sweep->move.ends[i].pid, SIGKILL);
         }
         if (sweep->move.ends[i].words_fd > 0) {
-            (void)close(sweep->move.ends[i].words_fd);
+            close(sweep->move.ends[i].words_fd);
         }
     }
     sweep->move = (struct pl_sweep_move){.is_on = false};

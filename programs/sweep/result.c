@@ -67,7 +67,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
         pl_log_error(&error, "the line with the best value");
         return PL_OK;
     }
-    if (status != PL_OK && reterr != NULL) {
+    if (status != PL_OK && reterr) {
         *reterr = error;
     }
     return status;
@@ -88,8 +88,7 @@ static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct p
 static void forget_models(struct pl_sweep *sweep)
 {
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
-        const int host =
-            sweep->records[trial].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[trial].host) : -1;
+        const int host = sweep->records[trial].host ? pl_sweep_hosts_find(sweep, sweep->records[trial].host) : -1;
 
         if (host == 0 && !sweep->runs[trial].model_gone) {
             pl_sweep_hosts_forget_trial(sweep, 0, (int)trial);
@@ -102,8 +101,8 @@ void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
     struct pl_error write_error = PL_ERROR_NONE;
     size_t best = 0;
 
-    if (error != NULL || !pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
-        pl_sweep_fail(sweep, "the best trial has no model here: %s", error != NULL ? error : "");
+    if (error || !pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
+        pl_sweep_fail(sweep, "the best trial has no model here: %s", error ? error : "");
     } else if (write_result(sweep, best, &write_error) != PL_OK) {
         pl_sweep_fail_status(sweep, write_error.status, &write_error);
     } else {
@@ -122,7 +121,7 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
         if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
             pl_log_error(&error, "write trials.jsonl");
         }
-        if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason != NULL) {
+        if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason) {
             pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
                           sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
             return;
@@ -133,6 +132,6 @@ void pl_sweep_result_begin(struct pl_sweep *sweep)
                       sweep->space->metric_name, sweep->space->metric_regex);
         return;
     }
-    host = sweep->records[best].host != NULL ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
+    host = sweep->records[best].host ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
     pl_sweep_move_begin(sweep, (int)best, PL_SWEEP_MODEL, host > 0 ? host : 0, 0);
 }

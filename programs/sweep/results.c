@@ -130,15 +130,15 @@ static struct row *make_rows(const struct pl_sweep_space *space, const struct pl
     struct row *rows = pl_memory_new(space->points_count, sizeof(*rows), NULL);
     size_t best;
 
-    for (size_t i = 0; rows != NULL && i < space->points_count; i++) {
+    for (size_t i = 0; rows && i < space->points_count; i++) {
         rows[i] = (struct row){.number = i, .first = i, .maximize = space->maximize};
         fill_row(space, scheduler, &rows[i]);
     }
-    if (rows != NULL) {
+    if (rows) {
         qsort(rows, space->points_count, sizeof(*rows), compare_rows);
     }
     /* of trials with the best value the first that reported it, as pl_scheduler_best() has it */
-    if (rows != NULL && space->seed_name == NULL && pl_scheduler_best(scheduler, &best)) {
+    if (rows && !space->seed_name && pl_scheduler_best(scheduler, &best)) {
         for (size_t i = 0; i < space->points_count; i++) {
             if (rows[i].number == best) {
                 struct row row = rows[i];
@@ -156,11 +156,11 @@ bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_s
     struct row *rows = NULL;
     bool found = false;
 
-    if (space->seed_name == NULL) {
+    if (!space->seed_name) {
         return pl_scheduler_best(scheduler, ret_trial);
     }
     rows = make_rows(space, scheduler);
-    if (rows == NULL) {
+    if (!rows) {
         return pl_scheduler_best(scheduler, ret_trial); /* better than no model */
     }
     found = rows[0].count > 0;
@@ -182,11 +182,11 @@ static void append_hyperparameters(const struct pl_sweep_space *space, size_t tr
         pl_text_append(text, members); /* no memory */
         return;
     }
-    for (const struct pl_python_json *node = pl_python_json_first(root); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(root); node;
          node = pl_python_json_next(node), first = false) {
         const char *name = pl_python_json_name(node);
 
-        if (space->seed_name == NULL || strcmp(name, space->seed_name) != 0) {
+        if (!space->seed_name || strcmp(name, space->seed_name) != 0) {
             PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
 
             pl_python_json_print_string(name, &quoted); /* ASCII: nothing that a terminal obeys */
@@ -240,7 +240,7 @@ static void append_trial(const struct pl_sweep_space *space, const struct pl_sch
     pl_text_printf(text, "  %-*s  %8.1f  ", STATE_COLUMNS, state_text(scheduler, row->number),
                    records[row->number].seconds);
     append_hyperparameters(space, row->number, text);
-    if (row->failed && records[row->number].reason != NULL) {
+    if (row->failed && records[row->number].reason) {
         append_reason(records[row->number].reason, text);
     }
     pl_text_append(text, "\n");
@@ -254,7 +254,7 @@ static void append_point(const struct pl_sweep_space *space, const struct pl_swe
     append_number(text, 12, row->count > 1, row->spread);
     pl_text_printf(text, "  %5zu  ", row->count);
     append_hyperparameters(space, row->first, text);
-    if (row->failed && records[row->first].reason != NULL) {
+    if (row->failed && records[row->first].reason) {
         append_reason(records[row->first].reason, text);
     }
     pl_text_append(text, "\n");
@@ -263,12 +263,12 @@ static void append_point(const struct pl_sweep_space *space, const struct pl_swe
 void pl_sweep_results_table(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler,
                             const struct pl_sweep_record *records, size_t most_rows, struct pl_text *text)
 {
-    bool seeds = space->seed_name != NULL;
+    bool seeds = space->seed_name;
     struct row *rows = make_rows(space, scheduler);
     size_t shown = space->points_count < most_rows ? space->points_count : most_rows;
     int columns = strlen(space->metric_name) > 12 ? (int)strlen(space->metric_name) : 12;
 
-    if (rows == NULL) {
+    if (!rows) {
         text->failed = true;
         return;
     }

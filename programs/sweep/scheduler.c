@@ -65,7 +65,7 @@ static enum pl_status make_rungs(struct pl_scheduler *scheduler, struct pl_error
 
         rung->step = step;
         rung->entries = pl_memory_new(space->trials_count, sizeof(*rung->entries), reterr);
-        if (rung->entries == NULL) {
+        if (!rung->entries) {
             return PL_MEMORY;
         }
         scheduler->rungs_count++;
@@ -82,13 +82,12 @@ enum pl_status pl_scheduler_new(const struct pl_sweep_space *space, struct pl_sc
 {
     struct pl_scheduler *scheduler = pl_memory_new(1, sizeof(*scheduler), reterr);
 
-    if (scheduler == NULL) {
+    if (!scheduler) {
         return PL_MEMORY;
     }
     scheduler->space = space;
     scheduler->trials = pl_memory_new(space->trials_count, sizeof(*scheduler->trials), reterr);
-    if (scheduler->trials == NULL ||
-        (space->scheduler == PL_SWEEP_SCHEDULER_ASHA && make_rungs(scheduler, reterr) != PL_OK)) {
+    if (!scheduler->trials || (space->scheduler == PL_SWEEP_SCHEDULER_ASHA && make_rungs(scheduler, reterr) != PL_OK)) {
         pl_scheduler_free(scheduler);
         return PL_MEMORY;
     }
@@ -101,13 +100,13 @@ enum pl_status pl_scheduler_new(const struct pl_sweep_space *space, struct pl_sc
 
 void pl_scheduler_free(struct pl_scheduler *scheduler)
 {
-    if (scheduler == NULL) {
+    if (!scheduler) {
         return;
     }
     for (int i = 0; i < scheduler->rungs_count; i++) {
         free(scheduler->rungs[i].entries);
     }
-    for (size_t i = 0; scheduler->trials != NULL && i < scheduler->space->trials_count; i++) {
+    for (size_t i = 0; scheduler->trials && i < scheduler->space->trials_count; i++) {
         free(scheduler->trials[i].reports);
     }
     free(scheduler->trials);
@@ -375,10 +374,10 @@ bool pl_scheduler_best(const struct pl_scheduler *scheduler, size_t *ret_trial)
         const struct trial *trial = &scheduler->trials[i];
 
         if (trial->progress.has_value && trial->progress.state != PL_SWEEP_FAILED &&
-            (best == NULL || comes_before(scheduler, trial, best))) {
+            (!best || comes_before(scheduler, trial, best))) {
             best = trial;
             *ret_trial = i;
         }
     }
-    return best != NULL;
+    return best;
 }

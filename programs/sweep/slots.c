@@ -26,7 +26,7 @@ struct pl_slots_machine pl_slots_look(const char *host, int gpus, const char *vi
     machine.cpus =
         sched_getaffinity(0, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : pl_devices_cpus();
     machine.cpus = limit > 0 && limit < machine.cpus ? limit : machine.cpus;
-    if (gpus > 0 && visible != NULL) {
+    if (gpus > 0 && visible) {
         machine.visible = visible;
         machine.gpus = count_words(visible);
     }
@@ -67,7 +67,7 @@ enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_s
 /* Word number `index` of the list, or the index itself where there is none. */
 static void append_device(const char *list, int index, struct pl_text *text)
 {
-    if (list == NULL) {
+    if (!list) {
         pl_text_printf(text, "%d", index);
         return;
     }

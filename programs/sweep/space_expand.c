@@ -56,7 +56,7 @@ static void append_between(const struct pl_sweep_dimension *dimension, double fr
         value = fraction <= 0 ? dimension->low : dimension->high;
     } else {
         pl_text_printf(&rounded, "%.*g", DIGITS, value);
-        (void)pl_text_number(pl_text_string(&rounded), &value);
+        pl_text_number(pl_text_string(&rounded), &value);
         value = value < dimension->low ? dimension->low : value > dimension->high ? dimension->high : value;
     }
     pl_python_json_print_double(value, text);
@@ -141,7 +141,7 @@ static void append_random_point(const struct pl_sweep_draft *draft, uint64_t *st
 
 static void append_listed_point(const struct pl_python_json *point, struct pl_text *text)
 {
-    for (const struct pl_python_json *member = pl_python_json_first(point); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(point); member;
          member = pl_python_json_next(member)) {
         begin_member(pl_python_json_name(member), text);
         pl_sweep_value_print(member, text);
@@ -166,7 +166,7 @@ static enum pl_status count_points(const struct pl_sweep_draft *draft, const cha
         }
         points *= (size_t)draft->dimensions[i].count;
     }
-    if (points > PL_SWEEP_TRIALS_MAX / (draft->seed_name != NULL ? draft->seeds_count : 1)) {
+    if (points > PL_SWEEP_TRIALS_MAX / (draft->seed_name ? draft->seeds_count : 1)) {
         return too_many(source, reterr);
     }
     *ret_points = points;
@@ -177,20 +177,20 @@ static enum pl_status count_points(const struct pl_sweep_draft *draft, const cha
 static enum pl_status add_point(const struct pl_sweep_draft *draft, size_t point, const struct pl_text *members,
                                 struct pl_sweep_space *space, struct pl_error *reterr)
 {
-    size_t seeds = draft->seed_name != NULL ? draft->seeds_count : 1;
+    size_t seeds = draft->seed_name ? draft->seeds_count : 1;
 
     for (size_t i = 0; i < seeds; i++) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         struct pl_sweep_trial *trial = &space->trials[i * space->points_count + point];
 
         pl_text_append_n(&text, members->data, members->length);
-        if (draft->seed_name != NULL) {
+        if (draft->seed_name) {
             begin_member(draft->seed_name, &text);
             pl_text_printf(&text, "%lld", (long long)draft->seeds[i]);
         }
         PL_TRY(pl_text_check(&text, reterr));
         trial->hyperparameters = pl_memory_new(text.length + 3, 1, reterr);
-        if (trial->hyperparameters == NULL) {
+        if (!trial->hyperparameters) {
             return PL_MEMORY;
         }
         trial->hyperparameters[0] = '{';
@@ -204,15 +204,15 @@ static enum pl_status add_point(const struct pl_sweep_draft *draft, size_t point
 enum pl_status pl_sweep_draft_expand(const struct pl_sweep_draft *draft, const char *source,
                                      struct pl_sweep_space *space, struct pl_error *reterr)
 {
-    size_t seeds = draft->seed_name != NULL ? draft->seeds_count : 1;
-    const struct pl_python_json *listed = draft->list != NULL ? pl_python_json_first(draft->list) : NULL;
+    size_t seeds = draft->seed_name ? draft->seeds_count : 1;
+    const struct pl_python_json *listed = draft->list ? pl_python_json_first(draft->list) : NULL;
     PL_AUTO_TEXT struct pl_text members = PL_TEXT_NONE;
     uint64_t state = draft->seed;
     size_t points = 0, bytes = 0;
 
     PL_TRY(count_points(draft, source, &points, reterr));
     space->trials = pl_memory_new(points * seeds, sizeof(*space->trials), reterr);
-    if (space->trials == NULL) {
+    if (!space->trials) {
         return PL_MEMORY;
     }
     space->trials_count = points * seeds;

@@ -20,7 +20,7 @@ static const char dimension_kinds[] =
 static bool find(const struct pl_sweep_value *object, const char *name, struct pl_sweep_value *ret_value)
 {
     *ret_value = pl_sweep_value_member(object, name);
-    return ret_value->node != NULL && pl_python_json_kind(ret_value->node) != PL_PYTHON_JSON_NULL;
+    return ret_value->node && pl_python_json_kind(ret_value->node) != PL_PYTHON_JSON_NULL;
 }
 
 /* `*number` stays where there is no such member. */
@@ -38,7 +38,7 @@ static enum pl_status read_word(const struct pl_sweep_value *value, const char *
 {
     const char *text = NULL;
 
-    for (size_t i = 0; pl_sweep_value_text(value, &text, NULL) == PL_OK && words[i] != NULL; i++) {
+    for (size_t i = 0; pl_sweep_value_text(value, &text, NULL) == PL_OK && words[i]; i++) {
         if (strcmp(words[i], text) == 0) {
             *ret_index = i;
             return PL_OK;
@@ -61,7 +61,7 @@ static enum pl_status check_name(const struct pl_sweep_value *value, const char 
 /* The items of a list, of which there is at least one. */
 static enum pl_status check_list(const struct pl_sweep_value *value, const char *expected, struct pl_error *reterr)
 {
-    if (value->node == NULL || pl_python_json_kind(value->node) != PL_PYTHON_JSON_ARRAY ||
+    if (!value->node || pl_python_json_kind(value->node) != PL_PYTHON_JSON_ARRAY ||
         pl_python_json_count(value->node) == 0) {
         return pl_sweep_value_wrong(value, expected, reterr);
     }
@@ -74,10 +74,10 @@ static enum pl_status read_choices(const struct pl_sweep_value *value, struct pl
     PL_TRY(check_list(value, "a list with at least one value", reterr));
     dimension->kind = PL_SWEEP_DIMENSION_CHOICE;
     dimension->choices = pl_memory_new(pl_python_json_count(value->node), sizeof(struct pl_python_json *), reterr);
-    if (dimension->choices == NULL) {
+    if (!dimension->choices) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *node = pl_python_json_first(value->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(value->node); node;
          node = pl_python_json_next(node)) {
         if (!pl_sweep_value_is_scalar(node)) {
             struct pl_sweep_value item = pl_sweep_value_child(value, node, (size_t)dimension->count);
@@ -103,7 +103,7 @@ static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, 
     if (pl_python_json_count(value->node) != (grid && !is_int ? 3U : 2U)) {
         return pl_sweep_value_wrong(value, expected, reterr);
     }
-    for (const struct pl_python_json *node = pl_python_json_first(value->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(value->node); node;
          node = pl_python_json_next(node), index++) {
         struct pl_sweep_value item = pl_sweep_value_child(value, node, index);
 
@@ -149,7 +149,7 @@ static enum pl_status read_dimension(const struct pl_sweep_value *value, bool gr
     PL_TRY(pl_sweep_value_object(value, names, reterr));
     node = pl_python_json_first(value->node);
     inner = pl_sweep_value_child(value, node, 0);
-    for (int kind = PL_SWEEP_DIMENSION_CHOICE; names[kind] != NULL; kind++) {
+    for (int kind = PL_SWEEP_DIMENSION_CHOICE; names[kind]; kind++) {
         if (strcmp(names[kind], pl_python_json_name(node)) == 0) {
             dimension->kind = (enum pl_sweep_dimension_kind)kind;
         }
@@ -161,15 +161,15 @@ static enum pl_status read_dimension(const struct pl_sweep_value *value, bool gr
 static enum pl_status read_dimensions(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
                                       struct pl_error *reterr)
 {
-    if (space->node == NULL || pl_python_json_kind(space->node) != PL_PYTHON_JSON_OBJECT ||
+    if (!space->node || pl_python_json_kind(space->node) != PL_PYTHON_JSON_OBJECT ||
         pl_python_json_count(space->node) == 0) {
         return pl_sweep_value_wrong(space, "an object with at least one hyperparameter", reterr);
     }
     draft->dimensions = pl_memory_new(pl_python_json_count(space->node), sizeof(*draft->dimensions), reterr);
-    if (draft->dimensions == NULL) {
+    if (!draft->dimensions) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *node = pl_python_json_first(space->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(space->node); node;
          node = pl_python_json_next(node)) {
         struct pl_sweep_value value = pl_sweep_value_child(space, node, 0);
         struct pl_sweep_dimension *dimension = &draft->dimensions[draft->dimensions_count++];
@@ -186,14 +186,14 @@ static enum pl_status read_list(const struct pl_sweep_value *space, struct pl_sw
     size_t index = 0;
 
     PL_TRY(check_list(space, "a list with at least one object, since \"search\" is \"list\"", reterr));
-    for (const struct pl_python_json *node = pl_python_json_first(space->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(space->node); node;
          node = pl_python_json_next(node), index++) {
         struct pl_sweep_value point = pl_sweep_value_child(space, node, index);
 
         if (pl_python_json_kind(node) != PL_PYTHON_JSON_OBJECT) {
             return pl_sweep_value_wrong(&point, "an object with the hyperparameters of a trial", reterr);
         }
-        for (const struct pl_python_json *member = pl_python_json_first(node); member != NULL;
+        for (const struct pl_python_json *member = pl_python_json_first(node); member;
              member = pl_python_json_next(member)) {
             struct pl_sweep_value value = pl_sweep_value_child(&point, member, 0);
 
@@ -242,9 +242,9 @@ static bool is_in_space(const struct pl_sweep_draft *draft, const char *name)
             return true;
         }
     }
-    for (const struct pl_python_json *point = draft->list != NULL ? pl_python_json_first(draft->list) : NULL;
-         point != NULL; point = pl_python_json_next(point)) {
-        if (pl_python_json_member(point, name) != NULL) {
+    for (const struct pl_python_json *point = draft->list ? pl_python_json_first(draft->list) : NULL; point;
+         point = pl_python_json_next(point)) {
+        if (pl_python_json_member(point, name)) {
             return true;
         }
     }
@@ -260,10 +260,10 @@ static enum pl_status read_seed_values(const struct pl_sweep_value *values, stru
                             PL_SWEEP_TRIALS_MAX);
     }
     draft->seeds = pl_memory_new(pl_python_json_count(values->node), sizeof(*draft->seeds), reterr);
-    if (draft->seeds == NULL) {
+    if (!draft->seeds) {
         return PL_MEMORY;
     }
-    for (const struct pl_python_json *node = pl_python_json_first(values->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(values->node); node;
          node = pl_python_json_next(node)) {
         struct pl_sweep_value item = pl_sweep_value_child(values, node, draft->seeds_count);
 
@@ -303,11 +303,11 @@ static enum pl_status read_seeds(const struct pl_sweep_value *root, struct pl_sw
                             "%s:%u:%u: %s: expected the name of a hyperparameter that the space does not have, found "
                             "\"%.60s\"",
                             root->source, pl_python_json_line(seeds.node), pl_python_json_column(seeds.node),
-                            name.node != NULL ? name.path : seeds.path, text);
+                            name.node ? name.path : seeds.path, text);
     }
     space->seed_name = pl_memory_string(text, reterr);
     draft->seed_name = space->seed_name;
-    return space->seed_name != NULL ? PL_OK : PL_MEMORY;
+    return space->seed_name ? PL_OK : PL_MEMORY;
 }
 
 /* A name that also is a member of a line of trials.jsonl, and a part of the line "best_NAME=...". */
@@ -342,22 +342,22 @@ static enum pl_status read_metric(const struct pl_sweep_value *root, struct pl_s
     const char *text;
     size_t index = 0;
 
-    if (metric.node != NULL && pl_python_json_kind(metric.node) == PL_PYTHON_JSON_OBJECT) {
+    if (metric.node && pl_python_json_kind(metric.node) == PL_PYTHON_JSON_OBJECT) {
         struct pl_sweep_value regex = pl_sweep_value_member(&metric, "regex");
 
         PL_TRY(pl_sweep_value_object(&metric, names, reterr));
         name = pl_sweep_value_member(&metric, "name");
         PL_TRY(pl_metric_regex_read(&regex, &space->metric_regex, reterr));
-    } else if (metric.node == NULL || pl_python_json_kind(metric.node) != PL_PYTHON_JSON_STRING) {
+    } else if (!metric.node || pl_python_json_kind(metric.node) != PL_PYTHON_JSON_STRING) {
         return pl_sweep_value_wrong(&metric, "a name, or {\"name\": ..., \"regex\": ...}", reterr);
     }
     PL_TRY(pl_sweep_value_text(&name, &text, reterr));
     PL_TRY(check_metric_name(&name, text, reterr));
     space->metric_name = pl_memory_string(text, reterr);
-    if (space->metric_name == NULL) {
+    if (!space->metric_name) {
         return PL_MEMORY;
     }
-    if (space->metric_regex == NULL) {
+    if (!space->metric_regex) {
         PL_TRY(pl_metric_regex_of_name(text, &space->metric_regex, reterr));
     }
     PL_TRY(read_word(&goal, goals, "\"maximize\" or \"minimize\"", &index, reterr));
@@ -468,11 +468,11 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
     }
     PL_TRY(pl_python_json_parse_strict(text, bytes, source, &document, reterr));
     space = pl_memory_new(1, sizeof(*space), reterr);
-    if (space == NULL) {
+    if (!space) {
         return PL_MEMORY;
     }
     space->text = pl_memory_string_n(text, bytes, reterr);
-    if (space->text == NULL) {
+    if (!space->text) {
         return PL_MEMORY;
     }
     root = pl_sweep_value_root(document, source);
@@ -483,7 +483,7 @@ enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *
 
 void pl_sweep_space_free(struct pl_sweep_space *space)
 {
-    if (space == NULL) {
+    if (!space) {
         return;
     }
     for (size_t i = 0; i < space->trials_count; i++) {

@@ -29,7 +29,7 @@ void pl_sweep_fail(struct pl_sweep *sweep, const char *format, ...)
     }
     sweep->failed = true;
     va_start(args, format);
-    (void)vsnprintf(sweep->reason, sizeof(sweep->reason), format, args);
+    vsnprintf(sweep->reason, sizeof(sweep->reason), format, args);
     va_end(args);
 }
 

@@ -35,9 +35,9 @@ static const char *const dropped[] = {"paceline_check",
 void pl_trial_folder_root(const struct pl_job *job, struct pl_text *text)
 {
     const char *setting = job->settings.checkpoint_dir;
-    const char *named = setting != NULL ? setting : job->checkpoint_dir;
+    const char *named = setting ? setting : job->checkpoint_dir;
 
-    if (named != NULL) {
+    if (named) {
         pl_text_append(text, named);
     } else {
         pl_text_printf(text, "%s/checkpoints", job->paths.base);
@@ -97,7 +97,7 @@ static enum pl_status set_processes(struct pl_python_json *object, int processes
         return PL_OK;
     }
     snprintf(number, sizeof(number), "%d", processes);
-    if (pl_python_json_member(object, torchrun) == NULL) {
+    if (!pl_python_json_member(object, torchrun)) {
         PL_TRY(pl_python_json_set(object, "sagemaker_mpi_enabled", pl_python_json_new_string("true"), reterr));
     }
     return pl_python_json_set(object, "sagemaker_mpi_num_of_processes_per_host", pl_python_json_new_string(number),
@@ -110,16 +110,16 @@ enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_
 {
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
 
-    if (all == NULL) {
+    if (!all) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory writing a trial's hyperparameters");
     }
-    for (const struct pl_python_json *member = pl_python_json_first(job_values); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(job_values); member;
          member = pl_python_json_next(member)) {
         if (!is_dropped(pl_python_json_name(member))) {
             PL_TRY(pl_python_json_set(all, pl_python_json_name(member), pl_python_json_copy(member), reterr));
         }
     }
-    for (const struct pl_python_json *member = pl_python_json_first(own); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(own); member;
          member = pl_python_json_next(member)) {
         PL_TRY(set_encoded(all, pl_python_json_name(member), member, reterr));
     }
@@ -137,7 +137,7 @@ static enum pl_status print_resource(const struct pl_job *job, struct pl_text *t
 
     PL_TRY(pl_python_json_set(resource, "hosts", hosts, reterr));
     PL_TRY(pl_python_json_append(hosts, pl_python_json_new_string(job->current_host), reterr));
-    for (const struct pl_python_json *member = pl_python_json_first(job->resource); member != NULL;
+    for (const struct pl_python_json *member = pl_python_json_first(job->resource); member;
          member = pl_python_json_next(member)) {
         bool kept = true;
 
@@ -196,7 +196,7 @@ static enum pl_status link_config(const struct pl_job *job, const struct pl_tria
     DIR *directory = opendir(job->paths.input_config);
     enum pl_status status = PL_OK;
 
-    for (const struct dirent *entry = directory != NULL ? readdir(directory) : NULL; entry != NULL && status == PL_OK;
+    for (const struct dirent *entry = directory ? readdir(directory) : NULL; entry && status == PL_OK;
          entry = readdir(directory)) {
         PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE;
         PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
@@ -210,8 +210,8 @@ static enum pl_status link_config(const struct pl_job *job, const struct pl_tria
         status = status == PL_OK ? pl_text_check(&name, reterr) : status;
         status = status == PL_OK ? link_to(pl_text_string(&target), folder, pl_text_string(&name), reterr) : status;
     }
-    if (directory != NULL) {
-        (void)closedir(directory);
+    if (directory) {
+        closedir(directory);
     }
     return status;
 }
@@ -285,7 +285,7 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     first_bytes = line_bytes(words);
     pl_text_append_n(text, words, first_bytes);
     last = strrchr(words, '\n');
-    if (last != NULL && strncmp(last + 1, "Program: ", 9) != 0) {
+    if (last && strncmp(last + 1, "Program: ", 9) != 0) {
         pl_text_printf(text, ": %s", last + 1);
     }
 }
@@ -293,8 +293,8 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
 void pl_trial_folder_remove(const struct pl_trial_folder *folder)
 {
     pl_file_remove_tree(folder->base);
-    (void)rmdir(folder->output_data); /* where they are empty */
-    (void)rmdir(folder->checkpoints);
+    rmdir(folder->output_data); /* where they are empty */
+    rmdir(folder->checkpoints);
 }
 
 void pl_trial_folder_done(struct pl_trial_folder *folder)

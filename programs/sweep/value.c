@@ -21,19 +21,19 @@ static void append_name(struct pl_sweep_value *value, const char *name)
 
     if (*name != '\0' &&
         name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] == '\0') {
-        (void)snprintf(value->path + used, sizeof(value->path) - used, "%s%s", used > 0 ? "." : "", name);
+        snprintf(value->path + used, sizeof(value->path) - used, "%s%s", used > 0 ? "." : "", name);
         return;
     }
     pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut anywhere */
-    (void)snprintf(value->path + used, sizeof(value->path) - used, "[%s]", pl_text_string(&quoted));
+    snprintf(value->path + used, sizeof(value->path) - used, "[%s]", pl_text_string(&quoted));
 }
 
 struct pl_sweep_value pl_sweep_value_member(const struct pl_sweep_value *object, const char *name)
 {
     struct pl_sweep_value value = *object;
 
-    value.node = object->node != NULL ? pl_python_json_member(object->node, name) : NULL;
-    value.above = object->node != NULL ? object->node : object->above;
+    value.node = object->node ? pl_python_json_member(object->node, name) : NULL;
+    value.above = object->node ? object->node : object->above;
     append_name(&value, name);
     return value;
 }
@@ -46,10 +46,10 @@ struct pl_sweep_value pl_sweep_value_child(const struct pl_sweep_value *above, c
 
     value.node = node;
     value.above = above->node;
-    if (pl_python_json_name(node) != NULL) {
+    if (pl_python_json_name(node)) {
         append_name(&value, pl_python_json_name(node));
     } else {
-        (void)snprintf(value.path + used, sizeof(value.path) - used, "[%zu]", index);
+        snprintf(value.path + used, sizeof(value.path) - used, "[%zu]", index);
     }
     return value;
 }
@@ -58,7 +58,7 @@ static void append_found(const struct pl_python_json *node, struct pl_text *text
 {
     PL_AUTO_TEXT struct pl_text shown = PL_TEXT_NONE;
 
-    if (node == NULL) {
+    if (!node) {
         pl_text_append(text, "nothing");
     } else if (!pl_sweep_value_is_scalar(node)) {
         pl_text_append(text, pl_python_json_kind_text(pl_python_json_kind(node)));
@@ -70,7 +70,7 @@ static void append_found(const struct pl_python_json *node, struct pl_text *text
 
 enum pl_status pl_sweep_value_wrong(const struct pl_sweep_value *value, const char *expected, struct pl_error *reterr)
 {
-    const struct pl_python_json *place = value->node != NULL ? value->node : value->above;
+    const struct pl_python_json *place = value->node ? value->node : value->above;
     PL_AUTO_TEXT struct pl_text found = PL_TEXT_NONE;
 
     append_found(value->node, &found);
@@ -81,7 +81,7 @@ enum pl_status pl_sweep_value_wrong(const struct pl_sweep_value *value, const ch
 
 static bool is(const struct pl_sweep_value *value, enum pl_python_json_kind kind)
 {
-    return value->node != NULL && pl_python_json_kind(value->node) == kind;
+    return value->node && pl_python_json_kind(value->node) == kind;
 }
 
 enum pl_status pl_sweep_value_text(const struct pl_sweep_value *value, const char **ret_text, struct pl_error *reterr)
@@ -113,13 +113,13 @@ enum pl_status pl_sweep_value_whole(const struct pl_sweep_value *value, int64_t 
         *ret_number = (int64_t)number;
         return PL_OK;
     }
-    (void)snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
+    snprintf(expected, sizeof(expected), "a whole number from %" PRId64 " to %" PRId64, least, most);
     return pl_sweep_value_wrong(value, expected, reterr);
 }
 
 static bool has(const char *const *names, const char *name)
 {
-    for (; *names != NULL; names++) {
+    for (; *names; names++) {
         if (strcmp(*names, name) == 0) {
             return true;
         }
@@ -132,8 +132,8 @@ static enum pl_status unknown(const struct pl_sweep_value *value, const char *co
 {
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
 
-    for (size_t i = 0; names[i] != NULL; i++) {
-        pl_text_printf(&list, "%s%s", i == 0 ? "" : names[i + 1] != NULL ? ", " : " or ", names[i]);
+    for (size_t i = 0; names[i]; i++) {
+        pl_text_printf(&list, "%s%s", i == 0 ? "" : names[i + 1] ? ", " : " or ", names[i]);
     }
     return pl_error_set(reterr, PL_INVALID, "%s:%u:%u: %s is not known here: expected %s", value->source,
                         pl_python_json_line(value->node), pl_python_json_column(value->node), value->path,
@@ -148,7 +148,7 @@ enum pl_status pl_sweep_value_object(const struct pl_sweep_value *value, const c
     if (!is(value, PL_PYTHON_JSON_OBJECT)) {
         return pl_sweep_value_wrong(value, "an object", reterr);
     }
-    for (const struct pl_python_json *node = pl_python_json_first(value->node); node != NULL;
+    for (const struct pl_python_json *node = pl_python_json_first(value->node); node;
          node = pl_python_json_next(node), index++) {
         if (!has(names, pl_python_json_name(node))) {
             struct pl_sweep_value member = pl_sweep_value_child(value, node, index);
@@ -181,9 +181,9 @@ void pl_sweep_value_print(const struct pl_python_json *node, struct pl_text *tex
 void pl_sweep_value_print_string(const char *string, size_t most_bytes, struct pl_text *text)
 {
     PL_AUTO_TEXT struct pl_text safe = PL_TEXT_NONE;
-    size_t length = string != NULL ? strlen(string) : 0;
+    size_t length = string ? strlen(string) : 0;
 
-    if (string == NULL) {
+    if (!string) {
         pl_text_append(text, "null");
         return;
     }

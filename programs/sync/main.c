@@ -179,7 +179,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
                            IN_CLOSE_WRITE | IN_CREATE | IN_MOVED_TO | IN_ONLYDIR | IN_DONT_FOLLOW);
     if (id < 0) {
         if (!is_gone(errno)) {
-            (void)pl_error_errno(&error, "watch '%s'", path);
+            pl_error_errno(&error, "watch '%s'", path);
             fall_back_to_scan(sync, &error);
         }
         return PL_OK;
@@ -216,7 +216,7 @@ static enum pl_status path_below(const struct sync *sync, const char *name, stru
 static void close_walk_at(FTS **walk)
 {
     if (*walk) {
-        (void)fts_close(*walk);
+        fts_close(*walk);
     }
 }
 
@@ -241,7 +241,7 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
     case FTS_NS:
         if (!is_gone(item->fts_errno)) {
             errno = item->fts_errno;
-            (void)pl_error_errno(&error, "read '%s'", item->fts_path);
+            pl_error_errno(&error, "read '%s'", item->fts_path);
             fall_back_to_scan(sync, &error);
             if (sync->unread_count++ == 0) {
                 sync->unread = error;
@@ -286,7 +286,7 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
         }
         if (event->mask & IN_IGNORED) {
             if (!*sync->watched[i].name) { /* one of its name may be created again, without an event */
-                (void)pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
+                pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
                 fall_back_to_scan(sync, &error);
             }
             free(sync->watched[i].name);
@@ -381,7 +381,7 @@ static bool may_hide_a_write(const struct version *version)
     int64_t tick_ns = version->modified_ns % PL_NS_PER_S ? 20 * PL_NS_PER_MS : 2 * PL_NS_PER_S, age_ns;
     struct timespec now;
 
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_REALTIME, &now);
     age_ns = (int64_t)now.tv_sec * PL_NS_PER_S + now.tv_nsec - version->modified_ns;
     return age_ns > -tick_ns && age_ns < tick_ns; /* a time further in the future is wrong: waiting for it is useless */
 }
@@ -483,7 +483,7 @@ static enum pl_status run(struct sync *sync, struct pl_error *reterr)
     if (scan(sync, "", ALL, status == PL_OK ? reterr : NULL) != PL_OK) {
         status = status == PL_OK ? PL_FAILED : status;
     }
-    (void)send_due(sync, true);
+    send_due(sync, true);
     for (size_t i = 0; i < sync->entry_count; i++) {
         left += sync->entries[i].due_ns != PL_DEADLINE_NEVER;
     }
@@ -525,10 +525,10 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     struct stat info;
     sigset_t stop;
 
-    (void)sigemptyset(&stop);
-    (void)sigaddset(&stop, SIGTERM);
-    (void)sigaddset(&stop, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGINT);
+    sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
     sync->signals_fd = signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
     if (sync->signals_fd < 0) {
         return pl_error_errno(reterr, "set up signals");
@@ -542,7 +542,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     }
     sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (sync->events_fd < 0) {
-        (void)pl_error_errno(&error, "set up inotify");
+        pl_error_errno(&error, "set up inotify");
         fall_back_to_scan(sync, &error);
     }
     PL_TRY(pl_s3_uri_parse(uri, &sync->bucket, &sync->prefix, reterr));

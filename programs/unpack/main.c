@@ -32,7 +32,7 @@ static bool has_archive_name(const char *source)
     const char *name = strrchr(source, '/');
     size_t length = strlen(source);
 
-    for (const char *tar = strstr(name != NULL ? name : source, ".tar"); tar != NULL; tar = strstr(tar + 1, ".tar")) {
+    for (const char *tar = strstr(name ? name : source, ".tar"); tar; tar = strstr(tar + 1, ".tar")) {
         if (tar[4] == '\0' || tar[4] == '.') {
             return true;
         }
@@ -85,14 +85,14 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
     if (dest_fd < 0) {
         return pl_error_errno(reterr, "opening '%s'", dest);
     }
-    if (unfinished != NULL) {
+    if (unfinished) {
         fd = openat(dest_fd, unfinished, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
         if (fd < 0) {
             return pl_error_errno(reterr, "creating '%s/%s'", dest, unfinished);
         }
     }
     PL_TRY(unpack_source(source, dest_fd, is_archive, limits, reterr));
-    return unfinished == NULL || unlinkat(dest_fd, unfinished, 0) == 0
+    return !unfinished || unlinkat(dest_fd, unfinished, 0) == 0
                ? PL_OK
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
 }

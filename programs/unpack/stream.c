@@ -20,12 +20,12 @@ static const char end_name[] = ".paceline-end-of-stream";
 
 static void reader_free_at(struct archive **archive)
 {
-    (void)archive_read_free(*archive);
+    archive_read_free(*archive);
 }
 
 static void writer_free_at(struct archive **archive)
 {
-    (void)archive_write_free(*archive);
+    archive_write_free(*archive);
 }
 
 static void entry_free_at(struct archive_entry **entry)
@@ -49,7 +49,7 @@ static enum pl_status raise_archive(struct archive *archive, const char *what, c
     const char *words = archive_error_string(archive);
 
     return pl_error_set(reterr, archive_errno(archive) > 0 ? PL_SYSTEM : PL_CORRUPT, "%s '%.200s': %.300s", what, name,
-                        words != NULL ? words : "no words of libarchive's");
+                        words ? words : "no words of libarchive's");
 }
 
 static enum pl_status enter(const char *directory, struct pl_error *reterr)
@@ -87,7 +87,7 @@ static enum pl_status pack_entry(struct archive *disk, struct archive *out, stru
     const char *name = archive_entry_pathname(entry);
     const mode_t type = archive_entry_filetype(entry);
 
-    if (name == NULL || strcmp(name, ".") == 0 || (type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK)) {
+    if (!name || strcmp(name, ".") == 0 || (type != AE_IFREG && type != AE_IFDIR && type != AE_IFLNK)) {
         return PL_OK;
     }
     if (archive_write_header(out, entry) != ARCHIVE_OK) {
@@ -100,7 +100,7 @@ static enum pl_status pack_all(struct archive *disk, struct archive *out, struct
 {
     AUTO_ENTRY struct archive_entry *entry = archive_entry_new();
 
-    PL_TRY(entry != NULL ? PL_OK : no_memory(reterr));
+    PL_TRY(entry ? PL_OK : no_memory(reterr));
     if (archive_read_disk_open(disk, ".") != ARCHIVE_OK) {
         return raise_archive(disk, "read", ".", reterr);
     }
@@ -125,7 +125,7 @@ static enum pl_status pack_end(struct archive *out, struct pl_error *reterr)
 {
     AUTO_ENTRY struct archive_entry *entry = archive_entry_new();
 
-    PL_TRY(entry != NULL ? PL_OK : no_memory(reterr));
+    PL_TRY(entry ? PL_OK : no_memory(reterr));
     archive_entry_set_pathname(entry, end_name);
     archive_entry_set_filetype(entry, AE_IFREG);
     archive_entry_set_perm(entry, 0644);
@@ -141,7 +141,7 @@ enum pl_status pl_stream_pack(const char *directory, int fd, struct pl_error *re
     AUTO_READER struct archive *disk = archive_read_disk_new();
     AUTO_WRITER struct archive *out = archive_write_new();
 
-    if (disk == NULL || out == NULL || archive_write_set_format_pax(out) != ARCHIVE_OK ||
+    if (!disk || !out || archive_write_set_format_pax(out) != ARCHIVE_OK ||
         archive_write_set_options(out, "hdrcharset=BINARY") != ARCHIVE_OK || /* names are bytes */
         archive_write_set_bytes_per_block(out, BLOCK_BYTES) != ARCHIVE_OK ||
         archive_write_set_bytes_in_last_block(out, 1) != ARCHIVE_OK || archive_write_open_fd(out, fd) != ARCHIVE_OK ||
@@ -172,7 +172,7 @@ static enum pl_status receive_all(struct archive *in, struct archive *disk, stru
         if (got == ARCHIVE_EOF) {
             return pl_error_set(reterr, PL_CORRUPT, "the stream of a directory ends before its last entry");
         }
-        if (name == NULL) {
+        if (!name) {
             return raise_archive(in, "receive", "a directory", reterr);
         }
         if (strcmp(name, end_name) == 0) {
@@ -195,7 +195,7 @@ static enum pl_status receive_into(const char *directory, int fd, struct pl_erro
     AUTO_READER struct archive *in = archive_read_new();
     AUTO_WRITER struct archive *disk = archive_write_disk_new();
 
-    if (in == NULL || disk == NULL || archive_read_support_format_tar(in) != ARCHIVE_OK ||
+    if (!in || !disk || archive_read_support_format_tar(in) != ARCHIVE_OK ||
         archive_write_disk_set_options(disk, ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_UNLINK |
                                                  ARCHIVE_EXTRACT_SECURE_NODOTDOT | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
                                                  ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS) != ARCHIVE_OK) {

@@ -47,7 +47,7 @@ static enum pl_status count_bytes(struct unpacker *unpacker, size_t bytes)
 
 static void archive_free_at(struct archive **archive)
 {
-    (void)archive_read_free(*archive);
+    archive_read_free(*archive);
 }
 
 static struct archive *new_reader(void)
@@ -55,14 +55,14 @@ static struct archive *new_reader(void)
     struct archive *archive = archive_read_new();
 
     /* Only filters that run inside this process: no external programs. */
-    if (archive != NULL && archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
+    if (archive && archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
         archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
         archive_read_support_filter_xz(archive) == ARCHIVE_OK &&
         archive_read_support_filter_zstd(archive) == ARCHIVE_OK &&
         archive_read_support_format_tar(archive) == ARCHIVE_OK) {
         return archive;
     }
-    (void)archive_read_free(archive);
+    archive_read_free(archive);
     return NULL;
 }
 
@@ -79,7 +79,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
     if (fd < 0) {
         return pl_error_errno(unpacker->reterr, "opening the code directory");
     }
-    for (char *slash = strchr(part, '/'); slash != NULL; slash = strchr(part, '/')) {
+    for (char *slash = strchr(part, '/'); slash; slash = strchr(part, '/')) {
         int next;
 
         *slash = '\0';
@@ -91,7 +91,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
             if (next < 0) {
                 return pl_error_errno(unpacker->reterr, "opening the directory '%s'", part);
             }
-            (void)close(fd);
+            close(fd);
             fd = next;
         }
         part = slash + 1;
@@ -142,7 +142,7 @@ static enum pl_status refuse(struct unpacker *unpacker, const char *name, const 
 /* True when a part of `name` is "..". */
 static bool leads_up(const char *name)
 {
-    for (const char *part = name; part != NULL; part = strchr(part, '/')) {
+    for (const char *part = name; part; part = strchr(part, '/')) {
         part += *part == '/';
         if (part[0] == '.' && part[1] == '.' && (part[2] == '/' || part[2] == '\0')) {
             return true;
@@ -166,13 +166,13 @@ static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entr
     if (leads_up(name)) {
         return refuse(unpacker, name, "its name leads outside the code directory");
     }
-    if (archive_entry_symlink(entry) != NULL || type == AE_IFLNK) {
+    if (archive_entry_symlink(entry) || type == AE_IFLNK) {
         return refuse(unpacker, name, "it is a symbolic link; pack what it leads to (tar -h)");
     }
-    if (target != NULL && (*target == '/' || leads_up(target))) {
+    if (target && (*target == '/' || leads_up(target))) {
         return refuse(unpacker, name, "it is a hard link to a name outside the code directory");
     }
-    if (target == NULL && type != AE_IFREG && type != AE_IFDIR) {
+    if (!target && type != AE_IFREG && type != AE_IFDIR) {
         return refuse(unpacker, name, "it is neither a file nor a directory");
     }
     return count_entry(unpacker);
@@ -184,7 +184,7 @@ static enum pl_status read_failed(struct archive *archive, struct pl_error *rete
 
     return pl_error_raise(reterr, PL_CORRUPT, PL_DOMAIN_ARCHIVE, archive_errno(archive),
                           "reading the tar archive (plain, or with gzip, bzip2, xz or zstd): %s",
-                          text != NULL ? text : "unknown error");
+                          text ? text : "unknown error");
 }
 
 /* The data of the entry at hand into `fd`. Holes count as data: a sparse entry cannot evade the limit. */
@@ -233,7 +233,7 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
     PL_AUTO_FREE char *block = pl_memory_new(BLOCK_BYTES, 1, unpacker->reterr);
     struct stat info;
 
-    PL_TRY(block != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(block ? PL_OK : PL_MEMORY);
     if (fstat(from_fd, &info) != 0) {
         return pl_error_errno(unpacker->reterr, "reading '%s'", name);
     }
@@ -269,7 +269,7 @@ static enum pl_status copy_link(struct unpacker *unpacker, const char *target, c
     const char *from_last = NULL;
     struct stat info;
 
-    PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(parts ? PL_OK : PL_MEMORY);
     if (open_parent(&quiet, dest_fd, parts, false, &from_parent_fd, &from_last) == PL_OK) {
         fd = openat(from_parent_fd, from_last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
@@ -291,13 +291,13 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     PL_AUTO_CLOSE int fd = -1;
     const char *last = NULL;
     const char *target = archive_entry_hardlink(entry);
-    bool is_directory = target == NULL && archive_entry_filetype(entry) == AE_IFDIR;
+    bool is_directory = !target && archive_entry_filetype(entry) == AE_IFDIR;
 
-    name = pl_memory_string(given != NULL ? given : "", unpacker->reterr);
-    PL_TRY(name != NULL ? PL_OK : PL_MEMORY);
+    name = pl_memory_string(given ? given : "", unpacker->reterr);
+    PL_TRY(name ? PL_OK : PL_MEMORY);
     PL_TRY(check_entry(unpacker, entry, name));
     parts = pl_memory_string(name, unpacker->reterr);
-    PL_TRY(parts != NULL ? PL_OK : PL_MEMORY);
+    PL_TRY(parts ? PL_OK : PL_MEMORY);
     PL_TRY(open_parent(unpacker, dest_fd, parts, true, &parent_fd, &last));
     if (is_directory) {
         return make_directory(unpacker, parent_fd, last);
@@ -305,7 +305,7 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     if (*last == '\0' || strcmp(last, ".") == 0) {
         return refuse(unpacker, name, "a file cannot have the name of a directory");
     }
-    if (target != NULL) {
+    if (target) {
         return copy_link(unpacker, target, name, dest_fd, parent_fd, last);
     }
     PL_TRY(create_file(unpacker, parent_fd, last, archive_entry_perm(entry), &fd));
@@ -344,7 +344,7 @@ static enum pl_status unpack(struct archive *archive, int dest_fd, const struct 
 static enum pl_status open_file(const char *path, struct archive **ret_archive, struct pl_error *reterr)
 {
     *ret_archive = new_reader();
-    if (*ret_archive == NULL) {
+    if (!*ret_archive) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading %s", path);
     }
     return archive_read_open_filename(*ret_archive, path, BLOCK_BYTES) == ARCHIVE_OK
@@ -366,7 +366,7 @@ enum pl_status pl_unpack_memory(const void *data, size_t bytes, int dest_fd, con
 {
     __attribute__((cleanup(archive_free_at))) struct archive *archive = new_reader();
 
-    if (archive == NULL) {
+    if (!archive) {
         return pl_error_set(reterr, PL_MEMORY, "out of memory reading an archive");
     }
     if (archive_read_open_memory(archive, data, bytes) != ARCHIVE_OK) {
@@ -422,14 +422,14 @@ static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int
     const struct dirent *entry;
     enum pl_status status = PL_OK;
 
-    if (dir == NULL) {
+    if (!dir) {
         return pl_error_errno(unpacker->reterr, "listing a directory");
     }
     if (depth > MAX_DEPTH) {
         return pl_error_set(unpacker->reterr, PL_LIMIT,
                             "expected at most %d levels of directories, found more (a link to a parent?)", MAX_DEPTH);
     }
-    while (status == PL_OK && (errno = 0, entry = readdir(dir)) != NULL) {
+    while (status == PL_OK && (errno = 0, entry = readdir(dir))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
             status = copy_entry(unpacker, from_fd, entry->d_name, dest_fd, depth);
         }
@@ -465,5 +465,5 @@ enum pl_status pl_unpack_copy_file(const char *path, int dest_fd, const struct p
         return pl_error_errno(reterr, "opening '%s'", path);
     }
     PL_TRY(count_entry(&unpacker));
-    return copy_data(&unpacker, fd, slash != NULL ? slash + 1 : path, dest_fd);
+    return copy_data(&unpacker, fd, slash ? slash + 1 : path, dest_fd);
 }

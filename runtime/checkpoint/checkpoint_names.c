@@ -76,7 +76,7 @@ enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_
             break;
         }
         if (clean && (strncmp(entry->d_name, ".checkpoint-", 12) == 0 || is_half(dirfd(directory), entry->d_name))) {
-            (void)unlinkat(dirfd(directory), entry->d_name, 0);
+            unlinkat(dirfd(directory), entry->d_name, 0);
         }
         if (step_of(entry->d_name, "json", &step)) {
             status = pl_memory_grow(&steps, &capacity, count + 1, sizeof(*steps), reterr);
@@ -85,7 +85,7 @@ enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_
             }
         }
     }
-    (void)closedir(directory);
+    closedir(directory);
     if (status != PL_OK) {
         return status;
     }

@@ -214,10 +214,10 @@ static void remove_old(const struct pl_checkpoints *c)
     for (size_t i = newest + c->options.keep; i < count; i++) {
         /* The JSON file first: a half-removed checkpoint must not look whole. */
         if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
-            (void)unlink(pl_text_string(&path));
+            unlink(pl_text_string(&path));
         }
         if (file_path(c, steps[i], "safetensors", &path, NULL) == PL_OK) {
-            (void)unlink(pl_text_string(&path));
+            unlink(pl_text_string(&path));
         }
     }
 }
@@ -303,7 +303,7 @@ enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct p
     enum pl_status status;
 
     if (c->writing) {
-        (void)pthread_join(c->writer, NULL);
+        pthread_join(c->writer, NULL);
         c->writing = false;
     }
     status = c->write_status;
@@ -518,7 +518,7 @@ void pl_checkpoints_close(struct pl_checkpoints *checkpoints)
         return;
     }
     if (c->writing) {
-        (void)pthread_join(c->writer, NULL);
+        pthread_join(c->writer, NULL);
     }
     for (size_t i = 0; i < c->entry_count; i++) {
         free(c->entries[i].name);

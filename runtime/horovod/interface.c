@@ -396,7 +396,7 @@ void horovod_process_set_ids(int *ret_sets)
     struct pl_service *service = pl_state_hold();
 
     if (service) {
-        (void)pl_service_list_sets(service, ret_sets, room.sets);
+        pl_service_list_sets(service, ret_sets, room.sets);
         pl_state_release();
     }
 }

@@ -266,7 +266,7 @@ static enum pl_status start(const char *path, bool mark_cycles, struct pl_error 
     if (fd < 0) {
         return pl_error_errno(reterr, "create the timeline '%s'", path);
     }
-    (void)clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&timeline.lock);
     timeline.synced.fd = fd;
     timeline.synced.mark_cycles = mark_cycles;

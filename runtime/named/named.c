@@ -278,7 +278,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     }
     local->anonymous = anonymous;
     if (op->kind != PL_BARRIER) { /* a barrier's shape and type are not checked */
-        (void)shape_elems(op, &local->bytes);
+        shape_elems(op, &local->bytes);
         local->bytes *= pl_dtype_bytes(op->dtype);
     }
     entry->local = local;
@@ -392,8 +392,8 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
         /* A failure of the world is what the wait reports. */
-        (void)pl_named_progress(named, named->slots[index].unagreed > 0, false, NULL);
-        (void)pl_named_progress_siblings(named);
+        pl_named_progress(named, named->slots[index].unagreed > 0, false, NULL);
+        pl_named_progress_siblings(named);
     }
     *ret_done = named->slots[index].undone == 0 || named->failure.status != PL_OK;
     return PL_OK;
@@ -408,7 +408,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
 
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     while (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
-        (void)pl_named_progress(named, named->slots[index].unagreed > 0, true, NULL);
+        pl_named_progress(named, named->slots[index].unagreed > 0, true, NULL);
     }
     slot = &named->slots[index];
     status = slot->status;
@@ -448,7 +448,7 @@ enum pl_status pl_named_join(struct pl_named *named, int *ret_last_rank, struct 
     named->joining = true;
     named->join_announced = false;
     while (named->joining && named->failure.status == PL_OK && !named->left) {
-        (void)pl_named_progress(named, true, true, NULL);
+        pl_named_progress(named, true, true, NULL);
     }
     named->joining = false;
     PL_TRY(pl_named_refuse_ended(named, reterr));
@@ -460,7 +460,7 @@ enum pl_status pl_named_shutdown(struct pl_named *named, struct pl_error *reterr
 {
     named->leaving = true;
     while (!named->left && named->failure.status == PL_OK) {
-        (void)pl_named_progress(named, true, true, NULL);
+        pl_named_progress(named, true, true, NULL);
     }
     return named->left ? PL_OK : pl_named_refuse_ended(named, reterr);
 }

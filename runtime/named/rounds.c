@@ -509,7 +509,7 @@ bool pl_named_progress_siblings(struct pl_named *named)
     for (struct pl_named *other = named->sibling; other != named; other = other->sibling) {
         if (pl_named_has_work(other, &need_round)) {
             works = true;
-            (void)pl_named_progress(other, need_round, false, NULL);
+            pl_named_progress(other, need_round, false, NULL);
         }
     }
     return works;

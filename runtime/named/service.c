@@ -243,7 +243,7 @@ static void push(struct pl_service *service, struct service_item *item, uint64_t
     service->synced.outstanding++;
     service->synced.submitted++;
     service->synced.bytes += bytes;
-    service->synced.calls += item->completion->call != NULL;
+    service->synced.calls += item->completion->call ? 1 : 0;
     if (item->completion->call || service->synced.bytes >= service->start_bytes) {
         service->synced.urgent = true;
     }

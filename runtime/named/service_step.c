@@ -270,7 +270,7 @@ static bool advance(struct pl_named *named, bool block)
 
     need_round = need_round || ((named->joining || named->leaving) && !named->left);
     if (works || need_round || named->first_batch || named->round.request) {
-        (void)pl_named_progress(named, need_round, block, NULL); /* a failure stays in `named` */
+        pl_named_progress(named, need_round, block, NULL); /* a failure stays in `named` */
     }
     return named->failure.status != PL_OK || (named->left && !named->first_batch);
 }

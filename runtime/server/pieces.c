@@ -27,7 +27,7 @@ static enum pl_status map_zeroes(uint64_t elems, float **ret_array, struct pl_er
 static void unmap(const struct server *server, float *array)
 {
     if (array) {
-        (void)munmap(array, server->layout.head->elems * sizeof(float));
+        munmap(array, server->layout.head->elems * sizeof(float));
     }
 }
 

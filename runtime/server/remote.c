@@ -89,7 +89,7 @@ enum pl_status pl_server_remote_new(struct pl_bootstrap *bootstrap, const struct
         status = s == remote->rank ? PL_OK : post_head(remote, s, reterr);
     }
     if (status != PL_OK) {
-        (void)pl_server_remote_free(remote);
+        pl_server_remote_free(remote);
         return status;
     }
     *ret_remote = remote;

@@ -115,7 +115,7 @@ static enum pl_status find_newest(const char *directory, const char *table, uint
             others = part.of;
         }
     }
-    (void)closedir(stream);
+    closedir(stream);
     if (others != 0) {
         return pl_error_set(reterr, PL_INVALID, "'%s' has files of table '%s' by %d servers and by %d: expected one",
                             directory, table, others, newest.of);
@@ -147,7 +147,7 @@ enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *
             status = pl_error_errno(reterr, "remove '%s/%s', whose save is not wanted any more", directory, name);
         }
     }
-    (void)closedir(stream);
+    closedir(stream);
     return status;
 }
 
@@ -340,7 +340,7 @@ static enum pl_status read_newest(struct reader *reader, const char *directory, 
         }
         if (first.status == PL_OK) {
             first = error;
-            (void)pl_error_text(&first, ret_loaded->passed, sizeof(ret_loaded->passed));
+            pl_error_text(&first, ret_loaded->passed, sizeof(ret_loaded->passed));
         }
         if (save.moment == 0) {
             break;

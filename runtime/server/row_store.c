@@ -248,7 +248,7 @@ static void use_large_pages(char *data, size_t bytes)
     size_t skipped = (LARGE_PAGE_BYTES - (uintptr_t)data % LARGE_PAGE_BYTES) % LARGE_PAGE_BYTES;
 
     if (bytes > skipped + LARGE_PAGE_BYTES) {
-        (void)madvise(data + skipped, (bytes - skipped) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES, MADV_HUGEPAGE);
+        madvise(data + skipped, (bytes - skipped) / LARGE_PAGE_BYTES * LARGE_PAGE_BYTES, MADV_HUGEPAGE);
     }
 }
 

@@ -361,7 +361,7 @@ enum pl_status server_rows_serve(struct server *server, int host, const struct p
     done.loaded = loaded;
     if (error.status != PL_OK) {
         done.count = error.status;
-        (void)pl_error_text(&error, done.text, sizeof(done.text));
+        pl_error_text(&error, done.text, sizeof(done.text));
     }
     return pl_server_remote_send(server->remote, host, &done, done.data_bytes > 0 ? values : NULL, done.data_bytes > 0,
                                  reterr);

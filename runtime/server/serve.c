@@ -395,7 +395,7 @@ static void tell_failure(struct server *server, const struct pl_error *error)
     if (!server->remote || server->is_told) {
         return;
     }
-    (void)pl_error_text(error, packet.text, sizeof(packet.text));
+    pl_error_text(error, packet.text, sizeof(packet.text));
     if (pl_server_remote_send_all(server->remote, &packet, NULL, NULL) != PL_OK) {
         return;
     }
@@ -458,7 +458,7 @@ static void close_server(struct server *server)
     pl_file_close_at(&server->memory_fd);
     pl_file_close_at(&server->event_fd);
     if (server->is_bound) {
-        (void)unlink(server->options->socket_path);
+        unlink(server->options->socket_path);
     }
     pl_file_close_at(&server->listen_fd);
     for (int w = 0; server->workers && w < server->total; w++) {

@@ -59,7 +59,7 @@ enum pl_status pl_server_view_open(struct pl_server_view *view, const struct pl_
 void pl_server_view_close(struct pl_server_view *view)
 {
     if (view->base) {
-        (void)munmap(view->base, view->shape.file_bytes);
+        munmap(view->base, view->shape.file_bytes);
         view->base = NULL;
     }
 }

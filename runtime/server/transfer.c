@@ -76,7 +76,7 @@ static void refuse_file(struct server *server, int local)
 
     message.number =
         (int32_t)pl_error_errno(&error, "the file for the state of worker %d", server_first_worker(server) + local);
-    (void)pl_error_text(&error, message.text, sizeof(message.text));
+    pl_error_text(&error, message.text, sizeof(message.text));
     server_transfer_cancel(server, local);
     if (of->fd >= 0 && pl_server_message_send(of->fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "a worker whose file fails is gone");

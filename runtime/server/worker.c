@@ -271,7 +271,7 @@ enum pl_status worker_await(struct pl_server *server, enum awaited what, struct 
             return say_late(server, what, "within timeout_s", reterr);
         }
         if (pl_deadline_passed(stall_ns)) {
-            (void)say_late(server, what, "so far", &late);
+            say_late(server, what, "so far", &late);
             worker_warn_stalled(server, late.cause, &stall_ns);
         }
         if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) > 0 &&

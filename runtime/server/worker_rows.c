@@ -215,7 +215,7 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
     enum pl_status status;
 
     PL_TRY(set_directory(server, table, directory, &request, reterr));
-    (void)clock_gettime(CLOCK_REALTIME, &now); /* the next run is to know which save is newer, after a reboot too */
+    clock_gettime(CLOCK_REALTIME, &now); /* the next run is to know which save is newer, after a reboot too */
     request.moment = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
     status = ask(server, table, 0, &request, &done, reterr);
     if (status == PL_OK) {

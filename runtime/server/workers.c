@@ -27,7 +27,7 @@ static void refuse(int fd, const struct pl_error *error)
 {
     struct pl_server_message message = {.kind = PL_SERVER_REFUSED, .number = (int32_t)error->status};
 
-    (void)pl_error_text(error, message.text, sizeof(message.text));
+    pl_error_text(error, message.text, sizeof(message.text));
     /* it may be gone already */
     if (pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "a worker that is refused is gone: %s", message.text);
@@ -425,7 +425,7 @@ void server_workers_give_total(struct server *server, const struct pl_server_pac
 
     memcpy(message.values, total->values, sizeof(message.values));
     if (total->is_lost) {
-        (void)pl_error_set(&error, PL_MISMATCH, "the workers gave sums of different lengths");
+        pl_error_set(&error, PL_MISMATCH, "the workers gave sums of different lengths");
     }
     for (int w = 0; w < server->options->workers; w++) {
         struct server_local *local = &server->locals[w];
@@ -579,7 +579,7 @@ enum pl_status server_workers_ended(struct server *server, const struct pl_serve
     if (local->fd >= 0) {
         PL_TRY(close_worker(server, number, true, reterr));
     } else if (!server->workers[worker].has_left) {
-        PL_TRY(server_workers_left(server, worker, server->layout.data != NULL, reterr));
+        PL_TRY(server_workers_left(server, worker, server->layout.data, reterr));
     }
     return server_lost_process(server, worker, ended->status, reterr);
 }

@@ -252,7 +252,7 @@ static void inflate_close(struct pl_source *source)
     pl_window_done(&inflate->own);
     pl_source_close(inflate->below);
     free(inflate->gzip);
-    (void)ZSTD_freeDStream(inflate->zstd);
+    ZSTD_freeDStream(inflate->zstd);
     free(inflate);
 }
 

@@ -59,7 +59,7 @@ static int watch_directory(const char *path)
     }
     fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (fd >= 0 && inotify_add_watch(fd, directory, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR) < 0) {
-        (void)close(fd);
+        close(fd);
         fd = -1;
     }
     return fd;
@@ -111,7 +111,7 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
             }
             PL_TRY(lock_reader(fd, path, reterr));
             /* Refused when the user's pipe memory is spent; the stream is then slower, not wrong. */
-            (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+            fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
             fifo->fd = fd;
             fd = -1;
             return PL_OK;

@@ -77,7 +77,7 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
     if (size_bytes != ANY_SIZE && (uint64_t)info.st_size != size_bytes) {
         return changed(name, size_bytes, (uint64_t)info.st_size, reterr);
     }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     made = pl_memory_new(1, sizeof(*made), reterr);
     if (!made) {
         return PL_MEMORY;

@@ -58,7 +58,7 @@ static enum pl_status add_entry(struct directory_store *store, int dir_fd, const
 static void close_directory_at(DIR **directory)
 {
     if (*directory) {
-        (void)closedir(*directory);
+        closedir(*directory);
     }
 }
 

@@ -274,11 +274,11 @@ static enum pl_status set_up(struct pl_loader *loader, struct pl_error *reterr)
             return PL_MEMORY;
         }
     }
-    (void)pthread_mutex_init(&loader->mutex, NULL);
-    (void)pthread_cond_init(&loader->changed, NULL);
+    pthread_mutex_init(&loader->mutex, NULL);
+    pthread_cond_init(&loader->changed, NULL);
     if (pl_thread_start(&loader->thread, run, loader, "the loader's thread", reterr) != PL_OK) {
-        (void)pthread_cond_destroy(&loader->changed);
-        (void)pthread_mutex_destroy(&loader->mutex);
+        pthread_cond_destroy(&loader->changed);
+        pthread_mutex_destroy(&loader->mutex);
         return PL_SYSTEM;
     }
     loader->thread_started = true;
@@ -409,9 +409,9 @@ void pl_loader_free(struct pl_loader *loader)
         loader->synced.stop = true;
         pthread_cond_broadcast(&loader->changed);
         pthread_mutex_unlock(&loader->mutex);
-        (void)pthread_join(loader->thread, NULL);
-        (void)pthread_cond_destroy(&loader->changed);
-        (void)pthread_mutex_destroy(&loader->mutex);
+        pthread_join(loader->thread, NULL);
+        pthread_cond_destroy(&loader->changed);
+        pthread_mutex_destroy(&loader->mutex);
     }
     for (unsigned field = 0; field < loader->options.fields; field++) {
         for (size_t i = 0; loader->slots && i < loader->slot_count; i++) {

@@ -331,7 +331,7 @@ void pl_stream_close(struct pl_stream *stream)
     close_epoch(stream);
     pl_store_close(stream->store);
     pl_object_list_done(&stream->list);
-    (void)pthread_mutex_destroy(&stream->mutex);
+    pthread_mutex_destroy(&stream->mutex);
     free(stream->own);
     free(stream->name);
     free(stream->path);
@@ -368,7 +368,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     if (!stream) {
         return PL_MEMORY;
     }
-    (void)pthread_mutex_init(&stream->mutex, NULL);
+    pthread_mutex_init(&stream->mutex, NULL);
     stream->options = *options;
     stream->channel = *channel;
     stream->name = pl_memory_string(channel->name, reterr);

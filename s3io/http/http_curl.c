@@ -51,7 +51,7 @@ static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 /* libcurl's global initialisation is not thread-safe before 7.84. */
 static void start_curl(void)
 {
-    (void)curl_global_init(CURL_GLOBAL_DEFAULT);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 static void unlink_request(struct pl_http *http, struct pl_http_request *request)
@@ -77,7 +77,7 @@ static void release_transfer(struct pl_http *http, struct pl_http_request *reque
 {
     if (request->easy) {
         if (request->running) {
-            (void)curl_multi_remove_handle(http->multi, request->easy);
+            curl_multi_remove_handle(http->multi, request->easy);
         }
         if (reuse && http->spare_count < SPARE_HANDLES) {
             curl_easy_reset(request->easy);
@@ -151,7 +151,7 @@ static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 
     (void)context;
     (void)purpose;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof(bytes));
     return CURL_SOCKOPT_OK;
 }
 
@@ -305,12 +305,12 @@ static enum pl_status transfer_status(struct pl_http_request *request, CURLcode 
         status = PL_MEMORY;
     } else if (code == CURLE_UNSUPPORTED_PROTOCOL) {
         /* Before a connection it is the URL's scheme; after one, a response that was not HTTP. */
-        (void)curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
+        curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
-    (void)pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s",
-                         request->error_text[0] ? request->error_text : curl_easy_strerror(code));
-    (void)curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
+    pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s",
+                   request->error_text[0] ? request->error_text : curl_easy_strerror(code));
+    curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
     /* A proxy that refuses, with 403 or 407, does so again. */
     request->error.retryable = (may_try_again(code) || connect_us > 0) && proxy_status / 100 != 4;
     return status;
@@ -365,7 +365,7 @@ static void finish_ended(struct pl_http *http)
         if (message->msg != CURLMSG_DONE) {
             continue;
         }
-        (void)curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&request);
+        curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&request);
         finish(http, request, transfer_status(request, code));
     }
 }
@@ -378,21 +378,21 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
     uint64_t bytes;
 
     if (request->deadline_ns <= now_ns) {
-        (void)pl_error_set(&request->error, PL_TIMEOUT, "no whole response before the deadline");
+        pl_error_set(&request->error, PL_TIMEOUT, "no whole response before the deadline");
         return true;
     }
     if (!request->running) {
         return false;
     }
-    (void)curl_easy_getinfo(request->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+    curl_easy_getinfo(request->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
     bytes = request->received_bytes + request->head.head_bytes + (uint64_t)sent;
     if (bytes != request->progress_bytes) {
         request->progress_bytes = bytes;
         request->progress_ns = now_ns;
     }
     if (now_ns - request->progress_ns >= (request->long_timeout ? LONG_TIMEOUT_FACTOR : 1) * stall_ns) {
-        (void)pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s",
-                           (double)(now_ns - request->progress_ns) / 1e9);
+        pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s",
+                     (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
     }
@@ -400,8 +400,8 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
         if (rate < SLOW_BYTES_PER_S) {
-            (void)pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate,
-                               (double)(now_ns - request->slow_since_ns) / 1e9);
+            pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate,
+                         (double)(now_ns - request->slow_since_ns) / 1e9);
             request->error.retryable = true;
             return true;
         }
@@ -455,14 +455,14 @@ static void *engine_main(void *context)
             break;
         }
         start_due(http, pl_clock_now_ns());
-        (void)curl_multi_perform(http->multi, &running);
+        curl_multi_perform(http->multi, &running);
         finish_ended(http);
         end_stuck(http, pl_clock_now_ns());
         start_due(http, pl_clock_now_ns());
-        (void)curl_multi_poll(http->multi, NULL, 0, sleep_ms(http, pl_clock_now_ns()), NULL);
+        curl_multi_poll(http->multi, NULL, 0, sleep_ms(http, pl_clock_now_ns()), NULL);
     }
     while (http->requests) {
-        (void)pl_error_set(&http->requests->error, PL_CANCELLED, "the transfer was given up");
+        pl_error_set(&http->requests->error, PL_CANCELLED, "the transfer was given up");
         finish(http, http->requests, PL_CANCELLED);
     }
     run_tasks(http, &stop); /* what those posted */
@@ -475,7 +475,7 @@ static void release(struct pl_http *http)
         curl_easy_cleanup(http->spares[i]);
     }
     if (http->multi) {
-        (void)curl_multi_cleanup(http->multi);
+        curl_multi_cleanup(http->multi);
     }
     pthread_mutex_destroy(&http->lock);
     free(http->ca_bundle);
@@ -522,7 +522,7 @@ void pl_http_free(struct pl_http *http)
     pthread_mutex_lock(&http->lock);
     http->synced.stop = true;
     pthread_mutex_unlock(&http->lock);
-    (void)curl_multi_wakeup(http->multi);
+    curl_multi_wakeup(http->multi);
     pthread_join(http->thread, NULL);
     release(http);
 }
@@ -538,7 +538,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     http->synced.last = &task->next;
     pthread_mutex_unlock(&http->lock);
     if (first) {
-        (void)curl_multi_wakeup(http->multi);
+        curl_multi_wakeup(http->multi);
     }
 }
 

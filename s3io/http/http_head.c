@@ -115,7 +115,7 @@ void pl_http_head_word_base64(uint32_t word, char text[static 9])
     const unsigned char bytes[4] = {(unsigned char)(word >> 24), (unsigned char)(word >> 16),
                                     (unsigned char)(word >> 8), (unsigned char)word};
 
-    (void)EVP_EncodeBlock((unsigned char *)text, bytes, sizeof(bytes));
+    EVP_EncodeBlock((unsigned char *)text, bytes, sizeof(bytes));
 }
 
 static bool copy_value(const char *at, const char *end, char *text, size_t text_bytes)
@@ -193,7 +193,7 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
         case REGION:
             return copy_value(at, end, head->region, sizeof(head->region));
         case REQUEST:
-            (void)copy_value(at, end, head->request_id, sizeof(head->request_id)); /* only for messages */
+            copy_value(at, end, head->request_id, sizeof(head->request_id)); /* only for messages */
             return true;
         case RETRY:
             if (!take_number(&at, end, &head->retry_after_s) || at != end) {

@@ -91,7 +91,7 @@ static void remove_fifo(struct pl_feeder *feeder, uint64_t epoch)
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
     if (fifo_path(feeder, epoch, &path, NULL) == PL_OK) {
-        (void)unlink(pl_text_string(&path));
+        unlink(pl_text_string(&path));
     }
     feeder->made_from = epoch + 1;
 }
@@ -121,7 +121,7 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
             if (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode)) {
                 return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
             }
-            (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+            fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
             feeder->fd = fd;
             fd = -1;
             return PL_OK;
@@ -521,7 +521,7 @@ void pl_feeder_close(struct pl_feeder *feeder)
     }
     pl_object_list_done(&feeder->list);
     if (feeder->chunks) {
-        (void)munmap(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES);
+        munmap(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES);
     }
     free(feeder->path);
     free(feeder);

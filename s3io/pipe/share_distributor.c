@@ -125,11 +125,11 @@ static void set_lost(struct pl_share_distributor *distributor, uint32_t i)
         return;
     }
     if (!atomic_load(&distributor->clients[i].ring.head->timed_out)) {
-        (void)pl_error_set(&distributor->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
+        pl_error_set(&distributor->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
         return;
     }
-    (void)pl_error_set(&distributor->error, PL_TIMEOUT,
-                       "local rank %u, which shares this channel, ended: no record came before its deadline", i);
+    pl_error_set(&distributor->error, PL_TIMEOUT,
+                 "local rank %u, which shares this channel, ended: no record came before its deadline", i);
     for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
         if (reports_wait(distributor, (enum pl_share_report_slot)slot)) {
             distributor->error = distributor->reports[slot].error;
@@ -201,9 +201,9 @@ static struct pl_share_frame *reserve(struct pl_share_distributor *distributor, 
         if (!wait_for_event(distributor, PL_SHARE_REPORT_EPOCH)) {
             struct pl_error error = PL_ERROR_NONE;
 
-            (void)pl_error_set(&error, PL_TIMEOUT,
-                               "the shared channel waits for local rank %ld, which has not read the records before",
-                               (long)(client - distributor->clients));
+            pl_error_set(&error, PL_TIMEOUT,
+                         "the shared channel waits for local rank %ld, which has not read the records before",
+                         (long)(client - distributor->clients));
             report(distributor, PL_SHARE_REPORT_EPOCH, epoch, false, &error);
         }
     }
@@ -311,9 +311,8 @@ static bool next_epoch(struct pl_share_distributor *distributor, uint64_t *ret_e
         if (!wait_for_event(distributor, PL_SHARE_REPORT_CHANNEL)) {
             struct pl_error error = PL_ERROR_NONE;
 
-            (void)pl_error_set(&error, PL_TIMEOUT,
-                               "the shared channel waits for local rank %u, which has not asked for the next epoch",
-                               latest);
+            pl_error_set(&error, PL_TIMEOUT,
+                         "the shared channel waits for local rank %u, which has not asked for the next epoch", latest);
             report(distributor, PL_SHARE_REPORT_CHANNEL, distributor->done, false, &error);
         }
     }
@@ -474,7 +473,7 @@ void pl_share_distributor_stop(struct pl_share_distributor *distributor, bool at
 {
     atomic_store(&distributor->stopping, at_once ? STOP_AT_ONCE : STOP_WHEN_SERVED);
     pl_share_ring_event_set(distributor->stop_fd);
-    (void)pthread_join(distributor->thread, NULL);
+    pthread_join(distributor->thread, NULL);
     /* A cancelled wait is the effect of this very call. */
     if (error && distributor->error.status != PL_OK && distributor->error.status != PL_CANCELLED) {
         *error = distributor->error;

@@ -113,7 +113,7 @@ enum pl_status pl_share_ring_attach(int memory_fd, int rank_fd, int distributor_
 void pl_share_ring_done(struct pl_share_ring *ring)
 {
     if (ring->head) {
-        (void)munmap(ring->head, HEAD_BYTES + ring->bytes);
+        munmap(ring->head, HEAD_BYTES + ring->bytes);
     }
     pl_file_close_at(&ring->memory_fd);
     pl_file_close_at(&ring->rank_fd);

@@ -22,7 +22,7 @@ enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct p
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(what, sizeof(what), format, args);
+    vsnprintf(what, sizeof(what), format, args);
     va_end(args);
     return pl_error_set(reterr, PL_CORRUPT, "'%s': record %llu at byte %llu: %s", reader->source->name,
                         (unsigned long long)reader->next_index, (unsigned long long)reader->window.offset_bytes, what);

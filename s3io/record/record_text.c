@@ -144,7 +144,7 @@ static size_t find_line_end(struct scan *scan, const unsigned char *data, size_t
         if (!pass_line(scan, data, seen, stop, end) || (line_end && !scan->open)) {
             return stop;
         }
-        seen = stop + (line_end != NULL);
+        seen = stop + (line_end ? 1 : 0);
     }
     return seen;
 }
@@ -201,7 +201,7 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
             return last_csv(reader, scan.open, ret_record, ret_framed_bytes, reterr);
         }
         /* What these two bytes mean the byte after them tells. No record ends with them but at the end. */
-        held = !window->ended && memchr("\"\r", window->data[window->available - 1], 2) != NULL;
+        held = !window->ended && memchr("\"\r", window->data[window->available - 1], 2);
         seen = find_line_end(&scan, window->data, seen, window->available - held, window->available);
         if (scan.wrong) {
             return no_rfc4180(reader, scan.wrong_at, scan.wrong, reterr);

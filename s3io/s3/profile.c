@@ -130,7 +130,7 @@ enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name
 {
     const char *end = text + bytes;
     size_t setting_indent = SIZE_MAX; /* none in this section yet */
-    bool has_keys = profile->access_key != NULL, inside = false;
+    bool has_keys = profile->access_key, inside = false;
 
     while (text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));

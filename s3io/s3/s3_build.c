@@ -150,7 +150,7 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     char date[PL_SIGV4_DATE_BYTES], hash[PL_SIGV4_HEX_BYTES];
 
     endpoint_config.region = pl_s3_client_region(client, operation->bucket);
-    (void)snprintf(operation->used_region, sizeof(operation->used_region), "%s", endpoint_config.region);
+    snprintf(operation->used_region, sizeof(operation->used_region), "%s", endpoint_config.region);
     pl_s3_address_done(&operation->address);
     PL_TRY(pl_s3_address_build(&endpoint_config, operation->bucket, operation->key, &operation->address, reterr));
     pl_text_clear(&operation->url);

@@ -43,8 +43,8 @@ static void cancel_posted(struct pl_http_task *task)
 
     if (operation->state != PL_S3_IDLE) {
         pl_s3_operation_cancel(operation);
-        (void)pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was given up", operation->method,
-                           operation->bucket, operation->key);
+        pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was given up", operation->method,
+                     operation->bucket, operation->key);
         operation->handler->done(operation, PL_CANCELLED);
     }
 }

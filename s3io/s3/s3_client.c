@@ -144,7 +144,7 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
  */
 static struct pl_checksum whole_checksum(const struct pl_http_head *head)
 {
-    bool in_parts = strchr(head->etag, '-') != NULL;
+    bool in_parts = strchr(head->etag, '-');
 
     return in_parts && !head->full_object && head->checksum.kind != PL_CHECKSUM_CRC64NVME
                ? (struct pl_checksum){.kind = PL_CHECKSUM_NONE}

@@ -224,11 +224,11 @@ static enum pl_status finish_file(struct download *download, struct pl_error *re
     if (fetch->modified_s >= 0) {
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};
 
-        (void)futimens(written_fd, times); /* without it a later run fetches the object again */
+        futimens(written_fd, times); /* without it a later run fetches the object again */
     }
     /* Network file systems report a failed write here. */
     if (close(written_fd) != 0) {
-        (void)pl_error_errno(reterr, "close '%s'", path);
+        pl_error_errno(reterr, "close '%s'", path);
         remove_part(download, reterr);
         return PL_SYSTEM;
     }

@@ -14,7 +14,7 @@ static bool is_any_of(const char *text, const char *const *words)
     while (*words && strcmp(text, *words) != 0) {
         words++;
     }
-    return *words != NULL;
+    return *words;
 }
 
 /* It goes into a header as it is. */

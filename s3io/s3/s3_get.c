@@ -222,9 +222,9 @@ static void begin_object(struct pl_s3_stream *stream)
     stream->plan_offset = object->first_byte;
     stream->plan_begun = true;
     stream->plan_any = false;
-    stream->object_info = (struct object_info){.found = object->etag != NULL, .size_bytes = object->size_bytes};
+    stream->object_info = (struct object_info){.found = object->etag, .size_bytes = object->size_bytes};
     if (object->etag) {
-        (void)snprintf(stream->object_info.etag, sizeof(stream->object_info.etag), "%s", object->etag);
+        snprintf(stream->object_info.etag, sizeof(stream->object_info.etag), "%s", object->etag);
     }
 }
 
@@ -358,7 +358,7 @@ static void release(struct pl_s3_stream *stream)
         pl_s3_operation_done(&stream->parts[i].operation);
     }
     if (stream->buffer) {
-        (void)munmap(stream->buffer, stream->options.budget_bytes);
+        munmap(stream->buffer, stream->options.budget_bytes);
     }
     free(stream->block_table);
     free(stream->synced.free);
@@ -378,7 +378,7 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
                               (unsigned long long)options->budget_bytes);
     }
     stream->buffer = buffer;
-    (void)madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
     stream->block_bytes = options->part_bytes < BLOCK_BYTES ? options->part_bytes : BLOCK_BYTES;
     stream->block_count = options->budget_bytes / stream->block_bytes;
     stream->part_blocks = (options->part_bytes + stream->block_bytes - 1) / stream->block_bytes;

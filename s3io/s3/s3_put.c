@@ -221,7 +221,7 @@ static enum pl_status wait_part_buffer(struct upload *upload, bool all, struct p
         if (upload->synced.status == PL_OK && pl_s3_is_cancelled(&upload->cancel_check)) {
             upload->synced.status = upload_cancelled(&upload->synced.error);
         }
-        if (upload->synced.status != PL_OK || (all ? busy == 0 : *ret_lane != NULL)) {
+        if (upload->synced.status != PL_OK || (all ? busy == 0 : !!*ret_lane)) {
             break;
         }
         pl_s3_cancel_wait(&upload->cancel_check, &upload->changed_cond, &upload->lock);

@@ -24,7 +24,7 @@ struct walk {
 static void stop(struct walk *walk, enum pl_status status)
 {
     walk->status = status;
-    (void)XML_StopParser(walk->parser, XML_FALSE);
+    XML_StopParser(walk->parser, XML_FALSE);
 }
 
 static void on_start(void *context, const XML_Char *name, const XML_Char **attributes)

@@ -127,7 +127,7 @@ static double cpu_seconds(void)
 {
     struct timespec used;
 
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
     return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
 }
 
@@ -186,7 +186,7 @@ static pid_t start_writer(const char *path, const cpu_set_t *processors, unsigne
     }
     keep_to_processor(processors, 1);
     fd = open(path, O_WRONLY | O_CLOEXEC);
-    (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+    fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
     for (unsigned i = 0; i < times; i++) {
         for (size_t done = 0; done < bytes;) {
             size_t now = bytes - done < RAW_READ_BYTES ? bytes - done : RAW_READ_BYTES;
@@ -209,7 +209,7 @@ static void read_raw(const char *path, unsigned char *buffer)
     if (fd < 0) {
         die("open", NULL);
     }
-    (void)fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
+    fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
     while (read(fd, buffer, RAW_READ_BYTES) > 0) {
         sink += buffer[0];
     }
@@ -234,7 +234,7 @@ static double time_fifo(const char *path, const cpu_set_t *processors, unsigned 
         if (pl_source_open_fifo(path, &source, &error) != PL_OK) {
             die("open", &error);
         }
-        (void)read_all(source, format);
+        read_all(source, format);
     }
     if (waitpid(child, &status, 0) != child || status != 0) {
         die("the writer failed", NULL);
@@ -271,7 +271,7 @@ static void bench_fifo(unsigned char *data, size_t room, unsigned rounds, enum p
         parsed[round] =
             time_fifo(path, &processors, data, bytes, times, lend, format, false, buffer, &parsed_cpu[round]);
     }
-    (void)sched_setaffinity(0, sizeof(processors), &processors);
+    sched_setaffinity(0, sizeof(processors), &processors);
     unlink(path);
     path[strlen(path) - 5] = '\0';
     rmdir(path);
@@ -297,7 +297,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: bench_records [MEGABYTES [ROUNDS]]\n");
         return EXIT_FAILURE;
     }
-    (void)signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 1024);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 16384);
     bench_memory(data, room, rounds, PL_RECORD_TFRECORD, "tfrecord", 131072);

@@ -69,7 +69,7 @@ static double resident(void)
         if (fscanf(file, "%lf %lf", &pages[0], &pages[1]) != 2) {
             pages[1] = 0.0;
         }
-        (void)fclose(file);
+        fclose(file);
     }
     return pages[1] * (double)sysconf(_SC_PAGESIZE);
 }

@@ -35,14 +35,14 @@ static int start(char *const *argv, pid_t *ret_pid, int *ret_stdin)
 {
     int output[2], input[2] = {-1, -1};
 
-    if (pipe(output) != 0 || (ret_stdin != NULL && pipe(input) != 0)) {
+    if (pipe(output) != 0 || (ret_stdin && pipe(input) != 0)) {
         perror("pipe");
         exit(1);
     }
     *ret_pid = fork();
     if (*ret_pid == 0) {
         dup2(output[1], STDOUT_FILENO);
-        if (ret_stdin != NULL) {
+        if (ret_stdin) {
             dup2(input[0], STDIN_FILENO);
             close(input[1]);
         }
@@ -51,7 +51,7 @@ static int start(char *const *argv, pid_t *ret_pid, int *ret_stdin)
         _exit(127);
     }
     close(output[1]);
-    if (ret_stdin != NULL) {
+    if (ret_stdin) {
         close(input[0]);
         *ret_stdin = input[1];
     }
@@ -84,12 +84,12 @@ static long resident_kib(pid_t pid)
 
     snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
     file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+    while (file && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "VmRSS: %ld", &kib) == 1) {
             break;
         }
     }
-    if (file != NULL) {
+    if (file) {
         fclose(file);
     }
     return kib;
@@ -103,7 +103,7 @@ static pid_t first_child(pid_t pid)
 
     snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
     file = fopen(path, "re");
-    if (file != NULL) {
+    if (file) {
         if (fscanf(file, "%d", &child) != 1) {
             child = 0;
         }

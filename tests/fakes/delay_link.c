@@ -60,7 +60,7 @@ static bool add_route(char *text)
 {
     char *host = strchr(text, '=');
 
-    if (host == NULL || route_count == HOSTS) {
+    if (!host || route_count == HOSTS) {
         return false;
     }
     *host++ = '\0';
@@ -155,7 +155,7 @@ int main(int argc, char **argv)
         return 2;
     }
     queue = calloc(PACKETS, sizeof(*queue));
-    if (queue == NULL) {
+    if (!queue) {
         fail("memory");
     }
     device = open_device(argv[1]);
@@ -168,7 +168,7 @@ int main(int argc, char **argv)
         struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns > 0 ? wait_ns % 1000000000 : 0};
         ssize_t got;
 
-        (void)ppoll(polls, 2, &timeout, NULL);
+        ppoll(polls, 2, &timeout, NULL);
         take(device, delay_ns);
         while ((got = recv(socket_fd, arrived, sizeof(arrived), 0)) > 0) {
             if (write(device, arrived, (size_t)got) < 0 && errno != EAGAIN && errno != ENOBUFS) {

@@ -19,7 +19,7 @@ int64_t fake_now_ns(void)
 {
     struct timespec now;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
@@ -234,7 +234,7 @@ struct CUctx_st *fake_context(void)
 
 bool fake_cuda_has_context(void)
 {
-    return current != NULL;
+    return current;
 }
 
 /* ---- driver and devices ---- */

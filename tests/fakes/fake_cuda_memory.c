@@ -56,14 +56,14 @@ static int protection(void)
 void fake_memory_open(void)
 {
     if (opened++ == 0 && !fake.unguarded && range_used) {
-        (void)mprotect(range, range_used, PROT_READ | PROT_WRITE);
+        mprotect(range, range_used, PROT_READ | PROT_WRITE);
     }
 }
 
 void fake_memory_close(void)
 {
     if (--opened == 0 && !fake.unguarded && range_used) {
-        (void)mprotect(range, range_used, PROT_NONE);
+        mprotect(range, range_used, PROT_NONE);
     }
 }
 
@@ -199,8 +199,8 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr memory)
     }
     check_end(piece);
     piece->context->used_bytes -= whole_pages(piece->bytes);
-    (void)close_off(piece->at, whole_pages(piece->bytes));
-    (void)close(piece->fd);
+    close_off(piece->at, whole_pages(piece->bytes));
+    close(piece->fd);
     forget(piece);
     LEAVE(context->failure);
 }
@@ -401,7 +401,7 @@ CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, 
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
     }
     at = map(fd, whole_pages(ticket.bytes));
-    (void)close(fd);
+    close(fd);
     if (!at) {
         LEAVE(CUDA_ERROR_OUT_OF_MEMORY);
     }
@@ -420,7 +420,7 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr memory)
     if (!piece) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
-    (void)close_off(piece->at, whole_pages(piece->bytes));
+    close_off(piece->at, whole_pages(piece->bytes));
     forget(piece);
     LEAVE(context->failure);
 }

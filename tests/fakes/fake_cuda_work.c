@@ -113,7 +113,7 @@ static void *serve(void *argument)
         }
         stream->busy = true;
         pthread_mutex_unlock(&fake.lock);
-        (void)usleep((unsigned)(rand_r(&seed) % (int)(fake.delay_us + 1)));
+        usleep((unsigned)(rand_r(&seed) % (int)(fake.delay_us + 1)));
         pthread_mutex_lock(&fake.lock);
         stream->first = work->next;
         if (!stream->first) {
@@ -234,7 +234,7 @@ static void close_stream(struct CUstream_st *stream)
     pthread_cond_broadcast(&fake.changed);
     if (stream->threaded) {
         pthread_mutex_unlock(&fake.lock);
-        (void)pthread_join(stream->thread, NULL);
+        pthread_join(stream->thread, NULL);
         pthread_mutex_lock(&fake.lock);
     }
 }
@@ -322,14 +322,14 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flag
     if (flags != 0) {
         LEAVE(CUDA_ERROR_INVALID_VALUE);
     }
-    (void)find_event(event);
+    find_event(event);
     LEAVE(event->latest ? fake_add(context, stream, &(struct work){.waits_for = event->latest}) : CUDA_SUCCESS);
 }
 
 static CUresult add_guest(CUstream stream, void (*work)(void *argument, bool runs), void *argument)
 {
     ENTER(__func__)
-    (void)fake_add(context, stream, &(struct work){.guest = work, .argument = argument});
+    fake_add(context, stream, &(struct work){.guest = work, .argument = argument});
     LEAVE(CUDA_SUCCESS);
 }
 
@@ -378,7 +378,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 CUresult CUDAAPI cuEventQuery(CUevent event)
 {
     ENTER(__func__)
-    (void)find_event(event);
+    find_event(event);
     LEAVE(event->latest && !event->latest->done ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
@@ -388,8 +388,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to);
 CUresult CUDAAPI cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
     ENTER(__func__)
-    (void)find_event(from);
-    (void)find_event(to);
+    find_event(from);
+    find_event(to);
     if (!from->timed || !to->timed || !from->latest || !to->latest) {
         LEAVE(CUDA_ERROR_INVALID_HANDLE);
     }
@@ -535,7 +535,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned g
     fake.launches++;
     if (fake.launches == fake.launch_error || context->kernel_fails) {
         context->kernel_fails = false;
-        (void)fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
+        fake_add(context, stream, &(struct work){.run = fail_context, .argument = context});
         LEAVE(CUDA_SUCCESS); /* the next call reports it */
     }
     if (fake.launches == fake.hang || context->kernel_hangs) {

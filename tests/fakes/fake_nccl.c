@@ -448,7 +448,7 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     o->op = op < ncclAvg ? ops[op] : PL_SUM;
     o->factor = op > ncclAvg ? o->comm->factors[op - ncclNumOps] : 1;
     o->number = ++o->comm->operations;
-    (void)ncclGroupStart();
+    ncclGroupStart();
     *opened_tail = o;
     opened_tail = &o->next;
     return ncclGroupEnd();
@@ -627,7 +627,7 @@ API ncclResult_t ncclCommInitRankConfig(ncclComm_t *ret_comm, int size, ncclUniq
     comm->rank = rank;
     comm->size = size;
     comm->fault_rank = -1;
-    (void)sscanf(fault ? fault : "", "%15[a-z]:%d:%d", comm->fault, &comm->fault_rank, &comm->fault_number);
+    sscanf(fault ? fault : "", "%15[a-z]:%d:%d", comm->fault, &comm->fault_rank, &comm->fault_number);
     strcpy(comm->path, "/dev/shm/paceline-fake-nccl-");
     for (int i = 0; i < 12; i++) {
         snprintf(comm->path + strlen(comm->path), 3, "%02x", (unsigned char)id.internal[i]);

@@ -17,8 +17,8 @@ static void wait_for_disk(const char *path)
 {
     const char *folder = getenv("SLOW_DISK_FOLDER"), *seconds = getenv("SLOW_DISK_S");
 
-    if (folder != NULL && seconds != NULL && strncmp(path, folder, strlen(folder)) == 0) {
-        (void)sleep((unsigned)atoi(seconds));
+    if (folder && seconds && strncmp(path, folder, strlen(folder)) == 0) {
+        sleep((unsigned)atoi(seconds));
     }
 }
 
@@ -32,7 +32,7 @@ ssize_t write(int fd, const void *data, size_t bytes)
     if (strncmp(program_invocation_short_name, "paceline", strlen("paceline")) != 0) {
         return real(fd, data, bytes); /* sshd's unprivileged part may call nothing else */
     }
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     length = readlink(link, path, sizeof(path) - 1);
     if (length > 0) {
         path[length] = '\0';

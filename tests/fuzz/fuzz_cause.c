@@ -14,14 +14,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     char cause[PL_TAIL_LINE_BYTES + 1], other[PL_TAIL_LINE_BYTES + 1], lines[256];
     size_t piece = bytes > 0 ? 1 + data[0] % 7 : 1;
 
-    if (whole != NULL && pieces != NULL) {
+    if (whole && pieces) {
         pl_tail_add(whole, text, bytes);
         for (size_t at = 0; at < bytes; at += piece) {
             pl_tail_add(pieces, text + at, at + piece < bytes ? piece : bytes - at);
         }
         pl_tail_cause(whole, cause);
         pl_tail_cause(pieces, other);
-        PL_BUG_IF(strcmp(cause, other) != 0 || strpbrk(cause, "\r\n\033") != NULL);
+        PL_BUG_IF(strcmp(cause, other) != 0 || strpbrk(cause, "\r\n\033"));
         PL_BUG_IF(pl_tail_lines(whole, lines, sizeof(lines)) != strlen(lines));
     }
     free(whole);

@@ -40,10 +40,10 @@ static void write_file(const char *base, const char *name, const void *data, siz
     char path[256];
     FILE *file;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", base, name);
+    snprintf(path, sizeof(path), "%s/%s", base, name);
     file = fopen(path, "we");
-    PL_BUG_IF(file == NULL || fwrite(data, 1, bytes, file) != bytes);
-    (void)fclose(file);
+    PL_BUG_IF(!file || fwrite(data, 1, bytes, file) != bytes);
+    fclose(file);
 }
 
 static void make_folders(const char *base)
@@ -53,7 +53,7 @@ static void make_folders(const char *base)
     char path[256];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(folders); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", base, folders[i]);
+        snprintf(path, sizeof(path), "%s/%s", base, folders[i]);
         PL_BUG_IF(pl_file_make_dirs(path, 0755, &error) != PL_OK);
     }
 }
@@ -70,26 +70,26 @@ static void remove_tree(const char *base)
     char path[256];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(files); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", base, files[i].path);
-        (void)remove(path);
+        snprintf(path, sizeof(path), "%s/%s", base, files[i].path);
+        remove(path);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", base, beside[i]);
-        (void)remove(path);
+        snprintf(path, sizeof(path), "%s/%s", base, beside[i]);
+        remove(path);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
-        (void)snprintf(path, sizeof(path), "%s/%s", base, parts[i]);
-        (void)remove(path);
+        snprintf(path, sizeof(path), "%s/%s", base, parts[i]);
+        remove(path);
     }
 }
 
 /* What the rest of the program relies on. */
 static void check_drivers(const struct pl_drivers *drivers, bool wanted)
 {
-    PL_BUG_IF((drivers->source != NULL) != wanted);
-    PL_BUG_IF(drivers->command != NULL && drivers->entry_script != NULL);
+    PL_BUG_IF(!drivers->source == wanted);
+    PL_BUG_IF(drivers->command && drivers->entry_script);
     PL_BUG_IF(drivers->processes_per_host < 0 || drivers->processes_per_host > PL_JOB_PROCESSES_MAX);
-    PL_BUG_IF(wanted && (drivers->distributed == NULL || drivers->driver == NULL));
+    PL_BUG_IF(wanted && (!drivers->distributed || !drivers->driver));
     PL_BUG_IF(drivers->ignores_driver && drivers->launch != PL_DRIVERS_LAUNCH_OPEN);
 }
 
@@ -118,7 +118,7 @@ static void read_job(const char *base, bool has_drivers)
     struct pl_error error = PL_ERROR_NONE;
     char self_path[256];
 
-    (void)snprintf(self_path, sizeof(self_path), "%s/paceline", base);
+    snprintf(self_path, sizeof(self_path), "%s/paceline", base);
     PL_BUG_IF(pl_environment_new_empty(&environment, &error) != PL_OK ||
               pl_environment_set(environment, "SAGEMAKER_BASE_DIR", base, &error) != PL_OK ||
               pl_environment_set(environment, "PACELINE_PYTHON", "/bin/sh", &error) != PL_OK ||
@@ -148,8 +148,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         return 0;
     }
     /* In memory where that is possible: thousands of runs are mostly file system calls. */
-    (void)snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    PL_BUG_IF(mkdtemp(base) == NULL);
+    snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    PL_BUG_IF(!mkdtemp(base));
     make_folders(base);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
         write_file(base, beside[i], "", 0);

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         PL_BUG_IF(strchr(profile.access_key, '\n'));
     }
     if (url) {
-        (void)pl_credentials_reply_url_allowed(url);
+        pl_credentials_reply_url_allowed(url);
     }
     free(url);
     return 0;

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     }
     if (pl_manifest_parse_augmented((const char *)data, bytes, "fuzz", names, 2, &augmented, &error) == PL_OK) {
         for (size_t i = 0; i < augmented.lines * augmented.attributes; i++) {
-            PL_BUG_IF(!augmented.values[i].text || (i % 2 == 0) != (augmented.values[i].bucket != NULL));
+            PL_BUG_IF(!augmented.values[i].text || (i % 2 == 0) == !augmented.values[i].bucket);
         }
     }
     return 0;

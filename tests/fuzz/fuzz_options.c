@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct pl_mpi_options_custom custom = {.nccl_debug = NULL};
     struct pl_error error = PL_ERROR_NONE;
 
-    if (text != NULL && pl_strv_split(text, "options", &words, &error) == PL_OK) {
+    if (text && pl_strv_split(text, "options", &words, &error) == PL_OK) {
         for (size_t i = 0; i < words.count; i++) {
             pl_text_append_quoted(&quoted, words.items[i]);
             pl_text_append_char(&quoted, ' ');

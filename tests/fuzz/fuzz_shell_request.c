@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     PL_AUTO_STRV struct pl_strv request = PL_STRV_NONE;
     PL_AUTO_TEXT struct pl_text again = PL_TEXT_NONE;
 
-    if (text == NULL) {
+    if (!text) {
         return 0;
     }
     memcpy(text, data, bytes);

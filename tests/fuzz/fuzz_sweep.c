@@ -23,10 +23,9 @@ static void check_trial(const struct pl_sweep_space *space, const struct pl_swee
     PL_AUTO_PYTHON_JSON struct pl_python_json *root = NULL;
     const char *text = trial->hyperparameters;
 
-    PL_BUG_IF(trial->point >= space->points_count || strchr(text, '\n') != NULL);
+    PL_BUG_IF(trial->point >= space->points_count || strchr(text, '\n'));
     PL_BUG_IF(pl_python_json_parse_strict(text, strlen(text), "trial", &root, NULL) != PL_OK);
-    for (const struct pl_python_json *node = pl_python_json_first(root); node != NULL;
-         node = pl_python_json_next(node)) {
+    for (const struct pl_python_json *node = pl_python_json_first(root); node; node = pl_python_json_next(node)) {
         PL_BUG_IF(!pl_sweep_value_is_scalar(node));
     }
 }
@@ -47,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     PL_BUG_IF(space->trials_count < 1 || space->trials_count > PL_SWEEP_TRIALS_MAX);
     PL_BUG_IF(again->trials_count != space->trials_count || space->trials_count % space->points_count != 0);
     check_regex(space->metric_regex);
-    if (space->step_regex != NULL) {
+    if (space->step_regex) {
         check_regex(space->step_regex);
     }
     for (size_t i = 0; i < space->trials_count; i++) {

@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct sweep first, again;
     char path[64];
 
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     pl_text_append(&text, "{\"sweep\": 1, \"specification\": ");
     pl_python_json_print_string(specification, &text);
     pl_text_append(&text, "}\n");

@@ -29,11 +29,11 @@ static void check_alone(const char *base)
     DIR *dir = opendir(base);
     const struct dirent *entry;
 
-    PL_BUG_IF(dir == NULL);
-    while ((entry = readdir(dir)) != NULL) {
+    PL_BUG_IF(!dir);
+    while ((entry = readdir(dir))) {
         PL_BUG_IF(entry->d_name[0] != '.' && strcmp(entry->d_name, "dest") != 0);
     }
-    (void)closedir(dir);
+    closedir(dir);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -45,17 +45,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     int fd;
 
     /* In memory where that is possible: thousands of runs are mostly file system calls. */
-    (void)snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    PL_BUG_IF(mkdtemp(base) == NULL);
-    (void)snprintf(dest, sizeof(dest), "%s/dest", base);
+    snprintf(base, sizeof(base), "%s/paceline-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    PL_BUG_IF(!mkdtemp(base));
+    snprintf(dest, sizeof(dest), "%s/dest", base);
     PL_BUG_IF(mkdir(dest, 0755) != 0);
     fd = open(dest, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     PL_BUG_IF(fd < 0);
     if (pl_unpack_memory(data, bytes, fd, &limits, &error) != PL_OK) {
         PL_BUG_IF(error.cause[0] == '\0');
     }
-    (void)close(fd);
+    close(fd);
     check_alone(base);
-    (void)nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(base, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return 0;
 }

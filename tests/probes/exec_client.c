@@ -19,7 +19,7 @@ static enum pl_status make_words(char **argv, struct pl_strv *words, struct pl_e
     struct pl_sshd sshd = PL_SSHD_NONE;
     enum pl_status status;
 
-    for (char **word = argv + 3; *word != NULL; word++) {
+    for (char **word = argv + 3; *word; word++) {
         PL_TRY(pl_strv_add(&program, *word, reterr));
     }
     PL_TRY(pl_environment_new(&environment, reterr));
@@ -40,6 +40,6 @@ int main(int argc, char **argv)
         pl_log_error(&error, "exec_client");
         return EXIT_FAILURE;
     }
-    (void)execvp(words.items[0], words.items);
+    execvp(words.items[0], words.items);
     return EXIT_FAILURE;
 }

@@ -40,7 +40,7 @@ static void hit(int number)
 
     (void)number;
     if (write(hit_fd, &now_ns, sizeof(now_ns)) == sizeof(now_ns)) {
-        (void)kill(getpid(), hit_by);
+        kill(getpid(), hit_by);
     }
 }
 
@@ -56,11 +56,11 @@ static void arm(const char *folder)
 
         (void)!write(hit_fd, &now_ns, sizeof(now_ns));
         for (;;) {
-            (void)pause();
+            pause();
         }
     }
-    (void)signal(SIGALRM, hit);
-    (void)setitimer(ITIMER_REAL, &timer, NULL);
+    signal(SIGALRM, hit);
+    setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 static double seconds_since_hit(const char *folder)
@@ -90,10 +90,10 @@ static void tell(const char *folder, int rank, const struct pl_error *error)
     snprintf(path, sizeof(path), "%s/noticed-%d", folder, rank);
     snprintf(path_new, sizeof(path_new), "%s.new", path);
     file = fopen(path_new, "we");
-    if (file != NULL) {
+    if (file) {
         fprintf(file, "%.3f %s %s\n", seconds, pl_status_name(error->status), pl_error_text(error, text, sizeof(text)));
         fclose(file);
-        (void)rename(path_new, path);
+        rename(path_new, path);
     }
 }
 

@@ -28,12 +28,12 @@ int main(void)
         if (pl_json_parse(line, bytes, "input", &document, &error) == PL_OK) {
             pl_json_write_value(&writer, NULL, pl_json_root(document));
             PL_BUG_IF(pl_json_write_end(&writer, &error) != PL_OK);
-            (void)puts(pl_text_string(&text));
+            puts(pl_text_string(&text));
         } else {
             for (char *at = error.cause; *at; at++) {
                 *at = *at >= ' ' && *at < 0x7F ? *at : '?';
             }
-            (void)printf("!%s\n", error.cause);
+            printf("!%s\n", error.cause);
         }
     }
     free(line);

@@ -19,7 +19,7 @@ static double cpu_s(void)
 {
     struct rusage usage;
 
-    (void)getrusage(RUSAGE_SELF, &usage);
+    getrusage(RUSAGE_SELF, &usage);
     return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
            (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }

@@ -22,7 +22,7 @@ static int count_connections(void)
     struct rlimit most = {.rlim_cur = 0};
     int count = 0;
 
-    (void)getrlimit(RLIMIT_NOFILE, &most);
+    getrlimit(RLIMIT_NOFILE, &most);
     for (int fd = 0; fd < (int)most.rlim_cur && fd < 4096; fd++) {
         struct sockaddr_in own = {.sin_family = AF_UNSPEC}, peer = {.sin_family = AF_UNSPEC};
         socklen_t own_bytes = sizeof(own), peer_bytes = sizeof(peer);

@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     } else if (strcmp(verb, "stubborn") == 0 && rank != chosen) {
         signal(SIGTERM, SIG_IGN);
     }
-    printf("rank %d of %d sum %d on %s\n", rank, size, sum, host != NULL ? host : "no host");
+    printf("rank %d of %d sum %d on %s\n", rank, size, sum, host ? host : "no host");
     fflush(stdout);
     MPI_Barrier(MPI_COMM_WORLD);
     if (strcmp(verb, "exit") == 0 || strcmp(verb, "stubborn") == 0) {

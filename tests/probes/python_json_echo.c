@@ -25,11 +25,11 @@ int main(void)
             line[i] = (char)(pl_text_hex_value(line[2 * i]) << 4 | pl_text_hex_value(line[2 * i + 1]));
         }
         if (pl_python_json_parse(line, bytes, "input", &root, NULL) != PL_OK) {
-            (void)puts("!");
+            puts("!");
             continue;
         }
         pl_python_json_print(root, PL_PYTHON_JSON_COMPACT | PL_PYTHON_JSON_SORTED, &text);
-        (void)puts(pl_text_string(&text));
+        puts(pl_text_string(&text));
     }
     free(line);
     return EXIT_SUCCESS;

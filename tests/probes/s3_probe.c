@@ -130,10 +130,10 @@ static long peak_kib(void)
     long kib = -1;
 
     while (file && kib < 0 && fgets(line, sizeof(line), file)) {
-        (void)sscanf(line, "VmHWM: %ld kB", &kib);
+        sscanf(line, "VmHWM: %ld kB", &kib);
     }
     if (file) {
-        (void)fclose(file);
+        fclose(file);
     }
     return kib;
 }

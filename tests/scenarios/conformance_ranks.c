@@ -182,7 +182,7 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
     int ranks[RANKS_MOST];
     struct pl_error why = PL_ERROR_NONE;
 
-    (void)pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
+    pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
     for (int r = 0; r < size; r++) {
         ranks[r] = r;
     }

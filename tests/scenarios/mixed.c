@@ -265,7 +265,7 @@ static void release(struct post *post)
 
 static bool fail(const struct mixture *m, const struct pl_error *error)
 {
-    (void)pl_error_text(error, m->failure, MIXED_TEXT_BYTES);
+    pl_error_text(error, m->failure, MIXED_TEXT_BYTES);
     return false;
 }
 

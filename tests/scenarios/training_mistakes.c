@@ -79,7 +79,7 @@ static bool goes_on(const struct scene *s, const char *name)
     }
     for (int i = 0; i < ELEMS; i++) {
         if ((int)data[i] != s->size * (s->size - 1) / 2 + s->size * i) {
-            (void)pl_error_set(&error, PL_CORRUPT, "element %d of a sum is %g", i, (double)data[i]);
+            pl_error_set(&error, PL_CORRUPT, "element %d of a sum is %g", i, (double)data[i]);
             return fail(s, "going on", PL_CORRUPT, &error);
         }
     }

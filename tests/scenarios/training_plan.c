@@ -73,12 +73,12 @@ void training_plan_free(struct place *place)
     close_plan(m);
     for (uint64_t step = 1; m->directory[0] && step <= m->saved_at; step++) {
         snprintf(path, sizeof(path), "%s/checkpoint-%012" PRIu64 ".json", m->directory, step);
-        (void)unlink(path);
+        unlink(path);
         snprintf(path, sizeof(path), "%s/checkpoint-%012" PRIu64 ".safetensors", m->directory, step);
-        (void)unlink(path);
+        unlink(path);
     }
     if (m->directory[0]) {
-        (void)rmdir(m->directory);
+        rmdir(m->directory);
     }
     free(m);
     place->model = NULL;
@@ -237,7 +237,7 @@ static bool take_step(struct training *t, struct place *place)
     uint64_t salt = t->salt, own = t->common;
 
     t->salt += MOST_PASSES;
-    (void)mixed_draw(&t->common, 1); /* ranks without a model, which do not know its size, go on in step */
+    mixed_draw(&t->common, 1); /* ranks without a model, which do not know its size, go on in step */
     if (place->own < 0) {
         return true;
     }
@@ -287,8 +287,7 @@ static bool load(struct training *t, struct model *m)
         return training_fail(t, "load", &error);
     }
     if (found != (m->saved_at > 0) || state.step != m->saved_at) {
-        (void)pl_error_set(&error, PL_NOT_FOUND, "found step %" PRIu64 ", saved was step %" PRIu64, state.step,
-                           m->saved_at);
+        pl_error_set(&error, PL_NOT_FOUND, "found step %" PRIu64 ", saved was step %" PRIu64, state.step, m->saved_at);
         return training_fail(t, "load", &error);
     }
     if (found) {

@@ -20,7 +20,7 @@ static inline void *device_fake(const char *function)
     void *found = driver ? dlsym(driver, function) : NULL;
 
     if (driver) {
-        (void)dlclose(driver);
+        dlclose(driver);
     }
     return found;
 }
@@ -54,7 +54,7 @@ static inline bool device_order(const char *order)
         memcpy(&give, &found, sizeof(found));
         give(order);
     }
-    return found != NULL;
+    return found;
 }
 
 /**

@@ -47,7 +47,7 @@ static inline void device_ranks_order(struct pl_world *world, const char *order)
 
     if (order) {
         snprintf(text, sizeof(text), "%s=%d", order, pl_device_info(pl_world_device(world))->ordinal);
-        (void)device_order(text);
+        device_order(text);
     }
 }
 

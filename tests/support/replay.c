@@ -34,7 +34,7 @@ static void feed(const char *data, size_t bytes)
     if (bytes > 0) {
         memcpy(exact, data, bytes);
     }
-    (void)LLVMFuzzerTestOneInput(exact, bytes);
+    LLVMFuzzerTestOneInput(exact, bytes);
 }
 
 /* One small accident: a bit, a byte, a cut, a repeated or a removed piece. Returns the new size, at most twice the old.

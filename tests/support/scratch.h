@@ -54,7 +54,7 @@ static inline int scratch_remove_one(const char *path, const struct stat *info, 
 
 static inline void scratch_done(struct scratch *scratch)
 {
-    (void)nftw(scratch->path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(scratch->path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 #endif

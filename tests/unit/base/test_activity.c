@@ -24,8 +24,8 @@ static void set_up(void)
 
 static void tear_down(void)
 {
-    (void)unlink(path);
-    (void)rmdir(dirname(path));
+    unlink(path);
+    rmdir(dirname(path));
 }
 
 START_TEST(what_another_process_counts_is_seen)

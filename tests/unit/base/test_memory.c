@@ -45,7 +45,7 @@ START_TEST(every_power_of_two_is_an_alignment)
     for (size_t align_bytes = 1; align_bytes <= 1 << 16; align_bytes *= 2) {
         PL_AUTO_FREE unsigned char *memory = pl_memory_new_aligned(3, 5, align_bytes, NULL);
 
-        ck_assert_msg(memory != NULL, "alignment %zu", align_bytes);
+        ck_assert_msg(memory, "alignment %zu", align_bytes);
         ck_assert_uint_eq((uintptr_t)memory % align_bytes, 0);
         for (size_t i = 0; i < 15; i++) {
             ck_assert_uint_eq(memory[i], 0);

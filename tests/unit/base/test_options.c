@@ -91,7 +91,7 @@ START_TEST(a_number_out_of_place_is_named_with_what_was_expected)
         char wanted[100];
 
         ck_assert_int_eq(pl_options_whole("epochs", wrong[i], 1, 10, &number, &error), PL_INVALID);
-        (void)snprintf(wanted, sizeof(wanted), "--epochs is '%s', expected a whole number from 1 to 10", wrong[i]);
+        snprintf(wanted, sizeof(wanted), "--epochs is '%s', expected a whole number from 1 to 10", wrong[i]);
         ck_assert_str_eq(error.cause, wanted);
     }
     ck_assert_int_eq(pl_options_whole("seed", "18446744073709551616", 0, UINT64_MAX, &number, &error), PL_INVALID);

@@ -90,19 +90,19 @@ START_TEST(fewer_devices_than_ranks_are_an_error_unless_they_may_be_shared)
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    (void)choose(two, 4, PL_DEVICE_AUTO, false, &status, &error);
+    choose(two, 4, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_INVALID);
     ck_assert_str_eq(error.cause, "4 ranks of this host would share 2 GPUs: start 2 of them, let ranks share GPUs with "
                                   "PACELINE_SHARE_DEVICE=1, or "
                                   "train on the CPU with PACELINE_DEVICE=off");
-    (void)choose(one, 4, PL_DEVICE_ON, false, &status, &error);
+    choose(one, 4, PL_DEVICE_ON, false, &status, &error);
     ck_assert_str_eq(error.cause, "4 ranks of this host would share 1 GPU: start 1 of them, let ranks share GPUs with "
                                   "PACELINE_SHARE_DEVICE=1, or "
                                   "train on the CPU with PACELINE_DEVICE=off");
     check(two, 4, true, "AABB");
     check(one, 4, true, "AAAA");
     check(five, 5, true, "AAABB");
-    (void)choose(same, 3, PL_DEVICE_AUTO, false, &status, &error);
+    choose(same, 3, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_INVALID);
     check(same, 3, true, "AAB");
 }
@@ -118,10 +118,10 @@ START_TEST(without_devices_the_request_decides)
 
     ck_assert_str_eq(choose(none, 2, PL_DEVICE_AUTO, false, &status, &error), "--");
     ck_assert_str_eq(choose(all, 2, PL_DEVICE_OFF, false, &status, &error), "--");
-    (void)choose(none, 2, PL_DEVICE_ON, false, &status, &error);
+    choose(none, 2, PL_DEVICE_ON, false, &status, &error);
     ck_assert_int_eq(status, PL_UNSUPPORTED);
     ck_assert_str_eq(error.cause, "the setting device asks for GPUs: no GPU is used: no NVIDIA driver");
-    (void)choose(some, 2, PL_DEVICE_AUTO, false, &status, &error);
+    choose(some, 2, PL_DEVICE_AUTO, false, &status, &error);
     ck_assert_int_eq(status, PL_MISMATCH);
     ck_assert_str_eq(error.cause, "local rank 0 sees 1 GPU, and local rank 1 none (no GPU is used: no NVIDIA driver): "
                                   "all ranks of a host, or none");
@@ -158,10 +158,10 @@ START_TEST(a_number_counts_as_each_rank_counts)
 
     ck_assert_str_eq(choose(same, 3, PL_DEVICE_NUMBERED, false, &status, &error), "BBB");
     ck_assert_str_eq(choose(turned, 2, PL_DEVICE_NUMBERED, false, &status, &error), "BA");
-    (void)choose(short_one, 2, PL_DEVICE_NUMBERED, false, &status, &error);
+    choose(short_one, 2, PL_DEVICE_NUMBERED, false, &status, &error);
     ck_assert_int_eq(status, PL_INVALID);
     ck_assert_str_eq(error.cause, "the setting device asks for GPU 1, and local rank 1 sees 1");
-    (void)choose(none, 2, PL_DEVICE_NUMBERED, false, &status, &error);
+    choose(none, 2, PL_DEVICE_NUMBERED, false, &status, &error);
     ck_assert_int_eq(status, PL_UNSUPPORTED);
 }
 END_TEST

@@ -18,7 +18,7 @@ static char *printed(const char *verb)
     FILE *out = open_memstream(&text, &bytes);
 
     ck_assert_ptr_nonnull(out);
-    if (verb != NULL) {
+    if (verb) {
         pl_verbs_print_help(verb, out);
     } else {
         pl_verbs_print_list(out);
@@ -57,8 +57,8 @@ START_TEST(the_list_has_each_verb_for_users_in_one_line)
         const struct pl_verb *verb = &pl_verbs[i];
         char line[COLUMNS + 1];
 
-        snprintf(line, sizeof(line), "  paceline %-9s %s\n", verb->name, verb->summary != NULL ? verb->summary : "");
-        ck_assert_int_eq(strstr(list, line) != NULL, verb->summary != NULL);
+        snprintf(line, sizeof(line), "  paceline %-9s %s\n", verb->name, verb->summary ? verb->summary : "");
+        ck_assert(!strstr(list, line) == !verb->summary);
     }
     check_lines(list);
 }
@@ -68,7 +68,7 @@ START_TEST(help_has_each_option_and_fits_the_columns)
 {
     for (size_t i = 0; i < pl_verbs_count; i++) {
         const struct pl_verb *verb = &pl_verbs[i];
-        PL_AUTO_FREE char *help = verb->summary != NULL ? printed(verb->name) : NULL;
+        PL_AUTO_FREE char *help = verb->summary ? printed(verb->name) : NULL;
 
         for (size_t j = 0; j < verb->option_count; j++) {
             char start[COLUMNS + 1];
@@ -76,7 +76,7 @@ START_TEST(help_has_each_option_and_fits_the_columns)
             snprintf(start, sizeof(start), "\n  %s", verb->options[j].name);
             ck_assert_ptr_nonnull(strstr(help, start));
         }
-        if (help != NULL) {
+        if (help) {
             check_lines(help);
         }
     }

@@ -35,14 +35,14 @@ static inline void tree_write(struct tree *tree, const char *name, const char *t
     char path[PATH_MAX];
     FILE *file;
 
-    (void)snprintf(path, sizeof(path), "%s/%s", tree->base, name);
+    snprintf(path, sizeof(path), "%s/%s", tree->base, name);
     *strrchr(path, '/') = '\0';
     ck_assert_ok(pl_file_make_dirs(path, 0755, &tree->error), &tree->error);
-    (void)snprintf(path, sizeof(path), "%s/%s", tree->base, name);
+    snprintf(path, sizeof(path), "%s/%s", tree->base, name);
     file = fopen(path, "w");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_ge(fputs(text, file), 0);
-    (void)fclose(file);
+    fclose(file);
 }
 
 static inline void tree_env(struct tree *tree, const char *name, const char *value)
@@ -59,9 +59,9 @@ static inline void tree_two_hosts(struct tree *tree, const char *current)
 {
     char text[256];
 
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}", current);
+    snprintf(text, sizeof(text),
+             "{\"current_host\": \"%s\", \"hosts\": [\"algo-1\", \"algo-2\"], \"network_interface_name\": \"lo\"}",
+             current);
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
@@ -70,9 +70,9 @@ static inline void tree_tool(struct tree *tree, const char *name)
 {
     char path[PATH_MAX];
 
-    (void)snprintf(path, sizeof(path), "bin/%s", name);
+    snprintf(path, sizeof(path), "bin/%s", name);
     tree_write(tree, path, "#!/bin/sh\n");
-    (void)snprintf(path, sizeof(path), "%s/bin/%s", tree->base, name);
+    snprintf(path, sizeof(path), "%s/bin/%s", tree->base, name);
     ck_assert_int_eq(chmod(path, 0755), 0);
 }
 
@@ -85,7 +85,7 @@ static inline void tree_setup(struct tree *tree)
     tree->base = tree->scratch.path;
     ck_assert_ok(pl_environment_new_empty(&tree->environment, &tree->error), &tree->error);
     tree_env(tree, "SAGEMAKER_BASE_DIR", tree->base);
-    (void)snprintf(path, sizeof(path), "/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base);
+    snprintf(path, sizeof(path), "/usr/local/bin:/usr/bin:/bin:%s/bin", tree->base);
     tree_env(tree, "PATH", path);
     tree_tool(tree, "mpirun");
     tree_tool(tree, "torchrun");

@@ -56,7 +56,7 @@ static void refused(const char *json, const char *text)
     struct gradient_list list;
 
     ck_assert_int_eq(read_text(json, &list, &error), PL_INVALID);
-    ck_assert_msg(strstr(error.cause, text) != NULL, "'%s' is not in: %s", text, error.cause);
+    ck_assert_msg(strstr(error.cause, text), "'%s' is not in: %s", text, error.cause);
 }
 
 START_TEST(what_is_no_list_is_refused_with_its_path)

@@ -64,7 +64,7 @@ static void refused(const char *text, const char *first, const char *second)
     struct words words;
 
     ck_assert_int_eq(parse((const char *const[]){"program", first, second, NULL}, &words, &error), PL_INVALID);
-    ck_assert_msg(strstr(error.cause, text) != NULL, "'%s' is not in: %s", text, error.cause);
+    ck_assert_msg(strstr(error.cause, text), "'%s' is not in: %s", text, error.cause);
 }
 
 START_TEST(a_wrong_word_is_refused_with_what_was_expected)

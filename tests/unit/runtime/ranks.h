@@ -51,12 +51,12 @@ static inline void ranks_run_logged(int size, ranks_body *body, void *context, c
     FILE *log = tmpfile();
     int before = dup(STDERR_FILENO);
 
-    ck_assert(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    ck_assert(log && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
     ranks_run(size, body, context);
     ck_assert(dup2(before, STDERR_FILENO) >= 0 && close(before) == 0);
     rewind(log);
     text[fread(text, 1, text_bytes - 1, log)] = '\0';
-    (void)fclose(log);
+    fclose(log);
 }
 
 #endif

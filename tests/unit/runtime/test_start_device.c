@@ -54,7 +54,7 @@ static void start_wanting(const char *wanted, int ranks, struct seat seats[MOST]
         ck_assert_int_eq(pthread_create(&seats[r].thread, NULL, seat_main, &seats[r]), 0);
     }
     for (int r = 0; r < ranks; r++) {
-        (void)pthread_join(seats[r].thread, NULL);
+        pthread_join(seats[r].thread, NULL);
     }
 }
 
@@ -143,8 +143,8 @@ START_TEST(a_device_that_cannot_be_opened_ends_every_rank)
     start(3, seats);
     for (int r = 0; r < 3; r++) {
         ck_assert_int_ne(seats[r].status, PL_OK);
-        own += strstr(seats[r].error.cause, "CUDA_ERROR_OUT_OF_MEMORY") != NULL;
-        named += strstr(seats[r].error.cause, "could not open a GPU") != NULL;
+        own += strstr(seats[r].error.cause, "CUDA_ERROR_OUT_OF_MEMORY") ? 1 : 0;
+        named += strstr(seats[r].error.cause, "could not open a GPU") ? 1 : 0;
     }
     ck_assert_int_eq(own, 1);
     ck_assert_int_eq(named, 2);

@@ -48,7 +48,7 @@ START_TEST(a_full_ring_keeps_the_latest)
     struct pl_trace *trace = NULL;
     double start_us = 0;
 
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .records = 10, .rank = 3, .size = 4, .host = 1},
                               &trace, &error),
                  &error);
@@ -81,7 +81,7 @@ START_TEST(collectives_of_sub_worlds_have_lines_of_their_own)
     struct pl_trace *trace = NULL;
     double start_us = 0;
 
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .rank = 3, .size = 4}, &trace, &error), &error);
     for (unsigned part = 0; part < 600; part += 300) {
         pl_trace_add_event(trace,
@@ -130,7 +130,7 @@ START_TEST(spans_one_after_the_other_do_not_overlap_by_rounding)
     const char *paths[] = {path};
     int spans = 0;
 
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
     for (int i = 0; i < 500; i++) { /* of 333 ns each */
         pl_trace_add(trace, "step", now_ns + i * 333, now_ns + (i + 1) * 333);
@@ -175,7 +175,7 @@ START_TEST(times_are_of_the_day_that_the_trace_names)
 
     ck_assert_int_eq(clock_gettime(CLOCK_REALTIME, &now), 0);
     for (int i = 0; i < 2; i++) { /* the second ring has the first span, a second before the other */
-        (void)scratch_path(&scratch, i ? "second" : "first", path[i]);
+        scratch_path(&scratch, i ? "second" : "first", path[i]);
         ck_assert_ok(
             pl_trace_new(&(struct pl_trace_options){.path = path[i], .rank = i, .size = 2}, &traces[i], &error),
             &error);
@@ -219,7 +219,7 @@ START_TEST(names_are_cut_between_characters)
     char path[PATH_MAX];
     const char *paths[] = {path};
 
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_ok(pl_trace_new(&(struct pl_trace_options){.path = path, .size = 1}, &trace, &error), &error);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         pl_trace_add(trace, cases[i].name, 1, 2);
@@ -265,7 +265,7 @@ START_TEST(spans_of_a_ring_that_is_being_written_are_whole)
     const char *paths[] = {path};
     size_t spans = 0;
 
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_ok(
         pl_trace_new(&(struct pl_trace_options){.path = path, .records = 512, .size = 1}, &writer.trace, &error),
         &error);
@@ -316,7 +316,7 @@ START_TEST(what_is_no_ring_is_refused_by_name)
     const char *paths[] = {path};
 
     memset(junk, 'x', sizeof(junk));
-    (void)scratch_path(&scratch, "ring", path);
+    scratch_path(&scratch, "ring", path);
     ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_NOT_FOUND);
     ck_assert_ok(pl_file_write_atomic(path, junk, sizeof(junk), 0600, &error), &error);
     ck_assert_int_eq(pl_trace_merge(paths, 1, &text, &error), PL_CORRUPT);

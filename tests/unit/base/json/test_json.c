@@ -168,7 +168,7 @@ START_TEST(a_number_of_many_digits_is_whole_or_refused)
     char text[80];
 
     ck_assert_double_eq(number_of(exact), 0.1);
-    (void)snprintf(text, sizeof(text), "[%s1]", exact);
+    snprintf(text, sizeof(text), "[%s1]", exact);
     ck_assert_int_eq(pl_json_parse(text, strlen(text), "F", &document, &error), PL_LIMIT);
     ck_assert_str_eq(error.cause, "F:1:2: expected at most 63 bytes in a number, found more");
 }

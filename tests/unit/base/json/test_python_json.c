@@ -16,11 +16,11 @@ static const char *printed(const char *text, unsigned style)
     PL_AUTO_TEXT struct pl_text out = PL_TEXT_NONE;
 
     if (pl_python_json_parse(text, strlen(text), "F", &root, &error) != PL_OK) {
-        (void)snprintf(result, sizeof(result), "!%s", error.cause);
+        snprintf(result, sizeof(result), "!%s", error.cause);
         return result;
     }
     pl_python_json_print(root, style, &out);
-    (void)snprintf(result, sizeof(result), "%s", pl_text_string(&out));
+    snprintf(result, sizeof(result), "%s", pl_text_string(&out));
     return result;
 }
 
@@ -165,7 +165,7 @@ START_TEST(large_objects_stay_fast_and_find_every_name)
     ck_assert_ok(pl_python_json_parse(text.data, text.length, "F", &root, &error), &error);
     ck_assert_uint_eq(pl_python_json_count(root), 100000);
     for (int i = 1; i < 99999; i++) {
-        (void)snprintf(name, sizeof(name), "n%d", i);
+        snprintf(name, sizeof(name), "n%d", i);
         ck_assert_int_eq(atoi(pl_python_json_text(pl_python_json_member(root, name))), i);
     }
     ck_assert_str_eq(pl_python_json_text(pl_python_json_member(root, "n0")), "99999");

@@ -27,7 +27,7 @@ static void ask_differently(struct pl_world *world, void *argument, char failure
 
     RANKS_NEED(pl_arena_alloc(world, bytes, PL_MEMORY_HOST, &span, &error) == PL_MISMATCH,
                "%llu bytes beside 10000 were given", (unsigned long long)bytes);
-    RANKS_NEED(strstr(error.cause, "rank 0 asks for 10000 bytes, rank 1 for") != NULL, "%s", error.cause);
+    RANKS_NEED(strstr(error.cause, "rank 0 asks for 10000 bytes, rank 1 for"), "%s", error.cause);
     RANKS_NEED(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, NULL) == PL_OK, "the world took harm");
     pl_arena_free(world, &span);
 }
@@ -126,7 +126,7 @@ static void ask_where_one_has_none(struct pl_world *world, void *argument, char 
     status = pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &told);
     alloc_budget_is_empty = false;
     RANKS_NEED(status == *(const enum pl_status *)argument, "%s: %s", pl_status_name(status), told.cause);
-    RANKS_NEED(strstr(told.cause, "rank 2") != NULL, "'%s' does not name rank 2", told.cause);
+    RANKS_NEED(strstr(told.cause, "rank 2"), "'%s' does not name rank 2", told.cause);
     RANKS_OK(pl_arena_alloc(world, 10000, PL_MEMORY_HOST, &span, &error));
     pl_arena_free(world, &span);
 }

@@ -72,7 +72,7 @@ START_TEST(all_ranks_report_the_words_of_the_one_that_revoked)
 
     pl_knobs_default(&knobs);
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_BACKEND, "p2p", "test", NULL), PL_OK);
-    (void)pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
+    pl_error_set(&revocation.why, PL_LIBRARY, "the fan has stopped");
     pl_error_context(&revocation.why, "rack 7");
     for (revocation.count = 5; revocation.count <= MOST_ELEMS; revocation.count *= 10000) {
         ck_assert_ranks(2, NULL, one_revokes, &revocation);
@@ -90,7 +90,7 @@ START_TEST(words_too_long_are_cut_where_they_end)
     struct revocation revocation = {.count = 5};
     char expected[PL_ERROR_CAUSE_BYTES];
 
-    (void)pl_error_set(&revocation.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
+    pl_error_set(&revocation.why, PL_LIBRARY, "%0*d", PL_ERROR_CAUSE_BYTES - 1, 7);
     memset(expected, '0', sizeof(expected));
     memcpy(expected, "rank 1 has given up: ", 21);
     memcpy(expected + sizeof(expected) - 4, "...", 4);
@@ -120,7 +120,7 @@ static void relay_failure(struct pl_world *world, void *argument, char failure[R
         (void)!add_up(before, 5, 60 * PL_NS_PER_S, &told);
         pl_error_context(&told, "seen by rank %d", rank);
     } else {
-        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
     }
     if (after) {
         pl_request_revoke_world(after, &told);
@@ -156,7 +156,7 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
         }
     }
     status = add_up(world, 5, rank == 0 ? 100 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
-    (void)pl_error_text(&told, text, sizeof(text));
+    pl_error_text(&told, text, sizeof(text));
     if (rank != 1) {
         pthread_barrier_wait(all_informed);
     }
@@ -246,7 +246,7 @@ static void send_to_who_revoked(struct pl_world *world, void *argument, char fai
     (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 2) {
-        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
         revoke(world, &told);
         return;
     }
@@ -277,7 +277,7 @@ static void disagree_where_one_revoked(struct pl_world *world, void *argument, c
     (void)argument;
     RANKS_OK(pl_barrier(world, &error));
     if (rank == 0) {
-        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
         revoke(world, &told);
         return;
     }
@@ -303,7 +303,7 @@ static void revoke_after_a_sum(struct pl_world *world, void *argument, char fail
         RANKS_OK(add_up(world, *(const uint64_t *)argument, 60 * PL_NS_PER_S, &error));
     }
     if (pl_world_rank(world) == 1) {
-        (void)pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
+        pl_error_set(&told, PL_LIBRARY, "the fan has stopped");
         revoke(world, &told);
         return;
     }
@@ -336,7 +336,7 @@ static void start_again(struct pl_world *world, void *argument, char failure[RAN
     enum pl_status status;
 
     if (rank == 1) {
-        (void)pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
+        pl_error_set(&why, PL_LIBRARY, "the fan has stopped");
         revoke(world, &why);
     } else if (rank > 1) {
         (void)!pl_barrier(world, &why);

@@ -79,8 +79,8 @@ static void wait_beside(struct pl_world *world, void *argument, char failure[RAN
                                                         .deadline_ns = pl_deadline_after_ns(300 * PL_NS_PER_MS)}),
                                &error);
     RANKS_NEED(status == PL_TIMEOUT || status == PL_PEER, "%s", pl_status_name(status));
-    RANKS_NEED(rank != 2 || strstr(pl_error_text(&error, text, sizeof(text)), "rank 3") != NULL,
-               "'%s' does not name rank 3", text);
+    RANKS_NEED(rank != 2 || strstr(pl_error_text(&error, text, sizeof(text)), "rank 3"), "'%s' does not name rank 3",
+               text);
 }
 
 START_TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
@@ -389,7 +389,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
     (void)!sscanf(told.cause, "rank %d has given up", &says);
     snprintf(scratch, sizeof(scratch), "waiting for rank %d", (says + 2) % 3);
-    RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), scratch) != NULL, "'%s' is not in '%s'", scratch, text);
+    RANKS_NEED(strstr(pl_error_text(&told, text, sizeof(text)), scratch), "'%s' is not in '%s'", scratch, text);
 }
 
 START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)

@@ -230,8 +230,8 @@ static void disagree(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(pl_barrier(world, &error) == PL_OK, "%s", error.cause);
     status = pl_collective_run(world, &c, &error);
     RANKS_NEED(status == PL_MISMATCH, "%s: not refused, %s: %s", dispute->words, pl_status_name(status), error.cause);
-    RANKS_NEED(strstr(error.cause, dispute->words) != NULL, "'%s' is not in '%s'", dispute->words, error.cause);
-    RANKS_NEED(strstr(error.cause, "collective number 2:") != NULL, "'%s' tells another number", error.cause);
+    RANKS_NEED(strstr(error.cause, dispute->words), "'%s' is not in '%s'", dispute->words, error.cause);
+    RANKS_NEED(strstr(error.cause, "collective number 2:"), "'%s' tells another number", error.cause);
     RANKS_NEED(pl_barrier(world, &error) == PL_MISMATCH, "the failure did not stay with the world");
     RANKS_NEED(pl_world_failure(world, NULL) == PL_MISMATCH, "the world does not know its failure");
 }
@@ -313,7 +313,7 @@ static void misfit(struct pl_world *world, void *argument, char failure[RANKS_TE
     }
     recv_counts[0] = rank == 1 ? misfit->expected : misfit->sent;
     status = pl_collective_run(world, &c, &error);
-    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strstr(error.cause, "rank 0 sen") != NULL), "%s: %s",
+    RANKS_NEED(rank != 1 || (status == PL_MISMATCH && strstr(error.cause, "rank 0 sen")), "%s: %s",
                pl_status_name(status), error.cause);
 }
 
@@ -410,7 +410,7 @@ static void stay_away(struct pl_world *world, void *argument, char failure[RANKS
     if (pl_world_rank(world) == 1) {
         RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* of the part */
         RANKS_NEED(pl_world_new_internal(world, (int[]){1, 3}, 2, &part, &told) == PL_TIMEOUT, "%s", told.cause);
-        RANKS_NEED(strstr(told.cause, "rank 3 did not answer") != NULL, "%s", told.cause);
+        RANKS_NEED(strstr(told.cause, "rank 3 did not answer"), "%s", told.cause);
     }
 }
 
@@ -667,9 +667,9 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
 
     (void)argument;
     pl_world_describe(world, &text);
-    RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank") != NULL, "%s",
+    RANKS_NEED(strstr(pl_text_string(&text), "backend self: off, there is more than one rank"), "%s",
                pl_text_string(&text));
-    RANKS_NEED(strstr(pl_text_string(&text), "backend p2p: on") != NULL, "%s", pl_text_string(&text));
+    RANKS_NEED(strstr(pl_text_string(&text), "backend p2p: on"), "%s", pl_text_string(&text));
 }
 
 /* The backend that an allreduce of `count` float32 goes to. */
@@ -699,13 +699,13 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
     (void)argument;
     pl_world_describe(world, &text);
     said = strstr(pl_text_string(&text), "left to the backend p2p: barriers, allreduce up to ");
-    RANKS_NEED(said != NULL, "%s", pl_text_string(&text));
+    RANKS_NEED(said, "%s", pl_text_string(&text));
     bytes = strtoull(strstr(said, "up to ") + strlen("up to "), NULL, 10);
     RANKS_NEED(strcmp(taker(world, bytes / sizeof(float)), "p2p") == 0, "%llu bytes are not left to p2p",
                (unsigned long long)bytes);
     RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hier") == 0, "more than %llu bytes are",
                (unsigned long long)bytes);
-    RANKS_NEED(strstr(said, "backend p2p: on\n  takes what the backends above leave") != NULL, "%s", said);
+    RANKS_NEED(strstr(said, "backend p2p: on\n  takes what the backends above leave"), "%s", said);
 }
 
 START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)

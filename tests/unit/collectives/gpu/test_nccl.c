@@ -253,7 +253,7 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
     c.stream = stream;
     for (int i = 0; i < 2; i++) {
         if (i == 1) {
-            (void)device_order("hold_copies");
+            device_order("hold_copies");
             RANKS_OK(pl_device_copy(device, pinned, memory[1], sizeof(float), stream, &error));
         }
         c.send = c.recv = memory[i];
@@ -261,7 +261,7 @@ static void second_waits_alone(struct pl_world *world, void *argument, char fail
         RANKS_OK(pl_collective_post(world, &c, &requests[i], &error));
     }
     first = pl_request_wait(requests[0], &told);
-    (void)device_order("let_copies_go");
+    device_order("let_copies_go");
     RANKS_NEED(first == PL_OK, "the first waits for what is before the second: %s: %s", pl_status_name(first),
                told.cause);
     RANKS_OK(pl_request_wait(requests[1], &error));
@@ -497,8 +497,8 @@ static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT
         device_ranks_order(world, "kernel_hangs");
         RANKS_OK(pl_device_scale(device, memory, PL_FLOAT32, memory, PL_FLOAT32, COUNT, 2.0, NULL, &error));
     }
-    (void)sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S),
-                        NULL, &told);
+    sum_on_device(world, memory, PL_AGREED, pl_deadline_after_ns(hangs ? PL_NS_PER_S / 4 : 60 * PL_NS_PER_S), NULL,
+                  &told);
     pl_device_release(device, memory);
     device_ranks_check(
         world,

@@ -159,7 +159,7 @@ START_TEST(vector_kernels_give_the_bits_of_the_plain_one)
     for (int which = AVX2; which < TABLES; which++) {
         const struct pl_kernel *kernel = table(which);
 
-        for (int i = 0; kernel != NULL && i < 8000; i++) {
+        for (int i = 0; kernel && i < 8000; i++) {
             compare_once(kernel);
         }
     }
@@ -180,7 +180,7 @@ START_TEST(casts_agree_on_all_16_bit_values_and_random_floats)
         const struct pl_kernel *kernel = table(which / 2);
         enum pl_dtype dtype = types[which % 2];
 
-        if (kernel == NULL) {
+        if (!kernel) {
             continue;
         }
         pl_kernel_widen(pl_kernel_named("plain"), dtype, wide[0], halves, 65536);
@@ -216,7 +216,7 @@ START_TEST(copies_move_every_byte_and_no_other)
         size_t to = random_below(64);
         size_t bytes = random_below(4000);
 
-        if (kernel == NULL) {
+        if (!kernel) {
             continue;
         }
         fill(PL_INT8, sources[0], 4200);
@@ -253,7 +253,7 @@ START_TEST(known_answers_hold_on_every_table)
         int64_t large;
         uint8_t truth;
 
-        if (kernel == NULL) {
+        if (!kernel) {
             continue;
         }
         REDUCE(kernel, float, PL_FLOAT32, PL_SUM, 1, &single, 1e8F, 1.0F, -1e8F);
@@ -312,7 +312,7 @@ START_TEST(scaled_integers_truncate_and_saturate)
         void *to = &result;
         struct pl_reduction rule = {.dtype = PL_INT32, .op = PL_SUM, .divisor = 1, .prescale = 0.5, .postscale = 1};
 
-        if (kernel == NULL) {
+        if (!kernel) {
             continue;
         }
         pl_kernel_reduce(kernel, &rule, &to, 1, &first, 1, 1);

@@ -86,7 +86,7 @@ static void run_rank(struct seat *seat, rank_body *body)
     struct pl_world *world = NULL;
     struct pl_error error = PL_ERROR_NONE;
 
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive a test that fails */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive a test that fails */
     pl_knobs_default(&knobs);
     MUST(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", &error) == PL_OK, "%s", error.cause);
     MUST(pl_world_new(&bootstrap, &options, &world, &error) == PL_OK, "%s (%s)", error.cause, error.context);
@@ -199,8 +199,8 @@ static void killed(struct seat *seat, struct pl_world *world)
     int64_t start_ns = pl_clock_now_ns();
     enum pl_status status = loop_until_failure(seat, world, 60 * PL_NS_PER_S, SIGKILL, &error);
 
-    MUST(status == PL_PEER && strstr(error.cause, "rank 1's process has ended") != NULL, "%s: %s",
-         pl_status_name(status), error.cause);
+    MUST(status == PL_PEER && strstr(error.cause, "rank 1's process has ended"), "%s: %s", pl_status_name(status),
+         error.cause);
     MUST(error.domain == PL_DOMAIN_RANK && error.code == VICTIM, "domain %d, code %d", (int)error.domain,
          (int)error.code);
     MUST(pl_clock_now_ns() - start_ns < 20 * PL_NS_PER_S, "after %d ms",
@@ -219,8 +219,8 @@ static void stopped(struct seat *seat, struct pl_world *world)
     enum pl_status status = loop_until_failure(seat, world, 3 * PL_NS_PER_S, SIGSTOP, &error);
     char text[1200];
 
-    (void)pl_error_text(&error, text, sizeof(text));
-    MUST(status == PL_TIMEOUT && strstr(text, "waiting for rank 1") != NULL, "%s: %s", pl_status_name(status), text);
+    pl_error_text(&error, text, sizeof(text));
+    MUST(status == PL_TIMEOUT && strstr(text, "waiting for rank 1"), "%s: %s", pl_status_name(status), text);
 }
 
 START_TEST(a_stopped_rank_is_late_and_named_at_the_deadline)
@@ -274,8 +274,8 @@ static void short_of_descriptors(struct seat *seat, struct pl_world *world, int 
         status = pl_arena_alloc(world, 4096, PL_MEMORY_HOST, &span, &error);
         MUST(status == PL_OK || status == PL_SYSTEM, "room for %d: %s: %s", refused, pl_status_name(status),
              error.cause);
-        MUST(status == PL_OK || strstr(error.cause, who == 0 ? "rank 0: " : "rank 1: ") != NULL, "room for %d: %s",
-             refused, error.cause);
+        MUST(status == PL_OK || strstr(error.cause, who == 0 ? "rank 0: " : "rank 1: "), "room for %d: %s", refused,
+             error.cause);
     }
     MUST(refused >= 3, "%d descriptors are enough", refused - 1);
     MUST(setrlimit(RLIMIT_NOFILE, &before) == 0, "%d", errno);

@@ -31,7 +31,7 @@ static const char *cause(struct tree *tree)
 
     ck_assert_int_eq(tree_plan(tree), PL_INVALID);
     at = strstr(tree->error.cause, "sm_drivers/");
-    return at != NULL ? at + strlen("sm_drivers/") : tree->error.cause;
+    return at ? at + strlen("sm_drivers/") : tree->error.cause;
 }
 
 static const char *warned(const struct tree *tree)

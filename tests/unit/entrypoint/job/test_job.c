@@ -21,11 +21,10 @@ static const char *cause(struct tree *tree)
 
     ck_assert_int_ne(tree_job(tree), PL_OK);
     at = strstr(tree->error.cause, tree->base);
-    if (at == NULL) {
+    if (!at) {
         return tree->error.cause;
     }
-    (void)snprintf(text, sizeof(text), "%.*s%s", (int)(at - tree->error.cause), tree->error.cause,
-                   at + strlen(tree->base));
+    snprintf(text, sizeof(text), "%.*s%s", (int)(at - tree->error.cause), tree->error.cause, at + strlen(tree->base));
     return text;
 }
 
@@ -86,7 +85,7 @@ START_TEST(only_resourceconfig_must_exist)
     char path[PATH_MAX];
 
     tree_setup(&tree);
-    (void)snprintf(path, sizeof(path), "%s/input/config/resourceconfig.json", tree.base);
+    snprintf(path, sizeof(path), "%s/input/config/resourceconfig.json", tree.base);
     ck_assert_int_eq(remove(path), 0);
     ck_assert_int_eq(tree_job(&tree), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "resourceconfig.json"));
@@ -150,11 +149,10 @@ static const char *hosts_by(struct tree *tree, const char *topology)
 {
     char text[1024];
 
-    (void)snprintf(
-        text, sizeof(text),
-        "{\"current_host\": \"algo-4\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\", \"algo-4\", \"algo-5\", "
-        "\"algo-6\"], \"topology\": %s}",
-        topology);
+    snprintf(text, sizeof(text),
+             "{\"current_host\": \"algo-4\", \"hosts\": [\"algo-1\", \"algo-2\", \"algo-3\", \"algo-4\", \"algo-5\", "
+             "\"algo-6\"], \"topology\": %s}",
+             topology);
     write_resource(tree, text);
     write_hps(tree, "{\"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_ok(tree_job(tree), &tree->error);
@@ -207,14 +205,14 @@ START_TEST(every_host_is_named_once_and_groups_name_only_hosts)
 
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        (void)snprintf(text, sizeof(text),
-                       "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": "
-                       "[{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
-                       "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
-                       wrong[i].hosts, wrong[i].first, wrong[i].second);
+        snprintf(text, sizeof(text),
+                 "{\"current_host\": \"algo-1\", \"hosts\": [%s], \"instance_groups\": "
+                 "[{\"instance_group_name\": \"a\", \"hosts\": [%s]}, "
+                 "{\"instance_group_name\": \"b\", \"hosts\": [%s]}]}",
+                 wrong[i].hosts, wrong[i].first, wrong[i].second);
         write_resource(&tree, text);
         ck_assert_int_eq(tree_job(&tree), PL_INVALID);
-        ck_assert_msg(strstr(tree.error.cause, wrong[i].expected) != NULL, "%s", tree.error.cause);
+        ck_assert_msg(strstr(tree.error.cause, wrong[i].expected), "%s", tree.error.cause);
     }
     tree_done(&tree);
 }
@@ -250,9 +248,9 @@ START_TEST(process_counts_are_checked)
 
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        (void)snprintf(text, sizeof(text),
-                       "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}",
-                       wrong[i]);
+        snprintf(text, sizeof(text),
+                 "{\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"%s\"}",
+                 wrong[i]);
         write_hps(&tree, text);
         ck_assert_int_eq(tree_job(&tree), PL_INVALID);
         ck_assert_ptr_nonnull(
@@ -291,7 +289,7 @@ START_TEST(switches_follow_pythons_truth_but_for_the_text_false)
 
     tree_setup(&tree);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(values); i++) {
-        (void)snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"%s\"}", values[i].value);
+        snprintf(text, sizeof(text), "{\"sagemaker_mpi_enabled\": \"%s\"}", values[i].value);
         write_hps(&tree, text);
         ck_assert_ok(tree_job(&tree), &tree.error);
         ck_assert_msg(tree.job->switches.mpi == values[i].on, "%s", values[i].value);
@@ -330,7 +328,7 @@ START_TEST(deep_and_damaged_values_stay_text)
 
     tree_setup(&tree);
     memset(text + strlen(text), '[', 300);
-    (void)strcat(text, "\", \"cut\": \"{\\\"a\\\": \"}");
+    strcat(text, "\", \"cut\": \"{\\\"a\\\": \"}");
     write_hps(&tree, text);
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_int_eq(pl_python_json_kind(pl_python_json_member(tree.job->hyperparameters, "deep")),

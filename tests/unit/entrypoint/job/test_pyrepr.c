@@ -14,7 +14,7 @@ static const char *rendered(const char *json, void (*append)(const struct pl_pyt
 
     ck_assert_ok(pl_python_json_parse(json, strlen(json), "F", &node, &error), &error);
     append(node, &text);
-    (void)strcpy(result, pl_text_string(&text));
+    strcpy(result, pl_text_string(&text));
     return result;
 }
 

@@ -14,11 +14,11 @@ static const char *split(const char *text)
 
     result[0] = '\0';
     if (pl_strv_split(text, "options", &words, &error) != PL_OK) {
-        (void)strcat(strcpy(result, "!"), error.cause);
+        strcat(strcpy(result, "!"), error.cause);
         return result;
     }
     for (size_t i = 0; i < words.count; i++) {
-        (void)strcat(strcat(strcat(result, "<"), words.items[i]), ">");
+        strcat(strcat(strcat(result, "<"), words.items[i]), ">");
     }
     return result;
 }

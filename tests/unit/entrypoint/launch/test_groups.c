@@ -9,13 +9,13 @@ static void two_groups(struct tree *tree, bool first, const char *type)
 {
     char text[640];
 
-    (void)snprintf(text, sizeof(text),
-                   "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", "
-                   "\"network_interface_name\": \"lo\", "
-                   "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
-                   "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
-                   "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
-                   first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
+    snprintf(text, sizeof(text),
+             "{\"current_host\": \"%s\", \"current_instance_type\": \"%s\", \"current_group_name\": \"%s\", "
+             "\"network_interface_name\": \"lo\", "
+             "\"hosts\": [\"algo-1\", \"algo-2\"], \"instance_groups\": ["
+             "{\"instance_group_name\": \"a\", \"instance_type\": \"ml.p4d.24xlarge\", \"hosts\": [\"algo-1\"]}, "
+             "{\"instance_group_name\": \"b\", \"instance_type\": \"%s\", \"hosts\": [\"algo-2\"]}]}",
+             first ? "algo-1" : "algo-2", first ? "ml.p4d.24xlarge" : type, first ? "a" : "b", type);
     tree_write(tree, "input/config/resourceconfig.json", text);
 }
 
@@ -48,7 +48,7 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
+    snprintf(hps, sizeof(hps), "{%s}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -57,7 +57,7 @@ START_TEST(hosts_of_several_types_are_warned_of_unless_their_count_is_named)
     two_groups(&tree, true, "ml.p4d.24xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_ptr_null(strstr(joined(&tree.plan->warnings), warning));
-    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
+    snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"1\"}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -78,7 +78,7 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)snprintf(hps, sizeof(hps), "{%s}", groups);
+    snprintf(hps, sizeof(hps), "{%s}", groups);
     tree_hyperparameters(&tree, hps);
     two_groups(&tree, true, "ml.g5.12xlarge");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -90,13 +90,13 @@ START_TEST(hosts_of_another_type_give_their_number_of_processes)
     ck_assert_str_eq(tree.plan->argv.items[2], "algo-1:1,algo-2:4");
     ck_assert_str_eq(tree.plan->argv.items[4], "5");
     ck_assert_int_eq(tree.plan->processes, 5);
-    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_processes\": \"4\"}", groups);
+    snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_processes\": \"4\"}", groups);
     tree_hyperparameters(&tree, hps);
     ck_assert_ok(tree_plan(&tree), &tree.error);
     tree.plan->slots[1] = 2;
     ck_assert_int_eq(pl_mpi_hosts_apply(tree.job, tree.plan, &tree.error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "4 processes do not fit: 2 hosts have room for 3; raise"));
-    (void)snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}", groups);
+    snprintf(hps, sizeof(hps), "{%s, \"sagemaker_mpi_num_of_processes_per_host\": \"{\\\"b\\\": 3}\"}", groups);
     tree_hyperparameters(&tree, hps);
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert(!pl_mpi_hosts_wait(tree.plan));

@@ -18,8 +18,8 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         tree_env(&tree, "PATH", "/nowhere");
         for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
             ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-            (void)snprintf(told, sizeof(told),
-                           "%s starts the job's program and is not in PATH in this image: ", launchers[i][1]);
+            snprintf(told, sizeof(told),
+                     "%s starts the job's program and is not in PATH in this image: ", launchers[i][1]);
             ck_assert_msg(strncmp(tree.error.cause, told, strlen(told)) == 0, "%s", tree.error.cause);
             tree_two_hosts(&tree, "algo-2");
         }
@@ -44,7 +44,7 @@ START_TEST(a_link_that_the_job_needs_takes_ssh)
 
     tree_setup(&tree);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "/bin/true");
-    (void)snprintf(path, sizeof(path), "%s/bin", tree.base);
+    snprintf(path, sizeof(path), "%s/bin", tree.base);
     tree_env(&tree, "PATH", path);
     tree_two_hosts(&tree, "algo-1");
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": true}");

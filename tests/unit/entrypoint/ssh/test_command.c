@@ -11,7 +11,7 @@ static void expect(const char *text, const char *const *words)
     size_t count = 0;
 
     ck_assert_ok(pl_command_split_daemon(text, &command, &error), &error);
-    for (; words[count] != NULL; count++) {
+    for (; words[count]; count++) {
         ck_assert_uint_lt(count, command.count);
         ck_assert_str_eq(command.items[count], words[count]);
     }

@@ -81,10 +81,10 @@ START_TEST(a_shell_sees_what_the_program_of_its_host_sees)
     }
     ck_assert_pstr_eq(pl_environment_get(shell, PL_RUNDIR_VARIABLE), rundir.path);
     ck_assert_ok(pl_environment_new(&here, &error), &error); /* what this process had at its start: Check adds to it */
-    for (char *const *at = pl_environment_strings(here); *at != NULL; at++) {
+    for (char *const *at = pl_environment_strings(here); *at; at++) {
         own += strncmp(*at, "HOME=", 5) == 0 && strcmp(pl_environment_get_or(shell, "HOME", ""), *at + 5) == 0;
     }
-    ck_assert_uint_eq(own, pl_environment_get(here, "HOME") != NULL ? 1 : 0);
+    ck_assert_uint_eq(own, pl_environment_get(here, "HOME") ? 1 : 0);
     pl_rundir_close(&rundir);
 }
 END_TEST

@@ -67,13 +67,13 @@ static void start_rank(int closed)
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         if (closed >= 0) {
             close(closed);
         }
         memcpy(program_invocation_name, "paceline-python", sizeof("paceline-python"));
         if (fork() == 0) {
-            (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+            prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
             memcpy(program_invocation_name, "program", sizeof("program"));
             if (write(begun[1], "", 1) == 1) {
                 pause();
@@ -211,7 +211,7 @@ static int count_lines(const struct tree *tree, enum pl_apart_state worker)
     close(kept_fd);
     close(log_fd);
     ck_assert_ok(pl_file_read(path, 65536, &text, NULL, &error), &error);
-    for (const char *at = text; (at = strstr(at, "no rank has called MPI_Init")) != NULL; at++) {
+    for (const char *at = text; (at = strstr(at, "no rank has called MPI_Init")); at++) {
         lines++;
     }
     return lines;

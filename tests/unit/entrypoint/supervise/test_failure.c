@@ -161,7 +161,7 @@ static void clear_output(const struct scratch *scratch, const char *words)
     char path[PATH_MAX];
 
     ck_assert_int_eq(nftw(scratch_path(scratch, "output", path), scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
-    if (words != NULL) {
+    if (words) {
         ck_assert_int_eq(mkdir(path, 0755), 0);
         scratch_write(scratch, "output/failure", words, strlen(words));
     }

@@ -431,7 +431,7 @@ START_TEST(a_line_that_comes_in_pieces_is_written_as_one)
         next_write(writes_fd, text, sizeof(text));
         as_one = strcmp(text, "a line in pieces\n") == 0;
         snprintf(whole, sizeof(whole), "%s", text);
-        while (strchr(whole, '\n') == NULL) {
+        while (!strchr(whole, '\n')) {
             next_write(writes_fd, whole + strlen(whole), sizeof(whole) - strlen(whole));
         }
         ck_assert_str_eq(whole, "a line in pieces\n");
@@ -644,7 +644,7 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
         start_program(argv, scratch.path);
         exit_report = await_exit_report();
         ck_assert(exit_report.not_started);
-        ck_assert_msg(strstr(exit_report.note, scripts[i].told) != NULL, "%s", exit_report.note);
+        ck_assert_msg(strstr(exit_report.note, scripts[i].told), "%s", exit_report.note);
         pl_link_close(&link_to_watch);
         pl_signals_restore(&signals);
         ck_assert_int_eq(close(signals.fd), 0);
@@ -702,7 +702,7 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
         ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
         exit_report = await_exit_report();
         ran = pl_exit_report_ok(&exit_report);
-        ck_assert_msg(ran || strstr(exit_report.note, "Too many open files") != NULL, "'%s'", exit_report.note);
+        ck_assert_msg(ran || strstr(exit_report.note, "Too many open files"), "'%s'", exit_report.note);
         pl_link_close(&link_to_watch);
     }
     limit.rlim_cur = before;

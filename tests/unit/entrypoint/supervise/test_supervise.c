@@ -510,8 +510,8 @@ START_TEST(ranks_that_run_on_after_one_has_ended_with_0_are_logged)
     await_ranks(&rig, 2, false);
     ck_assert_ok(pl_exit_report_send(&exit_report, &ranks[0], &rig.tree.error), &rig.tree.error);
     run_and_read_log(&rig, 0, text, sizeof(text));
-    ck_assert_msg(strstr(text, "rank 0 on host localhost ended with 0 0 s ago, and 1 of 2 ranks still run") != NULL,
-                  "%s", text);
+    ck_assert_msg(strstr(text, "rank 0 on host localhost ended with 0 0 s ago, and 1 of 2 ranks still run"), "%s",
+                  text);
     pl_link_close(&ranks[0]);
     pl_link_close(&ranks[1]);
     rig_done(&rig);

@@ -29,7 +29,7 @@ __attribute__((noinline)) static void stand_here(void)
 {
     ck_assert_int_eq(write(ready_fds[1], "x", 1), 1);
     for (;;) {
-        (void)pause();
+        pause();
     }
 }
 
@@ -67,16 +67,16 @@ static pid_t start(void (*body)(void), int threads)
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* the collector is no parent of it */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0); /* the collector is no parent of it */
         body();
         _exit(0);
     }
     for (int i = 0; i < threads; i++) {
         ck_assert_int_eq(read(ready_fds[0], &byte, 1), 1);
     }
-    (void)close(ready_fds[0]);
-    (void)close(ready_fds[1]);
+    close(ready_fds[0]);
+    close(ready_fds[1]);
     return pid;
 }
 
@@ -99,7 +99,7 @@ static void await_state(pid_t pid, const char *states)
 {
     int64_t deadline_ns = pl_deadline_after_ns(LONG_NS);
 
-    while (strchr(states, state_of(pid)) == NULL) {
+    while (!strchr(states, state_of(pid))) {
         ck_assert_msg(!pl_deadline_passed(deadline_ns), "the state is %c, not one of %s", state_of(pid), states);
         pl_clock_nap(PL_NS_PER_MS, deadline_ns);
     }
@@ -223,7 +223,7 @@ static void describe_and_hang(struct pl_stacks_program *program, int64_t deadlin
     (void)deadline_ns;
     pl_describe_program(program);
     for (;;) {
-        (void)pause();
+        pause();
     }
 }
 
@@ -231,7 +231,7 @@ static void describe_and_die(struct pl_stacks_program *program, int64_t deadline
 {
     (void)deadline_ns;
     pl_describe_program(program);
-    (void)raise(SIGKILL);
+    raise(SIGKILL);
 }
 
 START_TEST(what_was_found_is_reported_when_the_rest_takes_too_long_or_fails)
@@ -257,10 +257,10 @@ END_TEST
 static void stop_and_hang(struct pl_stacks_program *program, int64_t deadline_ns)
 {
     (void)deadline_ns;
-    (void)ptrace(PTRACE_SEIZE, program->pid, NULL, NULL);
-    (void)ptrace(PTRACE_INTERRUPT, program->pid, NULL, NULL);
+    ptrace(PTRACE_SEIZE, program->pid, NULL, NULL);
+    ptrace(PTRACE_INTERRUPT, program->pid, NULL, NULL);
     for (;;) {
-        (void)pause();
+        pause();
     }
 }
 
@@ -302,14 +302,14 @@ static int prepare(void)
     long traced;
 
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;) {
-            (void)pause();
+            pause();
         }
     }
     traced = ptrace(PTRACE_SEIZE, pid, NULL, NULL);
-    (void)kill(pid, SIGKILL);
-    (void)waitpid(pid, NULL, 0);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
     if (traced != 0) {
         puts("ptrace is not allowed here");
         return 77;

@@ -31,7 +31,7 @@ static void set(size_t index, char state, const char *stack)
     }
     programs[index]->threads[0].frame_count = count;
     snprintf(words, sizeof(words), "%s", stack);
-    while ((word = strsep(&rest, " ")) != NULL && count > 0) {
+    while ((word = strsep(&rest, " ")) && count > 0) {
         struct pl_stacks_frame *frame = &programs[index]->threads[0].frames[--count];
 
         snprintf(frame->function, sizeof(frame->function), "%s", word);

@@ -83,8 +83,8 @@ static pid_t start(const char *folder, bool with_hook, int ready_fd)
         char *argv[] = {self, NULL}, *environment[] = {variable, child, with_hook ? hook : NULL, NULL};
 
         snprintf(variable, sizeof(variable), "%s=%s", PL_WATCH_PYTHON_VARIABLE, folder);
-        (void)dup2(ready_fd, STDOUT_FILENO);
-        (void)execve(argv[0], argv, environment);
+        dup2(ready_fd, STDOUT_FILENO);
+        execve(argv[0], argv, environment);
         _exit(127);
     }
     return pid;
@@ -96,17 +96,17 @@ static int be_child(void)
     const char *folder = getenv(PL_WATCH_PYTHON_VARIABLE);
     char path[96];
 
-    if (getenv("PACELINE_TEST_CHILD") == NULL) {
+    if (!getenv("PACELINE_TEST_CHILD")) {
         return 0;
     }
-    if (getenv("PACELINE_TEST_HOOK") != NULL) {
+    if (getenv("PACELINE_TEST_HOOK")) {
         snprintf(path, sizeof(path), "%s/%d", folder, (int)getpid());
         output_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        (void)signal(PL_PYTHON_SIGNAL, write_stacks);
+        signal(PL_PYTHON_SIGNAL, write_stacks);
     }
     (void)!write(STDOUT_FILENO, "r", 1);
     for (;;) {
-        (void)pause();
+        pause();
     }
 }
 
@@ -125,13 +125,13 @@ static struct pl_stacks_program *ask(bool with_hook, const char *folder)
         strcpy(program->python, "old");
         pl_python_collect(program, INT64_MAX);
     }
-    (void)kill(program->pid, SIGKILL);
+    kill(program->pid, SIGKILL);
     ck_assert_int_eq(waitpid(program->pid, &status, 0), program->pid);
     ck_assert_int_eq(WTERMSIG(status), SIGKILL); /* not of the hook's signal */
     snprintf(path, sizeof(path), "%s/%d", folder, (int)program->pid);
-    (void)unlink(path);
-    (void)close(fds[0]);
-    (void)close(fds[1]);
+    unlink(path);
+    close(fds[0]);
+    close(fds[1]);
     return program;
 }
 

@@ -78,7 +78,7 @@ static void note(struct pl_scheduler *scheduler, const struct event *event)
         pl_scheduler_note_start(scheduler, event->trial);
         break;
     case REPORT:
-        (void)pl_scheduler_note_report(scheduler, event->trial, event->step, event->value);
+        pl_scheduler_note_report(scheduler, event->trial, event->step, event->value);
         break;
     case END:
         pl_scheduler_note_end(scheduler, event->trial, event->end);
@@ -197,7 +197,7 @@ START_TEST(after_every_prefix_a_journal_brings_back_the_state_that_the_events_ha
         struct sweep live;
         uint64_t state = seed;
 
-        (void)unlink(path);
+        unlink(path);
         ck_assert_ok(sweep_open(&live, path), &live.error);
         for (size_t i = 0; i <= EVENTS; i++) {
             struct stat info;
@@ -299,7 +299,7 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
 
         pl_text_printf(&text, "%s%s", head, wrong[i].text);
         scratch_write(&scratch, "journal", text.data, text.length);
-        (void)snprintf(told, sizeof(told), "%s%s", path, wrong[i].told);
+        snprintf(told, sizeof(told), "%s%s", path, wrong[i].told);
         ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
         ck_assert_str_eq(sweep.error.cause, told);
         sweep_done(&sweep);
@@ -330,7 +330,7 @@ START_TEST(a_file_of_another_sweep_or_of_something_else_is_refused_and_left_alon
         const char *place = strstr(wrong[i].told, "%s");
 
         scratch_write(&scratch, "journal", wrong[i].text, strlen(wrong[i].text));
-        (void)snprintf(told, sizeof(told), "%.*s%s%s", (int)(place - wrong[i].told), wrong[i].told, path, place + 2);
+        snprintf(told, sizeof(told), "%.*s%s%s", (int)(place - wrong[i].told), wrong[i].told, path, place + 2);
         ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
         ck_assert_str_eq(sweep.error.cause, told);
         sweep_done(&sweep);

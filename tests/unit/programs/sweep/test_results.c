@@ -22,7 +22,7 @@ static void make(const char *text, struct pl_sweep_space **ret_space, struct pl_
 static void run(struct pl_scheduler *scheduler, size_t trial, double value, enum pl_sweep_end end)
 {
     pl_scheduler_note_start(scheduler, trial);
-    (void)pl_scheduler_note_report(scheduler, trial, 2, value);
+    pl_scheduler_note_report(scheduler, trial, 2, value);
     pl_scheduler_note_end(scheduler, trial, end);
 }
 

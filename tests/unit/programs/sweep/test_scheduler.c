@@ -500,7 +500,7 @@ START_TEST(any_order_of_events_gives_what_a_slow_model_finds)
         for (int event = 0; event < EVENTS; event++) {
             const char *wrong = happen(&model, scheduler, &state) ? difference(&model, scheduler) : "a stop";
 
-            if (wrong != NULL) {
+            if (wrong) {
                 ck_abort_msg("seed %llu, event %d: %s differs from the model's", (unsigned long long)world, event,
                              wrong);
             }

@@ -277,9 +277,9 @@ START_TEST(more_trials_than_the_bound_are_refused)
         ck_assert_str_eq(error.cause, "S: expected at most 10000 trials, found more");
     }
     large = pl_memory_new(200000, 1, &error); /* a text of 100,000 bytes in each of 1,000 trials */
-    (void)strcpy(large, HEAD "\"space\": {\"b\": {\"int\": [1, 1000]}, \"a\": [\"");
+    strcpy(large, HEAD "\"space\": {\"b\": {\"int\": [1, 1000]}, \"a\": [\"");
     memset(large + strlen(large), 'x', 100000);
-    (void)strcat(large, "\"]}}");
+    strcat(large, "\"]}}");
     ck_assert_int_eq(pl_sweep_space_parse(large, strlen(large), "S", &space, &error), PL_LIMIT);
     ck_assert_str_eq(error.cause, "S: expected at most 67108864 bytes of hyperparameters in all trials, found more");
 }
@@ -350,10 +350,10 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
         ck_assert_int_eq(regcomp(&regex, text, REG_EXTENDED), 0);
         code = regexec(&regex, cases[i].line, 2, groups, 0);
         regfree(&regex);
-        ck_assert_msg((code == 0) == (cases[i].number != NULL), "%s", cases[i].line);
+        ck_assert_msg((code == 0) == !!cases[i].number, "%s", cases[i].line);
         if (code == 0) {
-            (void)snprintf(found, sizeof(found), "%.*s", (int)(groups[1].rm_eo - groups[1].rm_so),
-                           cases[i].line + groups[1].rm_so);
+            snprintf(found, sizeof(found), "%.*s", (int)(groups[1].rm_eo - groups[1].rm_so),
+                     cases[i].line + groups[1].rm_so);
             ck_assert_str_eq(found, cases[i].number);
         }
     }

@@ -74,11 +74,11 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     ck_assert_str_eq(joined(&job->hosts), "algo-2");
     ck_assert_str_eq(joined(&job->user_args), "--epochs|9|--lr|0.5");
     ck_assert_uint_eq(job->channels_count, 1);
-    (void)snprintf(path, sizeof(path), "%s/a", job->channels[0].path);
+    snprintf(path, sizeof(path), "%s/a", job->channels[0].path);
     ck_assert_int_eq(access(path, R_OK), 0);
-    (void)snprintf(path, sizeof(path), "%s/train.py", job->paths.code);
+    snprintf(path, sizeof(path), "%s/train.py", job->paths.code);
     ck_assert_int_eq(access(path, R_OK), 0);
-    (void)snprintf(path, sizeof(path), "%s/checkpoints/trial-0003", tree.base);
+    snprintf(path, sizeof(path), "%s/checkpoints/trial-0003", tree.base);
     ck_assert_str_eq(job->checkpoint_dir, path);
     ck_assert_int_eq(job->cpus, 1);
     ck_assert_int_eq(job->gpus, 2);
@@ -96,7 +96,7 @@ START_TEST(what_is_to_be_kept_lies_outside_and_the_rest_goes)
 
     tree_setup(&tree);
     tree_write(&tree, "input/config/checkpointconfig.json", "{\"LocalPath\": \"/nowhere\"}");
-    (void)snprintf(path, sizeof(path), "%s/kept", tree.base);
+    snprintf(path, sizeof(path), "%s/kept", tree.base);
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_trial_folder_name(tree.job, 12, &folder, &tree.error), &tree.error);
@@ -110,9 +110,9 @@ START_TEST(what_is_to_be_kept_lies_outside_and_the_rest_goes)
     pl_trial_folder_remove(&folder);
     ck_assert_int_ne(access(folder.base, F_OK), 0);
     ck_assert_int_ne(access(folder.output_data, F_OK), 0); /* it was empty */
-    (void)snprintf(path, sizeof(path), "%s/kept/trial-0012.model/weights", tree.base);
+    snprintf(path, sizeof(path), "%s/kept/trial-0012.model/weights", tree.base);
     ck_assert_int_eq(access(path, R_OK), 0);
-    (void)snprintf(path, sizeof(path), "%s/code/train.py", tree.base);
+    snprintf(path, sizeof(path), "%s/code/train.py", tree.base);
     ck_assert_int_eq(access(path, R_OK), 0);
     tree_done(&tree);
 }

@@ -25,13 +25,13 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
     struct archive *archive = archive_write_new();
     size_t used = 0;
 
-    (void)archive_write_add_filter_gzip(archive);
-    (void)archive_write_set_format_pax_restricted(archive);
+    archive_write_add_filter_gzip(archive);
+    archive_write_set_format_pax_restricted(archive);
     ck_assert_int_eq(archive_write_open_memory(archive, data, data_bytes, &used), ARCHIVE_OK);
     for (size_t i = 0; i < count; i++) {
         struct archive_entry *entry = archive_entry_new();
         bool is_link = items[i].type == AE_IFLNK;
-        size_t bytes = items[i].content != NULL && !is_link ? strlen(items[i].content) : 0;
+        size_t bytes = items[i].content && !is_link ? strlen(items[i].content) : 0;
 
         archive_entry_set_pathname(entry, items[i].name);
         archive_entry_set_filetype(entry, items[i].type);
@@ -40,7 +40,7 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
         if (is_link) {
             archive_entry_set_symlink(entry, items[i].content);
         }
-        if (items[i].hard != NULL) {
+        if (items[i].hard) {
             archive_entry_set_hardlink(entry, items[i].hard);
         }
         ck_assert_int_eq(archive_write_header(archive, entry), ARCHIVE_OK);
@@ -50,7 +50,7 @@ static size_t pack(const struct item *items, size_t count, char *data, size_t da
         archive_entry_free(entry);
     }
     ck_assert_int_eq(archive_write_close(archive), ARCHIVE_OK);
-    (void)archive_write_free(archive);
+    archive_write_free(archive);
     return used;
 }
 
@@ -150,7 +150,7 @@ START_TEST(what_could_leave_the_directory_is_refused)
         char path[PATH_MAX];
 
         ck_assert_int_eq(unpack(&cases[i].item, 1, &roomy, &scratch, &error), PL_INVALID);
-        ck_assert_msg(strstr(error.cause, cases[i].why) != NULL, "%s: %s", cases[i].item.name, error.cause);
+        ck_assert_msg(strstr(error.cause, cases[i].why), "%s: %s", cases[i].item.name, error.cause);
         ck_assert_int_ne(access(scratch_path(&scratch, "../evil", path), F_OK), 0);
         scratch_done(&scratch);
     }
@@ -203,12 +203,12 @@ START_TEST(what_is_no_archive_is_told_from_one)
     int fd = open(dest.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     scratch_write(&scratch, "train.py", "print(1)\n", 9);
-    (void)scratch_path(&scratch, "train.py", path);
+    scratch_path(&scratch, "train.py", path);
     ck_assert(!pl_unpack_is_archive(path));
     ck_assert_int_eq(pl_unpack_file(path, fd, &roomy, &error), PL_CORRUPT);
     ck_assert_ok(pl_unpack_copy_file(path, fd, &roomy, &error), &error);
     ck_content(&dest, "train.py", "print(1)\n");
-    (void)close(fd);
+    close(fd);
     scratch_done(&scratch);
     scratch_done(&dest);
 }
@@ -232,7 +232,7 @@ START_TEST(a_directory_is_copied_whole_and_a_dangling_link_is_an_error)
     ck_assert_int_eq(pl_unpack_copy_tree(scratch.path, fd, &roomy, &error), PL_SYSTEM);
     ck_assert_int_eq(symlink(".", scratch_path(&scratch, "loop", path)), 0);
     ck_assert_int_ne(pl_unpack_copy_tree(scratch.path, fd, &roomy, &error), PL_OK);
-    (void)close(fd);
+    close(fd);
     scratch_done(&scratch);
     scratch_done(&dest);
 }

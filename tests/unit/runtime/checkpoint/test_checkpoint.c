@@ -358,7 +358,7 @@ static void passes_over(struct pl_world *world, void *context)
             /* White space of the JSON file, the line end included, may change or go without harm. */
             ck_assert_msg(state.step == 1 || (i == 1 && (!cut || at + 1 == bytes) && state.step == 2), "%s: byte %zu",
                           files[i], at);
-            ck_assert(state.step == 2 || strstr(f->notes, "step 2 is passed over") != NULL);
+            ck_assert(state.step == 2 || strstr(f->notes, "step 2 is passed over"));
         }
         free(data);
     }
@@ -383,7 +383,7 @@ static void refuses_to_load(struct pl_world *world, struct job *job, const char 
     float before = pl_plan_values(job->plan)[0];
 
     ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_SYSTEM);
-    ck_assert_msg(strstr(error.cause, words) != NULL, "%s", error.cause);
+    ck_assert_msg(strstr(error.cause, words), "%s", error.cause);
     ck_assert(!found && state.step == 0 && pl_plan_values(job->plan)[0] == before);
     ck_assert_ok(pl_barrier(world, &error), &error);
 }
@@ -530,8 +530,8 @@ static void does_not_fit(struct pl_world *world, struct job *job, const char *wo
         ck_assert_ok(pl_checkpoints_load(job->checkpoints, &found, &state, &error), &error);
     } else {
         ck_assert_int_eq(pl_checkpoints_load(job->checkpoints, &found, &state, &error), PL_MISMATCH);
-        ck_assert_msg(strstr(error.cause, words) != NULL, "%s", error.cause);
-        ck_assert_msg(strstr(error.context, "set PACELINE_CHECKPOINT_IGNORE=1 or the hyperparameter") != NULL, "%s",
+        ck_assert_msg(strstr(error.cause, words), "%s", error.cause);
+        ck_assert_msg(strstr(error.context, "set PACELINE_CHECKPOINT_IGNORE=1 or the hyperparameter"), "%s",
                       error.context);
     }
     ck_assert(!found && state.step == 0 && pl_plan_values(job->plan)[0] == before);
@@ -601,7 +601,7 @@ START_TEST(one_passed_over_without_a_note_is_warned_of)
     char text[1024];
 
     ranks_run_logged(1, without_a_note, &f, text, sizeof(text));
-    ck_assert_msg(strstr(text, "warning: the checkpoint of step 1 is passed over") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "warning: the checkpoint of step 1 is passed over"), "%s", text);
     scratch_done(&f.scratch);
 }
 END_TEST

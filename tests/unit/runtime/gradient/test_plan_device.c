@@ -313,11 +313,11 @@ static void changes_wait(struct pl_world *world, void *argument, char failure[RA
     RANKS_OK(pl_checkpoints_open(here.plan, here.optimizer, &options, &kept, &error));
     RANKS_OK(job_train(&here, trial, 0, 1, &error));
     RANKS_OK(job_train(&again, trial, 0, 1, &error));
-    (void)device_order("hold_copies");
+    device_order("hold_copies");
     RANKS_OK(pl_checkpoints_save(kept, &state, &error));
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.5, &error));
     waited = pl_device_stream_finish(device, here.stream, pl_deadline_after_ns(PL_NS_PER_S / 5), &told);
-    (void)device_order("let_copies_go");
+    device_order("let_copies_go");
     RANKS_NEED(waited == PL_TIMEOUT, "the weights were changed before the checkpoint had them: %s",
                pl_status_name(waited));
     RANKS_OK(pl_checkpoints_flush(kept, &error));
@@ -494,11 +494,11 @@ static void one_step_ahead(struct pl_world *world, void *argument, char failure[
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
     /* nothing but what is held is ever waited for */
     RANKS_OK(pl_device_stream_finish(device, here.stream, PL_DEADLINE_NEVER, &error));
-    (void)device_order("hold_copies");
+    device_order("hold_copies");
     RANKS_OK(pl_device_copy(device, pinned, pl_plan_values(here.plan), sizeof(float), here.stream, &error));
     RANKS_OK(pl_optimizer_step(here.optimizer, 0.1, &error));
     waited = pl_optimizer_step(here.optimizer, 0.1, &told);
-    (void)device_order("let_copies_go");
+    device_order("let_copies_go");
     RANKS_NEED(waited == PL_TIMEOUT && strstr(told.cause, "has not ended") &&
                    strstr(told.context, "the end of step 2 of gradients"),
                "the host is two steps ahead: %s: %s (%s)", pl_status_name(waited), told.cause, told.context);

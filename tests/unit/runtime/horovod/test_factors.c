@@ -140,7 +140,7 @@ static void disagreement_body(struct rank *self)
     expect_ok(pl_factors_before(&factors, &op, &error));
     expect_ok(pl_service_submit(service, 0, &op, &completion, &error));
     expect(pl_service_wait(service, &completion, &error) == PL_MISMATCH, "%s", error.cause);
-    expect(strstr(error.cause, "postscale 0.5") != NULL, "%s", error.cause);
+    expect(strstr(error.cause, "postscale 0.5"), "%s", error.cause);
     expect(data[0] == input(PL_FLOAT16, 0), "the input has changed");
     pl_factors_done(&factors);
     expect_ok(pl_service_shutdown(service, &error));

@@ -112,7 +112,7 @@ START_TEST(the_timeline_of_a_variable_lasts_from_init_to_shutdown)
     file = fopen(path, "r");
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_gt(fread(text, 1, sizeof(text) - 1, file), 0);
-    (void)fclose(file);
+    fclose(file);
     unlink(path);
     ck_assert_ptr_nonnull(strstr(text, "start_time_since_epoch_in_micros"));
     ck_assert_ptr_nonnull(strstr(text, "CYCLE_START")); /* leaving is one */

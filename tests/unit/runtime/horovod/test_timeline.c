@@ -31,7 +31,7 @@ static const char *read_file(void)
 
     if (file) {
         length = fread(text, 1, sizeof(text) - 1, file);
-        (void)fclose(file);
+        fclose(file);
     }
     text[length] = '\0';
     return text;

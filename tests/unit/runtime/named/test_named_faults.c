@@ -693,8 +693,7 @@ static void freeing_body(struct rank *self)
         while (freeing->agreed && !named->first_batch && !done) {
             expect_ok(pl_named_poll(named, handle, &done, &error));
         }
-        expect((freeing->agreed ? named->first_batch != NULL : named->round.request != NULL) && !done,
-               "nothing is under way");
+        expect((freeing->agreed ? !!named->first_batch : !!named->round.request) && !done, "nothing is under way");
         pl_named_free(named);
         expect(pl_barrier(self->world, &error) == PL_CANCELLED, "%s", error.cause);
     }

@@ -28,7 +28,7 @@ static void compare_words(struct attempt *attempt, int rank, int late, const str
 {
     char expected[60], text[RANKS_TEXT_BYTES - 100];
 
-    (void)pl_error_text(told, text, sizeof(text));
+    pl_error_text(told, text, sizeof(text));
     snprintf(expected, sizeof(expected), "still waiting for rank %d", late);
     if (told->status == PL_TIMEOUT && strstr(text, expected)) {
         return;

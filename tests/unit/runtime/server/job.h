@@ -130,7 +130,7 @@ static inline void job_run(struct job *job)
     ck_assert_ok(pl_bootstrap_new_threads(job->hosts, job->bootstraps, &error), &error);
     for (int h = 0; h < job->hosts; h++) {
         snprintf(name, sizeof(name), "s%d", h);
-        (void)scratch_path(&job->scratch, name, job->socket_paths[h]);
+        scratch_path(&job->scratch, name, job->socket_paths[h]);
         job_leave_socket(job->socket_paths[h]);
         ck_assert_int_eq(pipe(job->ended[h]), 0);
         if (job->prepare) {

@@ -138,7 +138,7 @@ static void load(struct pl_server *server, const struct folders *folders, const 
     bytes = pread(folders->log_fd, said, sizeof(said) - 1, 0);
     ck_assert_int_ge(bytes, 0);
     said[bytes] = '\0';
-    ck_assert_msg(word ? strstr(said, word) != NULL : bytes == 0, "it has logged '%s'", said);
+    ck_assert_msg(word ? !!strstr(said, word) : bytes == 0, "it has logged '%s'", said);
 }
 
 static void save_twice(struct job *job, int worker, struct pl_world *world)
@@ -193,7 +193,7 @@ START_TEST(a_save_that_one_server_does_not_end_leaves_the_save_before)
     folders.log_fd = memfd_create("log", MFD_CLOEXEC);
     ck_assert_int_ge(folders.log_fd, 0);
     pl_log_set_fd(folders.log_fd);
-    (void)scratch_path(&scratch, "d", folders.directory);
+    scratch_path(&scratch, "d", folders.directory);
     ck_assert_int_eq(mkdir(scratch_path(&scratch, "other", folders.other), 0777), 0);
     job_run(&job);
     pl_log_set_fd(STDERR_FILENO);
@@ -270,8 +270,7 @@ static void expect_save(const char *directory, int moment, const char *passed)
 
         ck_assert_ok(pl_row_file_read(directory, &table, store, host, HOSTS, UINT64_MAX, &loaded, &error), &error);
         ck_assert(loaded.oldest == (uint64_t)moment && loaded.newest == (uint64_t)moment);
-        ck_assert_msg(passed ? strstr(loaded.passed, passed) != NULL : !*loaded.passed, "passed over: '%s'",
-                      loaded.passed);
+        ck_assert_msg(passed ? !!strstr(loaded.passed, passed) : !*loaded.passed, "passed over: '%s'", loaded.passed);
         for (int64_t id = 0; id < IDS; id++) {
             if (pl_table_owner(id, HOSTS) == host) {
                 pl_row_store_pull(store, &id, NULL, 1, &value);
@@ -310,7 +309,7 @@ static void crash_after(const char *parts, size_t count, bool is_shared)
 
     ck_assert_uint_le(count, PL_ARRAY_ITEMS(steps));
     for (int host = 0; host < HOSTS; host++) {
-        (void)scratch_path(&scratch, is_shared || host == 0 ? "d" : "e", directories[host]);
+        scratch_path(&scratch, is_shared || host == 0 ? "d" : "e", directories[host]);
         ck_assert(mkdir(directories[host], 0777) == 0 || is_shared);
         place_part(parts, directories[host], host, FIRST);
     }
@@ -343,7 +342,7 @@ START_TEST(after_a_crash_at_any_point_one_whole_save_is_loaded)
     struct scratch scratch = scratch_new();
     char parts[PATH_MAX];
 
-    (void)scratch_path(&scratch, "parts", parts);
+    scratch_path(&scratch, "parts", parts);
     for (int i = 0; i < 3 * HOSTS; i++) {
         write_part(parts, i % HOSTS, (int[]){FIRST, SECOND, THIRD}[i / HOSTS]);
     }
@@ -360,7 +359,7 @@ START_TEST(a_save_that_is_damaged_is_passed_over_for_a_whole_one)
     struct scratch scratch = scratch_new();
     char directory[PATH_MAX], path[PATH_MAX];
 
-    (void)scratch_path(&scratch, "d", directory);
+    scratch_path(&scratch, "d", directory);
     for (int host = 0; host < HOSTS; host++) {
         write_part(directory, host, FIRST);
         write_part(directory, host, SECOND);

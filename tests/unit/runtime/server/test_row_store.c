@@ -33,7 +33,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
 {
     if (fails_from_bytes > 0 && count * item_bytes >= fails_from_bytes) {
-        (void)pl_error_set(reterr, PL_MEMORY, "as the test wants it");
+        pl_error_set(reterr, PL_MEMORY, "as the test wants it");
         return NULL;
     }
     return __real_pl_memory_new(count, item_bytes, reterr);

@@ -33,7 +33,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
 void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr)
 {
     if (has_no_memory && count * item_bytes >= (16U << 20)) {
-        (void)pl_error_set(reterr, PL_MEMORY, "as the test wants it");
+        pl_error_set(reterr, PL_MEMORY, "as the test wants it");
         return NULL;
     }
     return __real_pl_memory_new(count, item_bytes, reterr);
@@ -374,7 +374,7 @@ START_TEST(rows_are_saved_and_loaded_by_any_number_of_servers)
     scratch_write(&scratch, "a/step-0/.own-00001-of-00002.rows.7.8", "half", 4); /* of a server that was killed */
     for (size_t i = 0; i < PL_ARRAY_ITEMS(hosts); i++) {
         snprintf(name, sizeof(name), "a/step-%zu", i);
-        (void)scratch_path(&scratch, name, test.to);
+        scratch_path(&scratch, name, test.to);
         run_files(&test, hosts[i], 1 + (int)(i % 2));
         memcpy(test.from, test.to, sizeof(test.from)); /* what was saved last is loaded next */
     }
@@ -406,7 +406,7 @@ static void find_files(const struct scratch *scratch, const char *begin, size_t 
     char pattern[PATH_MAX + 1];
     glob_t files;
 
-    (void)scratch_path(scratch, begin, pattern);
+    scratch_path(scratch, begin, pattern);
     strcat(pattern, "*");
     ck_assert_int_eq(glob(pattern, 0, NULL, &files), 0);
     ck_assert_uint_eq(files.gl_pathc, count);
@@ -426,7 +426,7 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     char *end;
 
     test = (struct files){.table = own_table};
-    (void)scratch_path(&scratch, "d", test.to);
+    scratch_path(&scratch, "d", test.to);
     run_files(&test, 2, 1);
     memcpy(test.from, test.to, sizeof(test.from));
     run_files(&test, 3, 1); /* another number of servers takes their place */
@@ -468,7 +468,7 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     /* of another save */
     ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/kept", kept)), 0);
     test = (struct files){.table = own_table};
-    (void)scratch_path(&scratch, "d", test.to);
+    scratch_path(&scratch, "d", test.to);
     run_files(&test, 2, 1);
     memcpy(test.from, test.to, sizeof(test.from));
     test.to[0] = '\0';
@@ -498,7 +498,7 @@ START_TEST(files_without_a_moment_in_their_names_are_loaded_and_their_place_is_t
     char name[64], old[PATH_MAX];
 
     test = (struct files){.table = own_table};
-    (void)scratch_path(&scratch, "d", test.to);
+    scratch_path(&scratch, "d", test.to);
     run_files(&test, 2, 1);
     memcpy(test.from, test.to, sizeof(test.from));
     find_files(&scratch, "d/", 2, part);

@@ -389,7 +389,7 @@ static void expect_on_all(const struct scratch *scratch, const struct pl_channel
     struct failing_rank ranks[FAILING_RANKS];
     char socket_path[PATH_MAX], text[PATH_MAX + 200];
 
-    (void)snprintf(text, sizeof(text), "%s'%s_0'%s (channel 'training', epoch 0)", before, channel->path, after);
+    snprintf(text, sizeof(text), "%s'%s_0'%s (channel 'training', epoch 0)", before, channel->path, after);
     scratch_path(scratch, "share", socket_path);
     for (uint32_t i = 0; i < FAILING_RANKS; i++) {
         ranks[i] = (struct failing_rank){.channel = channel, .socket_path = socket_path, .rank = i, .until = after};
@@ -433,17 +433,16 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     ck_assert_int_eq(mkfifo(fifo, 0600), 0);
     writer.build.bytes--; /* the writer dies in the middle of the last record */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
-    (void)snprintf(after, sizeof(after), ": record %d at byte %zu: the input ends inside a record", PER_OBJECT - 1,
-                   last);
+    snprintf(after, sizeof(after), ": record %d at byte %zu: the input ends inside a record", PER_OBJECT - 1, last);
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
     ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
 
     writer.build.bytes++;
     writer.build.data[last + 12] ^= 1; /* and a writer whose last record is damaged */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
-    (void)snprintf(after, sizeof(after), ": record %d at byte %zu: the data's checksum is %08x, stored is %08x",
-                   PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
-                   build_masked((const unsigned char *)"0:12", 4));
+    snprintf(after, sizeof(after), ": record %d at byte %zu: the data's checksum is %08x, stored is %08x",
+             PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
+             build_masked((const unsigned char *)"0:12", 4));
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);
     ck_assert_int_eq(pthread_join(writer.thread, NULL), 0);
     build_done(&writer.build);

@@ -87,7 +87,7 @@ static void *run_feeder(void *argument)
 
 static void start(struct run *run, const struct scratch *objects, const struct scratch *fifos)
 {
-    (void)signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     run->objects = objects;
     scratch_path(fifos, "training", run->path);
     run->options.cancel_fd = -1;
@@ -359,7 +359,7 @@ static enum pl_status silent_read(struct pl_source *source, void *data, size_t b
     (void)bytes;
     (void)ret_bytes;
     atomic_store(((struct silence *)source)->asked, true);
-    (void)poll(NULL, 0, pl_deadline_poll_ms(deadline_ns));
+    poll(NULL, 0, pl_deadline_poll_ms(deadline_ns));
     return pl_error_set(reterr, PL_TIMEOUT, "silence");
 }
 
@@ -419,7 +419,7 @@ static int open_epoch(const struct scratch *fifos, unsigned epoch, bool large)
 
     snprintf(name, sizeof(name), "training_%u", epoch);
     while ((wait.fd = open(scratch_path(fifos, name, path), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
-        (void)poll(NULL, 0, 1);
+        poll(NULL, 0, 1);
     }
     ck_assert_int_eq(poll(&wait, 1, 100000), 1);
     ck_assert(!large || fcntl(wait.fd, F_SETPIPE_SZ, LARGE_PIPE_BYTES) >= LARGE_PIPE_BYTES);
@@ -433,8 +433,8 @@ static bool large_pipes_are_allowed(void)
 
     ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
     allowed = fcntl(fds[0], F_SETPIPE_SZ, LARGE_PIPE_BYTES) >= LARGE_PIPE_BYTES;
-    (void)close(fds[0]);
-    (void)close(fds[1]);
+    close(fds[0]);
+    close(fds[1]);
     return allowed;
 }
 
@@ -492,7 +492,7 @@ START_TEST(a_request_to_stop_is_seen_while_the_source_is_silent)
     while (!atomic_load(&asked)) {
         reader_fd = reader_fd < 0 ? open(scratch_path(&fifos, "training_0", path), O_RDONLY | O_NONBLOCK | O_CLOEXEC)
                                   : reader_fd;
-        (void)poll(NULL, 0, 1);
+        poll(NULL, 0, 1);
     }
     ck_assert_int_eq(eventfd_write(run.options.cancel_fd, 1), 0);
     ck_assert_int_eq(pthread_join(run.thread, NULL), 0);

@@ -183,7 +183,7 @@ START_TEST(profiles_are_resolved_as_botocore_does_and_no_other_role_is_taken)
         status = pl_credentials_new(environment, &options, NULL, &credentials, &error);
         ck_assert_msg(status == cases[i].status, "case %zu: status %d: %s", i, (int)status, error.cause);
         if (status != PL_OK) {
-            ck_assert_msg(strstr(error.cause, cases[i].word) != NULL, "case %zu: %s", i, error.cause);
+            ck_assert_msg(strstr(error.cause, cases[i].word), "case %zu: %s", i, error.cause);
         } else {
             const struct pl_sigv4_key *key = pl_credentials_key(credentials);
 

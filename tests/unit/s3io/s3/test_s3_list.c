@@ -68,10 +68,10 @@ START_TEST(encoded_keys_are_decoded)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(bad); i++) {
         char text[256];
 
-        (void)snprintf(text, sizeof(text),
-                       "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></"
-                       "Contents></ListBucketResult>",
-                       bad[i]);
+        snprintf(text, sizeof(text),
+                 "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%s</Key><Size>1</Size></"
+                 "Contents></ListBucketResult>",
+                 bad[i]);
         ck_assert_msg(parse(text, &listing, &next, &error) == PL_CORRUPT, "%s", bad[i]);
     }
 }
@@ -155,8 +155,8 @@ static enum pl_status take_page(struct pl_s3_pages *pages, const char *key, cons
 {
     char *copy = key ? pl_memory_string(key, NULL) : NULL;
     struct pl_s3_entry entry = {.key = copy};
-    enum pl_status status = pl_s3_pages_take(pages, &entry, copy != NULL, next ? pl_memory_string(next, NULL) : NULL,
-                                             now_s * PL_NS_PER_S, error);
+    enum pl_status status =
+        pl_s3_pages_take(pages, &entry, !!copy, next ? pl_memory_string(next, NULL) : NULL, now_s * PL_NS_PER_S, error);
 
     free(copy);
     return status;
@@ -174,8 +174,8 @@ static void find_circles(bool by_token, bool by_key)
             for (; status == PL_OK && count < 200; count++, at = at == begin + length - 1 ? begin : at + 1) {
                 char token[16], key[16];
 
-                (void)snprintf(token, sizeof(token), "%d", by_token ? at : count);
-                (void)snprintf(key, sizeof(key), "%d", at);
+                snprintf(token, sizeof(token), "%d", by_token ? at : count);
+                snprintf(key, sizeof(key), "%d", at);
                 status = take_page(&pages, by_key ? key : NULL, token, 0, &error);
             }
             ck_assert_msg(status == PL_CORRUPT, "a cycle of %d pages after %d", length, begin);
@@ -234,7 +234,7 @@ START_TEST(without_a_limit_pages_may_be_without_keys_for_ever)
     for (int i = 0; i < 1000; i++) {
         char token[16];
 
-        (void)snprintf(token, sizeof(token), "%d", i);
+        snprintf(token, sizeof(token), "%d", i);
         ck_assert_ok(take_page(&pages, NULL, token, 1000 * i, &error), &error);
         ck_assert_str_eq(pages.token, token);
     }

@@ -32,7 +32,7 @@ static const char *text_of(const struct pl_python_json *node, const char *name)
 {
     const struct pl_python_json *member = pl_python_json_member(node, name);
 
-    ck_assert_msg(member != NULL, "no '%s'", name);
+    ck_assert_msg(member, "no '%s'", name);
     return pl_python_json_text(member);
 }
 
@@ -161,7 +161,7 @@ static void check_header_mode(struct suite_case *suite_case)
     ck_assert_str_eq(hex, text_of(want, "signature"));
     ck_assert_ok(pl_sigv4_authorize(&suite_case->key, &suite_scope, &request, &authorization, &error), &error);
     pl_text_printf(&line, "\nAuthorization:%s\n", authorization.data);
-    ck_assert_msg(strstr(text_of(want, "signed_request"), line.data) != NULL, "%s: %s is not in\n%s", suite_case->name,
+    ck_assert_msg(strstr(text_of(want, "signed_request"), line.data), "%s: %s is not in\n%s", suite_case->name,
                   line.data, text_of(want, "signed_request"));
 }
 
@@ -195,7 +195,7 @@ static void check_s3_example(struct pl_sigv4_request request, const char *signat
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_ok(pl_sigv4_authorize(&s3_key, &s3_scope, &request, &authorization, &error), &error);
-    ck_assert_msg(strstr(authorization.data, signature) != NULL, "%s", authorization.data);
+    ck_assert_msg(strstr(authorization.data, signature), "%s", authorization.data);
 }
 
 START_TEST(documented_s3_examples_sign_alike)
