@@ -15,17 +15,17 @@ struct pl_bootstrap;
 struct pl_device;
 struct pl_world;
 
-enum bench_peer { PEER_NONE, PEER_MPI, PEER_MPI_BEST };
+enum pl_bench_peer { PEER_NONE, PEER_MPI, PEER_MPI_BEST };
 
-enum bench_buffers { BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE };
+enum pl_bench_buffers { BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE };
 
-struct bench_options {
+struct pl_bench_options {
     uint64_t min_bytes;
     uint64_t max_bytes;
     uint64_t factor;
     enum pl_dtype dtype;
-    enum bench_peer peer;
-    enum bench_buffers buffers;
+    enum pl_bench_peer peer;
+    enum pl_bench_buffers buffers;
     bool json;
     bool alone; /* the operation alone, no produce and consume */
     bool bound; /* measure the time of reading and writing every buffer once */
@@ -35,8 +35,8 @@ struct bench_options {
     double loop_ms;
 };
 
-struct bench {
-    const struct bench_options *options;
+struct pl_bench {
+    const struct pl_bench_options *options;
     struct pl_world *world;
     int rank;
     int size;
@@ -52,8 +52,8 @@ struct bench {
 /* ---- bench_options.c ---- */
 
 /** PL_INVALID says which word is wrong. */
-enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_options *options,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- bench_device.c ---- */
 
@@ -61,25 +61,25 @@ enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *
  * A world in which each rank has a GPU, `room` bytes of its arena as `ours`, and a stream. PL_UNSUPPORTED without GPUs.
  * Collective.
  */
-enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
-void bench_device_close(struct bench *bench);
+enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
+void pl_bench_device_close(struct pl_bench *bench);
 
 /** As many allreduces of `ours`, each after the one before on the stream, and wait for the last. */
-enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bench_device_loop(struct pl_bench *bench, int64_t iterations, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy between host and device memory and wait for it. */
-enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes,
-                                 struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_bench_device_copy(struct pl_bench *bench, void *to, const void *from, uint64_t bytes,
+                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- bench_mpi.c, bench_none.c ---- */
 
 /** Initialise MPI as a plain MPI program would, so that the peer pays for no thread support. False without MPI. */
-bool bench_peer_start(void);
+bool pl_bench_peer_start(void);
 
 /** MPI_Allreduce of a sum, in place, in calls of at most `piece_bytes`. False where MPI has no such type. */
-bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes);
+bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes);
 
-void bench_peer_end(void);
+void pl_bench_peer_end(void);
 
 #endif

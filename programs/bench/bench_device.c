@@ -12,8 +12,8 @@
 
 enum { UNDER_WAY = 8 }; /* so many are posted before the first is waited for */
 
-enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
-                                 struct pl_error *reterr)
+enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
+                                    struct pl_error *reterr)
 {
     struct pl_span span;
 
@@ -30,19 +30,19 @@ enum pl_status bench_device_open(struct bench *bench, struct pl_bootstrap *boots
     return PL_OK;
 }
 
-void bench_device_close(struct bench *bench)
+void pl_bench_device_close(struct pl_bench *bench)
 {
     pl_device_stream_free(bench->device, bench->stream);
     pl_world_free(bench->world); /* and its arenas */
     pl_device_close(bench->device);
 }
 
-static enum pl_status finish(struct bench *bench, struct pl_error *reterr)
+static enum pl_status finish(struct pl_bench *bench, struct pl_error *reterr)
 {
     return pl_device_stream_finish(bench->device, bench->stream, pl_world_deadline_ns(bench->world), reterr);
 }
 
-enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct pl_error *reterr)
+enum pl_status pl_bench_device_loop(struct pl_bench *bench, int64_t iterations, struct pl_error *reterr)
 {
     const struct pl_collective c = {
         .kind = PL_ALLREDUCE,
@@ -70,8 +70,8 @@ enum pl_status bench_device_loop(struct bench *bench, int64_t iterations, struct
     return finish(bench, reterr);
 }
 
-enum pl_status bench_device_copy(struct bench *bench, void *to, const void *from, uint64_t bytes,
-                                 struct pl_error *reterr)
+enum pl_status pl_bench_device_copy(struct pl_bench *bench, void *to, const void *from, uint64_t bytes,
+                                    struct pl_error *reterr)
 {
     PL_TRY(pl_device_copy(bench->device, to, from, bytes, bench->stream, reterr));
     return finish(bench, reterr);

@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <mpi.h>
 
-bool bench_peer_start(void)
+bool pl_bench_peer_start(void)
 {
     int initialized = 0;
 
@@ -13,7 +13,7 @@ bool bench_peer_start(void)
     return initialized || MPI_Init(NULL, NULL) == MPI_SUCCESS;
 }
 
-bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes)
+bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes)
 {
     const MPI_Datatype types[PL_DTYPE_COUNT] = {
         [PL_FLOAT32] = MPI_FLOAT,          [PL_FLOAT64] = MPI_DOUBLE, [PL_FLOAT16] = MPI_DATATYPE_NULL,
@@ -37,7 +37,7 @@ bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint6
     return true;
 }
 
-void bench_peer_end(void)
+void pl_bench_peer_end(void)
 {
     int finalized = 0;
 

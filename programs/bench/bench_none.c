@@ -2,12 +2,12 @@
 /* Stands in for bench_mpi.c in a build without MPI. */
 #include "programs/bench/bench.h"
 
-bool bench_peer_start(void)
+bool pl_bench_peer_start(void)
 {
     return false;
 }
 
-bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes)
+bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes)
 {
     (void)data;
     (void)count;
@@ -16,6 +16,6 @@ bool bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint6
     return false;
 }
 
-void bench_peer_end(void)
+void pl_bench_peer_end(void)
 {
 }

@@ -53,7 +53,8 @@ static enum pl_status take_word(const char *name, const char *text, const char *
     return pl_error_set(reterr, PL_INVALID, "--%s is '%s', expected %s", name, text, pl_text_string(&list));
 }
 
-static enum pl_status take_option(struct bench_options *options, int letter, const char *text, struct pl_error *reterr)
+static enum pl_status take_option(struct pl_bench_options *options, int letter, const char *text,
+                                  struct pl_error *reterr)
 {
     uint64_t number = 0;
     int affinity = 0;
@@ -70,7 +71,7 @@ static enum pl_status take_option(struct bench_options *options, int letter, con
     case 'b':
         PL_TRY(
             take_word("buffers", text, (const char *const[]){"arena", "private", "device", NULL}, &affinity, reterr));
-        options->buffers = (const enum bench_buffers[]){BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE}[affinity];
+        options->buffers = (const enum pl_bench_buffers[]){BUFFERS_ARENA, BUFFERS_PRIVATE, BUFFERS_DEVICE}[affinity];
         return PL_OK;
     case 'p':
         PL_TRY(take_word("peer", text, (const char *const[]){"mpi", "mpi-best", NULL}, &affinity, reterr));
@@ -105,7 +106,7 @@ static enum pl_status take_option(struct bench_options *options, int letter, con
     }
 }
 
-enum pl_status bench_options_parse(int argc, char **argv, struct bench_options *options, struct pl_error *reterr)
+enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_options *options, struct pl_error *reterr)
 {
     static const struct option table[] = {
         {"min-bytes", 1, NULL, 'm'},    {"max-bytes", 1, NULL, 'M'}, {"factor", 1, NULL, 'f'},

@@ -64,7 +64,7 @@ static uint32_t consume(const void *data, uint64_t bytes)
 
 enum what { DO_NOTHING, DO_OURS, DO_PEER };
 
-static void run_once(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, bool alone)
+static void run_once(struct pl_bench *bench, enum what what, void *data, uint64_t piece_bytes, bool alone)
 {
     static _Thread_local volatile uint32_t sink;
     struct pl_collective c = {
@@ -80,7 +80,7 @@ static void run_once(struct bench *bench, enum what what, void *data, uint64_t p
         if (pl_collective_run(bench->world, &c, &error) != PL_OK) {
             fail(&error, "allreduce");
         }
-    } else if (what == DO_PEER && !bench_peer_allreduce(data, bench->count, bench->options->dtype, piece_bytes)) {
+    } else if (what == DO_PEER && !pl_bench_peer_allreduce(data, bench->count, bench->options->dtype, piece_bytes)) {
         pl_log(PL_LOG_ERROR, "MPI_Allreduce failed");
         exit(1);
     }
@@ -89,7 +89,7 @@ static void run_once(struct bench *bench, enum what what, void *data, uint64_t p
     }
 }
 
-static double slowest(struct bench *bench, double value)
+static double slowest(struct pl_bench *bench, double value)
 {
     struct pl_error error = PL_ERROR_NONE;
 
@@ -99,11 +99,11 @@ static double slowest(struct bench *bench, double value)
     return value;
 }
 
-static void run_loop(struct bench *bench, enum what what, void *data, uint64_t piece_bytes, int64_t iterations)
+static void run_loop(struct pl_bench *bench, enum what what, void *data, uint64_t piece_bytes, int64_t iterations)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (bench->device && bench_device_loop(bench, iterations, &error) != PL_OK) {
+    if (bench->device && pl_bench_device_loop(bench, iterations, &error) != PL_OK) {
         fail(&error, "allreduce in device memory");
     }
     for (int64_t i = 0; !bench->device && i < iterations; i++) {
@@ -112,7 +112,7 @@ static void run_loop(struct bench *bench, enum what what, void *data, uint64_t p
 }
 
 /* Nanoseconds an iteration, of the slowest rank. */
-static double time_loop(struct bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
+static double time_loop(struct pl_bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
 {
     void *data = what == DO_PEER ? bench->theirs : bench->ours;
     struct pl_error error = PL_ERROR_NONE;
@@ -131,7 +131,7 @@ static double time_loop(struct bench *bench, enum what what, uint64_t piece_byte
     return slowest(bench, (double)(pl_clock_now_ns() - begin_ns) / (double)iterations);
 }
 
-static double cost_of(struct bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
+static double cost_of(struct pl_bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
 {
     double with_ns = time_loop(bench, what, piece_bytes, iterations);
     double without_ns = 0;
@@ -162,7 +162,7 @@ static double median(double *values, int count)
 }
 
 /* Iterations that fill the shortest loop, the same number on all ranks. */
-static int64_t calibrate(struct bench *bench, enum what what, uint64_t piece_bytes)
+static int64_t calibrate(struct pl_bench *bench, enum what what, uint64_t piece_bytes)
 {
     double once_ns = time_loop(bench, what, piece_bytes, 1);
     int64_t iterations = 1;
@@ -201,16 +201,16 @@ static int input_of(enum pl_dtype dtype, int rank, uint64_t i)
     return dtype == PL_BOOL ? (int)((i + (uint64_t)rank) % 7 == 0) : (int)((i * 3 + (uint64_t)rank) % 4);
 }
 
-static void copy(struct bench *bench, void *to, const void *from)
+static void copy(struct pl_bench *bench, void *to, const void *from)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (bench_device_copy(bench, to, from, bench->bytes, &error) != PL_OK) {
+    if (pl_bench_device_copy(bench, to, from, bench->bytes, &error) != PL_OK) {
         fail(&error, "copying");
     }
 }
 
-static uint64_t count_wrong(struct bench *bench)
+static uint64_t count_wrong(struct pl_bench *bench)
 {
     enum pl_dtype dtype = bench->options->dtype;
     size_t item = pl_dtype_bytes(dtype);
@@ -241,7 +241,7 @@ static uint64_t count_wrong(struct bench *bench)
 }
 
 /* Time in which all ranks together read and write their buffers once: what memory allows. */
-static double bound_ns(struct bench *bench)
+static double bound_ns(struct pl_bench *bench)
 {
     const struct pl_reduction reduction = {
         .dtype = PL_FLOAT32, .op = PL_SUM, .divisor = 1, .prescale = 1, .postscale = 1};
@@ -270,7 +270,7 @@ static double bound_ns(struct bench *bench)
 static const uint64_t pieces[] = {UINT64_MAX, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 
 /* The piece size with which the peer is fastest here. */
-static uint64_t best_piece(struct bench *bench, int64_t iterations)
+static uint64_t best_piece(struct pl_bench *bench, int64_t iterations)
 {
     uint64_t best = pieces[0];
     double best_ns = 0;
@@ -302,9 +302,9 @@ struct result {
     uint64_t wrong;
 };
 
-static void measure(struct bench *bench, struct result *result)
+static void measure(struct pl_bench *bench, struct result *result)
 {
-    const struct bench_options *options = bench->options;
+    const struct pl_bench_options *options = bench->options;
     double ours[1000];
     double theirs[1000];
     double ratios[1000];
@@ -334,7 +334,7 @@ static void measure(struct bench *bench, struct result *result)
     result->wrong = count_wrong(bench);
 }
 
-static const char *buffers_text(const struct bench_options *options)
+static const char *buffers_text(const struct pl_bench_options *options)
 {
     static const char *const names[] = {
         [BUFFERS_ARENA] = "arena", [BUFFERS_PRIVATE] = "private", [BUFFERS_DEVICE] = "device"};
@@ -342,9 +342,9 @@ static const char *buffers_text(const struct bench_options *options)
     return names[options->buffers];
 }
 
-static void print_result(const struct bench *bench, const struct result *result)
+static void print_result(const struct pl_bench *bench, const struct result *result)
 {
-    const struct bench_options *options = bench->options;
+    const struct pl_bench_options *options = bench->options;
     double algbw = (double)bench->bytes / (result->time_us * 1e3);
     double busbw = algbw * 2 * (bench->size - 1) / bench->size;
 
@@ -379,7 +379,7 @@ static void print_result(const struct bench *bench, const struct result *result)
     fflush(stdout);
 }
 
-static void print_head(const struct bench *bench)
+static void print_head(const struct pl_bench *bench)
 {
     int hosts = pl_world_cross_size(bench->world);
 
@@ -393,7 +393,7 @@ static void print_head(const struct bench *bench)
     }
 }
 
-static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span,
+static enum pl_status open_bench(struct pl_bench *bench, struct pl_bootstrap *bootstrap, struct pl_span *span,
                                  struct pl_error *reterr)
 {
     uint64_t room = bench->options->max_bytes + 8;
@@ -403,7 +403,7 @@ static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *boots
         return PL_MEMORY;
     }
     if (bench->options->buffers == BUFFERS_DEVICE) {
-        return bench_device_open(bench, bootstrap, room, reterr);
+        return pl_bench_device_open(bench, bootstrap, room, reterr);
     }
     PL_TRY(pl_world_new(bootstrap, NULL, &bench->world, reterr));
     if (bench->options->buffers == BUFFERS_ARENA) {
@@ -415,11 +415,11 @@ static enum pl_status open_bench(struct bench *bench, struct pl_bootstrap *boots
     return bench->ours ? PL_OK : PL_MEMORY;
 }
 
-static void close_bench(struct bench *bench, struct pl_span *span)
+static void close_bench(struct pl_bench *bench, struct pl_span *span)
 {
     free(bench->theirs);
     if (bench->device) {
-        bench_device_close(bench);
+        pl_bench_device_close(bench);
         return;
     }
     if (bench->options->buffers == BUFFERS_PRIVATE) {
@@ -430,9 +430,9 @@ static void close_bench(struct bench *bench, struct pl_span *span)
 }
 
 /* Returns wrong elements found. */
-static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_options *options)
+static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct pl_bench_options *options)
 {
-    struct bench bench = {.options = options, .rank = bootstrap->rank, .size = bootstrap->size};
+    struct pl_bench bench = {.options = options, .rank = bootstrap->rank, .size = bootstrap->size};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_span span = {.data = NULL};
     uint64_t wrong = 0;
@@ -465,7 +465,7 @@ static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct bench_opt
 struct bench_thread {
     pthread_t thread;
     struct pl_bootstrap *bootstrap;
-    const struct bench_options *options;
+    const struct pl_bench_options *options;
     uint64_t wrong;
 };
 
@@ -478,7 +478,7 @@ static void *bench_thread_main(void *argument)
     return NULL;
 }
 
-static uint64_t run_threads(const struct bench_options *options)
+static uint64_t run_threads(const struct pl_bench_options *options)
 {
     struct bench_thread seats[64];
     struct pl_bootstrap *bootstraps[64];
@@ -504,7 +504,7 @@ static uint64_t run_threads(const struct bench_options *options)
 
 /* As a peer has it, unless the job has several connections between two ranks: those come where Paceline initialises
  * MPI. */
-static bool start_mpi(const struct bench_options *options)
+static bool start_mpi(const struct pl_bench_options *options)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     const char *interface;
@@ -513,12 +513,12 @@ static bool start_mpi(const struct bench_options *options)
         pl_tcp_links_count(environment, &interface) > 1) {
         return true;
     }
-    return bench_peer_start();
+    return pl_bench_peer_start();
 }
 
 int main(int argc, char **argv)
 {
-    struct bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
+    struct pl_bench_options options = {.min_bytes = 4, .max_bytes = 64 << 20, .factor = 4, .pairs = 7, .loop_ms = 8};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_bootstrap *bootstrap = NULL;
     uint64_t wrong;
@@ -528,7 +528,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("bench", argc == 1 ? stderr : stdout);
         return argc == 1 ? PL_EXIT_USAGE : EXIT_SUCCESS;
     }
-    if (bench_options_parse(argc, argv, &options, &error) != PL_OK) {
+    if (pl_bench_options_parse(argc, argv, &options, &error) != PL_OK) {
         pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;
     }
@@ -542,13 +542,13 @@ int main(int argc, char **argv)
         if (!start_mpi(&options) || pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
             fail(&error, "MPI");
         }
-        if (options.peer != PEER_NONE && !bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
+        if (options.peer != PEER_NONE && !pl_bench_peer_allreduce(&(uint64_t){0}, 1, options.dtype, 8)) {
             pl_log(PL_LOG_ERROR, "--peer: MPI has no %s", pl_dtype_text(options.dtype));
             return PL_EXIT_USAGE;
         }
         wrong = run_bench(bootstrap, &options);
         pl_bootstrap_free(bootstrap);
-        bench_peer_end();
+        pl_bench_peer_end();
     } else {
         if (options.peer != PEER_NONE) {
             pl_log(PL_LOG_ERROR, "--peer needs mpirun");

@@ -27,17 +27,17 @@ enum { SLOW_PART = 3 };
 /* More lines than people read: of a larger table those that say something. */
 enum { TABLE_ROWS = 120 };
 
-static struct check_row *add(struct check_rows *rows, const char *what, const char *where)
+static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where)
 {
-    static struct check_row none; /* what is written to it is not read */
-    struct check_row *row;
+    static struct pl_check_row none; /* what is written to it is not read */
+    struct pl_check_row *row;
 
     if (pl_memory_grow(&rows->items, &rows->capacity, rows->count + 1, sizeof(*rows->items), NULL) != PL_OK) {
         rows->failed = true;
         return &none;
     }
     row = &rows->items[rows->count++];
-    *row = (struct check_row){.what = what};
+    *row = (struct pl_check_row){.what = what};
     snprintf(row->where, sizeof(row->where), "%.150s", where);
     return row;
 }
@@ -66,14 +66,14 @@ static void print_number(int64_t number, char *text, size_t room)
 }
 
 /* Lines "FROM > TO" of hosts that sent nothing which arrived. */
-static void evaluate_silent(const struct check_report *report, struct check_rows *rows)
+static void evaluate_silent(const struct pl_check_report *report, struct pl_check_rows *rows)
 {
     const char *line = pl_text_string(report->silent);
 
     while (*line != '\0') {
         const size_t length = strcspn(line, "\n");
         char where[160];
-        struct check_row *row;
+        struct pl_check_row *row;
 
         snprintf(where, sizeof(where), "%.*s", (int)length, line);
         row = add(rows, "messages", where);
@@ -84,17 +84,17 @@ static void evaluate_silent(const struct check_report *report, struct check_rows
     }
 }
 
-static bool has_efa(const struct check_report *report, int host)
+static bool has_efa(const struct pl_check_report *report, int host)
 {
     return report->hosts[host].efa[0] != '\0' || report->needs->listed_efa;
 }
 
-static void evaluate_transport(const struct check_report *report, const struct check_link *link, const char *where,
-                               struct check_rows *rows)
+static void evaluate_transport(const struct pl_check_report *report, const struct pl_check_link *link,
+                               const char *where, struct pl_check_rows *rows)
 {
     const char *wanted = report->needs->transport;
     const bool efa = strcmp(link->transport, "efa") == 0, any = strcmp(wanted, "any") == 0;
-    struct check_row *row = add(rows, "transport", where);
+    struct pl_check_row *row = add(rows, "transport", where);
 
     snprintf(row->found, sizeof(row->found), "%s", link->transport[0] != '\0' ? link->transport : "unknown");
     snprintf(row->needed, sizeof(row->needed), "any");
@@ -107,11 +107,11 @@ static void evaluate_transport(const struct check_report *report, const struct c
     }
 }
 
-static void evaluate_speed(const struct check_report *report, const struct check_link *link, double fastest,
-                           const char *where, struct check_rows *rows)
+static void evaluate_speed(const struct pl_check_report *report, const struct pl_check_link *link, double fastest,
+                           const char *where, struct pl_check_rows *rows)
 {
     const double needed = report->needs->mbit, part = fastest / SLOW_PART;
-    struct check_row *row = add(rows, "speed", where);
+    struct pl_check_row *row = add(rows, "speed", where);
 
     snprintf(row->found, sizeof(row->found), "%.0f Mbit/s", link->mbit);
     if (needed > 0 && (link->mbit < needed || needed >= part)) {
@@ -123,7 +123,7 @@ static void evaluate_speed(const struct check_report *report, const struct check
     }
 }
 
-static double fastest_of(const struct check_link *links, size_t count)
+static double fastest_of(const struct pl_check_link *links, size_t count)
 {
     double fastest = 0;
 
@@ -133,7 +133,7 @@ static double fastest_of(const struct check_link *links, size_t count)
     return fastest;
 }
 
-bool check_evaluate_is_slow(const struct check_needs *needs, const struct check_link *links, size_t count)
+bool pl_check_evaluate_is_slow(const struct pl_check_needs *needs, const struct pl_check_link *links, size_t count)
 {
     const double part = fastest_of(links, count) / SLOW_PART;
 
@@ -145,12 +145,12 @@ bool check_evaluate_is_slow(const struct check_needs *needs, const struct check_
     return false;
 }
 
-static void evaluate_links(const struct check_report *report, struct check_rows *rows)
+static void evaluate_links(const struct pl_check_report *report, struct pl_check_rows *rows)
 {
     const double fastest = fastest_of(report->links, report->links_count);
 
     for (size_t i = 0; i < report->links_count; i++) {
-        const struct check_link *link = &report->links[i];
+        const struct pl_check_link *link = &report->links[i];
         char where[160];
 
         if (link->mbit < 0) {
@@ -162,9 +162,9 @@ static void evaluate_links(const struct check_report *report, struct check_rows 
     }
 }
 
-static void evaluate_value(const char *what, uint64_t wrong, struct check_rows *rows)
+static void evaluate_value(const char *what, uint64_t wrong, struct pl_check_rows *rows)
 {
-    struct check_row *row = add(rows, what, "all ranks");
+    struct pl_check_row *row = add(rows, what, "all ranks");
 
     if (wrong == 0) {
         snprintf(row->found, sizeof(row->found), "right");
@@ -175,10 +175,11 @@ static void evaluate_value(const char *what, uint64_t wrong, struct check_rows *
     row->missed = wrong > 0;
 }
 
-static void evaluate_network(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+static void evaluate_network(const struct pl_check_report *report, const struct pl_check_host *host,
+                             struct pl_check_rows *rows)
 {
     const bool wanted = strcmp(report->needs->transport, "efa") == 0;
-    struct check_row *row;
+    struct pl_check_row *row;
 
     if (host->wanted[0] != '\0') {
         row = add(rows, "interface", host->name);
@@ -199,10 +200,10 @@ static void evaluate_network(const struct check_report *report, const struct che
 }
 
 /* `least` 0: whatever it is. */
-static void evaluate_room(const char *what, const struct check_host *host, int64_t bytes, int64_t free_bytes,
-                          int64_t least, struct check_rows *rows)
+static void evaluate_room(const char *what, const struct pl_check_host *host, int64_t bytes, int64_t free_bytes,
+                          int64_t least, struct pl_check_rows *rows)
 {
-    struct check_row *row = add(rows, what, host->name);
+    struct pl_check_row *row = add(rows, what, host->name);
     char whole[32], unused[32];
 
     snprintf(row->found, sizeof(row->found), "%s, %s free", bytes_text(bytes, whole, sizeof(whole)),
@@ -213,10 +214,10 @@ static void evaluate_room(const char *what, const struct check_host *host, int64
     }
 }
 
-static void evaluate_limit(const char *what, const struct check_host *host, int64_t found, int64_t least,
-                           struct check_rows *rows)
+static void evaluate_limit(const char *what, const struct pl_check_host *host, int64_t found, int64_t least,
+                           struct pl_check_rows *rows)
 {
-    struct check_row *row = add(rows, what, host->name);
+    struct pl_check_row *row = add(rows, what, host->name);
 
     print_number(found, row->found, sizeof(row->found));
     if (least != 0) {
@@ -225,23 +226,24 @@ static void evaluate_limit(const char *what, const struct check_host *host, int6
     }
 }
 
-static void evaluate_clock(const struct check_host *host, struct check_rows *rows)
+static void evaluate_clock(const struct pl_check_host *host, struct pl_check_rows *rows)
 {
-    struct check_row *row = add(rows, "clock", host->name);
+    struct pl_check_row *row = add(rows, "clock", host->name);
 
     snprintf(row->found, sizeof(row->found), "%+.4f s", host->clock_s);
     snprintf(row->needed, sizeof(row->needed), "within %d s of the first host's", CLOCK_MOST_S);
     row->missed = host->clock_s > CLOCK_MOST_S || host->clock_s < -CLOCK_MOST_S;
 }
 
-static void evaluate_host(const struct check_report *report, const struct check_host *host, struct check_rows *rows)
+static void evaluate_host(const struct pl_check_report *report, const struct pl_check_host *host,
+                          struct pl_check_rows *rows)
 {
-    const struct check_needs *needs = report->needs;
+    const struct pl_check_needs *needs = report->needs;
     const int64_t ranks = needs->ranks, all = ranks * report->hosts_count;
     const int64_t shm = ranks * SHM_RANK_BYTES > SHM_LEAST_BYTES ? ranks * SHM_RANK_BYTES : SHM_LEAST_BYTES;
     const int64_t files =
         FILES_OWN + FILES_LOCAL_RANK * ranks + FILES_RANK * all + FILES_HOST * (int64_t)report->hosts_count;
-    struct check_row *row;
+    struct pl_check_row *row;
 
     evaluate_network(report, host, rows);
     if (report->values.known && report->hosts_count > 1) {
@@ -264,9 +266,9 @@ static void evaluate_host(const struct check_report *report, const struct check_
     row->missed = host->disk_bytes >= 0 && host->disk_bytes < DISK_LEAST_BYTES;
 }
 
-void check_evaluate(const struct check_report *report, struct check_rows *ret_rows)
+void pl_check_evaluate(const struct pl_check_report *report, struct pl_check_rows *ret_rows)
 {
-    *ret_rows = (struct check_rows){.items = NULL};
+    *ret_rows = (struct pl_check_rows){.items = NULL};
     evaluate_silent(report, ret_rows);
     evaluate_links(report, ret_rows);
     if (report->values.known) {
@@ -280,10 +282,10 @@ void check_evaluate(const struct check_report *report, struct check_rows *ret_ro
     }
 }
 
-void check_rows_done(struct check_rows *rows)
+void pl_check_rows_done(struct pl_check_rows *rows)
 {
     free(rows->items);
-    *rows = (struct check_rows){.items = NULL};
+    *rows = (struct pl_check_rows){.items = NULL};
 }
 
 static size_t larger(size_t width, const char *text)
@@ -291,7 +293,7 @@ static size_t larger(size_t width, const char *text)
     return strlen(text) > width ? strlen(text) : width;
 }
 
-static void print_row(const struct check_row *row, int where, int found, struct pl_text *table)
+static void print_row(const struct pl_check_row *row, int where, int found, struct pl_text *table)
 {
     pl_text_printf(table, "%-13s  %-*s  %-*s  %-6s  %s", row->what, where, row->where, found, row->found,
                    row->missed  ? "MISSED"
@@ -304,9 +306,9 @@ static void print_row(const struct check_row *row, int where, int found, struct 
     pl_text_append_char(table, '\n');
 }
 
-size_t check_print(const struct check_rows *rows, struct pl_text *table, struct pl_text *reasons)
+size_t pl_check_print(const struct pl_check_rows *rows, struct pl_text *table, struct pl_text *reasons)
 {
-    const struct check_row head = {.what = "check", .where = "host or link", .found = "found", .needed = "needed"};
+    const struct pl_check_row head = {.what = "check", .where = "host or link", .found = "found", .needed = "needed"};
     size_t where = strlen(head.where), found = strlen(head.found), missed = 0, left_out = 0;
 
     for (size_t i = 0; i < rows->count; i++) {
@@ -316,7 +318,7 @@ size_t check_print(const struct check_rows *rows, struct pl_text *table, struct 
     pl_text_printf(table, "%-13s  %-*s  %-*s  %-6s  %s\n", head.what, (int)where, head.where, (int)found, head.found,
                    "", head.needed);
     for (size_t i = 0; i < rows->count; i++) {
-        const struct check_row *row = &rows->items[i];
+        const struct pl_check_row *row = &rows->items[i];
 
         if (rows->count > TABLE_ROWS && !row->missed && !row->noted) {
             left_out++;

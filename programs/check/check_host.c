@@ -39,7 +39,7 @@ static int64_t number_in(const char *root, const char *version2, const char *ver
 }
 
 /* The container's limit counts where it is below what the machine has; version 1 writes a huge number for none. */
-static void read_memory(const char *root, struct check_host *host)
+static void read_memory(const char *root, struct pl_check_host *host)
 {
     PL_AUTO_FREE char *text = read_below(root, "proc/meminfo");
     int64_t limit = number_in(root, "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes");
@@ -74,7 +74,7 @@ static int64_t limit_of(int resource)
     return limit.rlim_cur == RLIM_INFINITY ? CHECK_UNLIMITED : (int64_t)limit.rlim_cur;
 }
 
-void check_host_read(const char *root, const char *model, const char *interface, struct check_host *ret_host)
+void pl_check_host_read(const char *root, const char *model, const char *interface, struct pl_check_host *ret_host)
 {
     char path[PATH_BYTES];
     int64_t whole, pids = number_in(root, "sys/fs/cgroup/pids.max", "sys/fs/cgroup/pids/pids.max");
@@ -114,14 +114,14 @@ static bool read_line(const char *line, char *ret_name, size_t room, uint64_t *r
     return sscanf(colon + 1, "%*u %*u %*u %*u %*u %*u %*u %*u %" SCNu64, ret_sent) == 1;
 }
 
-void check_host_count(const char *root, struct check_counters *ret_counters)
+void pl_check_host_count(const char *root, struct pl_check_counters *ret_counters)
 {
     PL_AUTO_FREE char *text = read_below(root, "proc/self/net/dev");
     char *rest = NULL;
     struct pl_efa efa;
 
     pl_efa_read(root, &efa);
-    *ret_counters = (struct check_counters){.efa_bytes = efa.sent_bytes};
+    *ret_counters = (struct pl_check_counters){.efa_bytes = efa.sent_bytes};
     for (char *line = text ? strtok_r(text, "\n", &rest) : NULL;
          line && ret_counters->count < (int)PL_ARRAY_ITEMS(ret_counters->interfaces);
          line = strtok_r(NULL, "\n", &rest)) {
@@ -131,7 +131,7 @@ void check_host_count(const char *root, struct check_counters *ret_counters)
     }
 }
 
-static uint64_t sent_by(const struct check_counters *counters, const char *name)
+static uint64_t sent_by(const struct pl_check_counters *counters, const char *name)
 {
     for (int i = 0; i < counters->count; i++) {
         if (strcmp(counters->interfaces[i].name, name) == 0) {
@@ -141,8 +141,8 @@ static uint64_t sent_by(const struct check_counters *counters, const char *name)
     return 0;
 }
 
-void check_host_transport(const struct check_counters *before, const struct check_counters *after, uint64_t bytes,
-                          char *ret_name, size_t room)
+void pl_check_host_transport(const struct pl_check_counters *before, const struct pl_check_counters *after,
+                             uint64_t bytes, char *ret_name, size_t room)
 {
     uint64_t most = 0;
 

@@ -39,8 +39,8 @@ struct links {
 
 static void wait_for(MPI_Request *request)
 {
-    if (!check_wait_until(request, pl_deadline_after_ns(MOVES_NS))) {
-        check_fail("nothing moves between two hosts for 10 s");
+    if (!pl_check_wait_until(request, pl_deadline_after_ns(MOVES_NS))) {
+        pl_check_fail("nothing moves between two hosts for 10 s");
     }
 }
 
@@ -65,12 +65,12 @@ static void send_empty(const struct links *links, int peer, int tag)
 static void send_slot(struct links *links, int peer)
 {
     MPI_Request window[WINDOW];
-    struct check_counters before, after;
+    struct pl_check_counters before, after;
     uint64_t bytes = 0;
     bool last = false;
     int64_t end_ns;
 
-    check_host_count("", &before);
+    pl_check_host_count("", &before);
     for (int i = 0; i < WINDOW; i++) {
         window[i] = MPI_REQUEST_NULL;
     }
@@ -92,8 +92,8 @@ static void send_slot(struct links *links, int peer)
         send_empty(links, peer, TAG_DATA);
     }
     receive_empty(links, peer, TAG_DONE);
-    check_host_count("", &after);
-    check_host_transport(&before, &after, bytes, links->transports[peer], sizeof(links->transports[peer]));
+    pl_check_host_count("", &after);
+    pl_check_host_transport(&before, &after, bytes, links->transports[peer], sizeof(links->transports[peer]));
 }
 
 static void receive_slot(struct links *links, int peer)
@@ -165,12 +165,12 @@ static void run_rounds(struct links *links)
 
 /* All ranks of a host receive at once: add them up, and bring everything to rank 0, which keeps the best of what was
  * measured so far. */
-static void gather(struct check_ranks *check, struct links *links)
+static void gather(struct pl_check_ranks *check, struct links *links)
 {
     const int hosts = check->hosts;
-    double *sums = check_allocate((size_t)hosts, sizeof(double));
-    double *all = check_allocate((size_t)hosts * (size_t)hosts, sizeof(double));
-    char(*names)[24] = check_allocate((size_t)hosts * (size_t)hosts, sizeof(*names));
+    double *sums = pl_check_allocate((size_t)hosts, sizeof(double));
+    double *all = pl_check_allocate((size_t)hosts * (size_t)hosts, sizeof(double));
+    char(*names)[24] = pl_check_allocate((size_t)hosts * (size_t)hosts, sizeof(*names));
     const bool leads = check->local_rank == 0;
 
     MPI_Reduce(links->bytes, sums, hosts, MPI_DOUBLE, MPI_SUM, 0, links->local);
@@ -184,11 +184,11 @@ static void gather(struct check_ranks *check, struct links *links)
         MPI_Gather(links->transports, hosts * 24, MPI_CHAR, names, hosts * 24, MPI_CHAR, 0, links->peers);
     }
     for (int i = 0; i < hosts * hosts && check->rank == 0; i++) {
-        struct check_link *link = &check->links[i];
+        struct pl_check_link *link = &check->links[i];
         const int from = i / hosts, to = i % hosts;
 
         if (all[to * hosts + from] > 0 && all[to * hosts + from] > link->mbit) { /* 0: they did not meet */
-            *link = (struct check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
+            *link = (struct pl_check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
             memcpy(link->transport, names[i], sizeof(link->transport));
         }
     }
@@ -198,7 +198,7 @@ static void gather(struct check_ranks *check, struct links *links)
 }
 
 /* One time for all pairs. */
-static void measure_once(struct check_ranks *check, struct links *links, bool takes_part)
+static void measure_once(struct pl_check_ranks *check, struct links *links, bool takes_part)
 {
     for (int host = 0; host < check->hosts; host++) {
         links->bytes[host] = links->end_ns[host] = 0;
@@ -210,7 +210,7 @@ static void measure_once(struct check_ranks *check, struct links *links, bool ta
     gather(check, links);
 }
 
-void check_links_measure(struct check_ranks *check)
+void pl_check_links_measure(struct pl_check_ranks *check)
 {
     const bool takes_part = check->uniform || check->local_rank == 0;
     const size_t hosts = (size_t)check->hosts;
@@ -218,20 +218,20 @@ void check_links_measure(struct check_ranks *check)
     int again = check->hosts > 1;
 
     check->links_count = check->rank == 0 ? hosts * hosts : 0;
-    check->links = check_allocate(hosts * hosts, sizeof(*check->links));
+    check->links = pl_check_allocate(hosts * hosts, sizeof(*check->links));
     for (size_t i = 0; i < hosts * hosts; i++) {
         check->links[i].mbit = -1;
     }
-    links.bytes = check_allocate(hosts, sizeof(double));
-    links.begin_ns = check_allocate(hosts, sizeof(double));
-    links.end_ns = check_allocate(hosts, sizeof(double));
-    links.transports = check_allocate(hosts, sizeof(*links.transports));
-    links.buffers = check_allocate(WINDOW, CHUNK_BYTES);
+    links.bytes = pl_check_allocate(hosts, sizeof(double));
+    links.begin_ns = pl_check_allocate(hosts, sizeof(double));
+    links.end_ns = pl_check_allocate(hosts, sizeof(double));
+    links.transports = pl_check_allocate(hosts, sizeof(*links.transports));
+    links.buffers = pl_check_allocate(WINDOW, CHUNK_BYTES);
     MPI_Comm_split(MPI_COMM_WORLD, takes_part ? check->local_rank : MPI_UNDEFINED, links.me, &links.peers);
     MPI_Comm_split(MPI_COMM_WORLD, check->host_of[check->rank], check->rank, &links.local);
     for (int i = 0; i < TIMES_MOST && again; i++) {
         measure_once(check, &links, takes_part);
-        again = check_evaluate_is_slow(&check->needs, check->links, check->links_count);
+        again = pl_check_evaluate_is_slow(&check->needs, check->links, check->links_count);
         MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     free(links.bytes);

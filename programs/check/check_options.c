@@ -9,7 +9,7 @@
 
 enum { RANKS = 256, HOSTS, LISTED_EFA, DAEMON, HELP, EXPECT, MBIT, SHM, FILES };
 
-static enum pl_status take_transport(const char *text, struct check_needs *needs, struct pl_error *reterr)
+static enum pl_status take_transport(const char *text, struct pl_check_needs *needs, struct pl_error *reterr)
 {
     if (strcmp(text, "efa") != 0 && strcmp(text, "tcp") != 0 && strcmp(text, "any") != 0) {
         return pl_error_set(reterr, PL_INVALID, "--expect is '%.60s', expected efa, tcp or any", text);
@@ -18,7 +18,7 @@ static enum pl_status take_transport(const char *text, struct check_needs *needs
     return PL_OK;
 }
 
-static enum pl_status take(int option, const char *text, struct check_needs *needs, const char **ret_master,
+static enum pl_status take(int option, const char *text, struct pl_check_needs *needs, const char **ret_master,
                            struct pl_error *reterr)
 {
     uint64_t number = 0;
@@ -53,8 +53,8 @@ static enum pl_status take(int option, const char *text, struct check_needs *nee
     }
 }
 
-enum pl_status check_options_read(int argc, char **argv, struct check_needs *ret_needs, const char **ret_master,
-                                  int *ret_daemon, struct pl_error *reterr)
+enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_needs *ret_needs, const char **ret_master,
+                                     int *ret_daemon, struct pl_error *reterr)
 {
     static const struct option table[] = {{"ranks", required_argument, NULL, RANKS},
                                           {"hosts", required_argument, NULL, HOSTS},
@@ -69,7 +69,7 @@ enum pl_status check_options_read(int argc, char **argv, struct check_needs *ret
     enum pl_status status;
     int option;
 
-    *ret_needs = (struct check_needs){.ranks = 1, .transport = "any", .hosts = ""};
+    *ret_needs = (struct pl_check_needs){.ranks = 1, .transport = "any", .hosts = ""};
     *ret_master = NULL;
     *ret_daemon = 0;
     while ((status = pl_options_next(argc, argv, "", table, &option, reterr)) == PL_OK) {

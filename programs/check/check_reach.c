@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* "tcp://ADDRESS,ADDRESS:PORT", and after that what Open MPI 5 adds. */
-static bool read_contact(const char *at, struct check_contact *contact)
+static bool read_contact(const char *at, struct pl_check_contact *contact)
 {
     const char *end = at + strcspn(at, ":; \"'"), *port = end + 1;
     size_t digits;
@@ -41,7 +41,7 @@ static bool read_contact(const char *at, struct check_contact *contact)
     return contact->count > 0;
 }
 
-bool check_reach_find(char *const *words, int count, struct check_contact *ret_contact)
+bool pl_check_reach_find(char *const *words, int count, struct pl_check_contact *ret_contact)
 {
     static const char scheme[] = "tcp://";
 
@@ -89,8 +89,8 @@ static int try_host(const char *host, const char *port, int64_t deadline_ns)
     return error;
 }
 
-enum pl_status check_reach_try(const struct check_contact *contact, const char *master, const char *interface,
-                               int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_check_reach_try(const struct pl_check_contact *contact, const char *master, const char *interface,
+                                  int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text tried = PL_TEXT_NONE;
     const int64_t share_ns = (deadline_ns - pl_clock_now_ns()) / (contact->count + 1);

@@ -57,24 +57,24 @@ static void on_alarm(int number)
     _exit(1);
 }
 
-_Noreturn void check_fail(const char *what)
+_Noreturn void pl_check_fail(const char *what)
 {
     fprintf(stderr, "check: %s: %s\n", phase, what);
     fflush(NULL);
     _exit(1); /* MPI_Finalize() would wait for the others */
 }
 
-void *check_allocate(size_t count, size_t bytes)
+void *pl_check_allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count > 0 ? count : 1, bytes);
 
     if (!memory) {
-        check_fail("out of memory");
+        pl_check_fail("out of memory");
     }
     return memory;
 }
 
-bool check_wait_until(void *request, int64_t deadline_ns)
+bool pl_check_wait_until(void *request, int64_t deadline_ns)
 {
     const int64_t begin_ns = pl_clock_now_ns();
     int done = 0;
@@ -97,12 +97,12 @@ bool check_wait_until(void *request, int64_t deadline_ns)
 /* ---- does everybody reach everybody? ---- */
 
 /* Each rank sends every other one what its host has. `received` [size]: from whom it came. */
-static void exchange_hosts(struct check_ranks *check, unsigned char *received)
+static void exchange_hosts(struct pl_check_ranks *check, unsigned char *received)
 {
-    MPI_Request *in = check_allocate((size_t)check->size, sizeof(MPI_Request));
-    MPI_Request *out = check_allocate((size_t)check->size, sizeof(MPI_Request));
+    MPI_Request *in = pl_check_allocate((size_t)check->size, sizeof(MPI_Request));
+    MPI_Request *out = pl_check_allocate((size_t)check->size, sizeof(MPI_Request));
     const int64_t deadline_ns = pl_deadline_after_ns(REACH_NS);
-    const int bytes = (int)sizeof(struct check_host);
+    const int bytes = (int)sizeof(struct pl_check_host);
 
     for (int i = 0; i < check->size; i++) {
         in[i] = out[i] = MPI_REQUEST_NULL;
@@ -116,15 +116,15 @@ static void exchange_hosts(struct check_ranks *check, unsigned char *received)
         }
     }
     for (int i = 0; i < check->size; i++) {
-        received[i] = check_wait_until(&in[i], deadline_ns);
-        check_wait_until(&out[i], received[i] ? deadline_ns : 0);
+        received[i] = pl_check_wait_until(&in[i], deadline_ns);
+        pl_check_wait_until(&out[i], received[i] ? deadline_ns : 0);
     }
     free(in); /* what is still under way ends with the process */
     free(out);
 }
 
 /* The host of a rank that has not answered, by mpirun's way of filling hosts in their order. */
-static void name_rank(const struct check_ranks *check, int rank, char *ret_name, size_t room)
+static void name_rank(const struct pl_check_ranks *check, int rank, char *ret_name, size_t room)
 {
     const char *at = check->needs.hosts;
     int hosts = *at != '\0', wanted;
@@ -148,9 +148,9 @@ static void name_rank(const struct check_ranks *check, int rank, char *ret_name,
 }
 
 /* Of rank 0: ask those that it receives from whom they receive from, and write down the pairs of hosts that do not. */
-static void collect_silent(struct check_ranks *check, const unsigned char *received)
+static void collect_silent(struct pl_check_ranks *check, const unsigned char *received)
 {
-    unsigned char *all = check_allocate((size_t)check->size, (size_t)check->size);
+    unsigned char *all = pl_check_allocate((size_t)check->size, (size_t)check->size);
     const int64_t deadline_ns = pl_deadline_after_ns(2 * REACH_NS); /* others may have waited for their deadline */
     char from[160], to[160], line[324];
 
@@ -162,7 +162,7 @@ static void collect_silent(struct check_ranks *check, const unsigned char *recei
         memset(row, 1, (size_t)check->size);
         if (received[i]) {
             MPI_Irecv(row, check->size, MPI_BYTE, i, TAG_RECEIVED, MPI_COMM_WORLD, &request);
-            row[0] = (unsigned char)check_wait_until(&request, deadline_ns) && row[0];
+            row[0] = (unsigned char)pl_check_wait_until(&request, deadline_ns) && row[0];
         }
     }
     for (int i = 0; i < check->size; i++) {
@@ -181,9 +181,9 @@ static void collect_silent(struct check_ranks *check, const unsigned char *recei
 }
 
 /* False on rank 0 where somebody does not answer; other ranks return when all do. */
-static bool reach(struct check_ranks *check)
+static bool reach(struct pl_check_ranks *check)
 {
-    unsigned char *received = check_allocate((size_t)check->size, 1);
+    unsigned char *received = pl_check_allocate((size_t)check->size, 1);
     unsigned char decision = 0;
     MPI_Request request;
 
@@ -192,9 +192,9 @@ static bool reach(struct check_ranks *check)
     received[check->rank] = 1;
     if (check->rank != 0) {
         MPI_Isend(received, check->size, MPI_BYTE, 0, TAG_RECEIVED, MPI_COMM_WORLD, &request);
-        check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
+        pl_check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         MPI_Irecv(&decision, 1, MPI_BYTE, 0, TAG_DECISION, MPI_COMM_WORLD, &request);
-        while (!check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
+        while (!pl_check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
             pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
         }
         free(received);
@@ -205,7 +205,7 @@ static bool reach(struct check_ranks *check)
     for (int i = 1; i < check->size; i++) {
         if (received[i]) {
             MPI_Isend(&decision, 1, MPI_BYTE, i, TAG_DECISION, MPI_COMM_WORLD, &request);
-            check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
+            pl_check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         }
     }
     free(received);
@@ -213,12 +213,12 @@ static bool reach(struct check_ranks *check)
 }
 
 /* Who is on which host: hosts in the order of their first ranks. */
-static void find_hosts(struct check_ranks *check)
+static void find_hosts(struct pl_check_ranks *check)
 {
-    int *ranks_of = check_allocate((size_t)check->size, sizeof(int));
+    int *ranks_of = pl_check_allocate((size_t)check->size, sizeof(int));
 
-    check->leaders = check_allocate((size_t)check->size, sizeof(int));
-    check->host_of = check_allocate((size_t)check->size, sizeof(int));
+    check->leaders = pl_check_allocate((size_t)check->size, sizeof(int));
+    check->host_of = pl_check_allocate((size_t)check->size, sizeof(int));
     check->uniform = true;
     for (int rank = 0; rank < check->size; rank++) {
         int host = 0;
@@ -254,7 +254,7 @@ static void run_allreduce(struct pl_world *world, float *data, int count)
     if (!world) {
         MPI_Allreduce(MPI_IN_PLACE, data, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     } else if (pl_allreduce(world, data, data, (uint64_t)count, PL_FLOAT32, PL_SUM, &error) != PL_OK) {
-        check_fail(error.cause);
+        pl_check_fail(error.cause);
     }
 }
 
@@ -265,11 +265,11 @@ static void run_broadcast(struct pl_world *world, float *data, int count, int ro
     if (!world) {
         MPI_Bcast(data, count, MPI_FLOAT, root, MPI_COMM_WORLD);
     } else if (pl_broadcast(world, data, (uint64_t)count, PL_FLOAT32, root, &error) != PL_OK) {
-        check_fail(error.cause);
+        pl_check_fail(error.cause);
     }
 }
 
-static uint64_t try_allreduce(const struct check_ranks *check, struct pl_world *world, float *data, int count)
+static uint64_t try_allreduce(const struct pl_check_ranks *check, struct pl_world *world, float *data, int count)
 {
     uint64_t wrong = 0;
 
@@ -288,7 +288,8 @@ static uint64_t try_allreduce(const struct check_ranks *check, struct pl_world *
     return wrong;
 }
 
-static uint64_t try_broadcast(const struct check_ranks *check, struct pl_world *world, float *data, int count, int root)
+static uint64_t try_broadcast(const struct pl_check_ranks *check, struct pl_world *world, float *data, int count,
+                              int root)
 {
     uint64_t wrong = 0;
 
@@ -302,7 +303,7 @@ static uint64_t try_broadcast(const struct check_ranks *check, struct pl_world *
     return wrong;
 }
 
-static void check_world(struct check_ranks *check, struct pl_world *world, float *data)
+static void check_world(struct pl_check_ranks *check, struct pl_world *world, float *data)
 {
     static const int counts[] = {1, 4099, VALUES};
 
@@ -313,10 +314,10 @@ static void check_world(struct check_ranks *check, struct pl_world *world, float
     }
 }
 
-static void check_values(struct check_ranks *check)
+static void check_values(struct pl_check_ranks *check)
 {
-    float *data = check_allocate(VALUES, sizeof(float));
-    uint64_t *all = check_allocate((size_t)check->size, sizeof(uint64_t[2]));
+    float *data = pl_check_allocate(VALUES, sizeof(float));
+    uint64_t *all = pl_check_allocate((size_t)check->size, sizeof(uint64_t[2]));
     uint64_t mine[2];
     struct pl_bootstrap *bootstrap = NULL;
     struct pl_world *world = NULL;
@@ -325,7 +326,7 @@ static void check_values(struct check_ranks *check)
     phase = "allreduce and broadcast";
     if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK ||
         pl_world_new(bootstrap, NULL, &world, &error) != PL_OK) {
-        check_fail(error.cause);
+        pl_check_fail(error.cause);
     }
     check_world(check, world, data);
     check_world(check, NULL, data);
@@ -353,7 +354,7 @@ static double wall_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void compare_clocks(struct check_ranks *check)
+static void compare_clocks(struct pl_check_ranks *check)
 {
     phase = "comparing clocks";
     for (int host = 1; host < check->hosts; host++) {
@@ -383,27 +384,27 @@ static void compare_clocks(struct check_ranks *check)
 /* ---- the decision ---- */
 
 /* Of rank 0: print, and return the exit code. */
-static int evaluate(struct check_ranks *check, int64_t begun_ns)
+static int evaluate(struct pl_check_ranks *check, int64_t begun_ns)
 {
-    struct check_host *hosts = check_allocate((size_t)check->hosts, sizeof(*hosts));
-    struct check_report report = {.needs = &check->needs,
-                                  .hosts = hosts,
-                                  .hosts_count = check->hosts,
-                                  .links = check->links,
-                                  .links_count = check->links_count,
-                                  .values = check->values,
-                                  .silent = &check->silent};
+    struct pl_check_host *hosts = pl_check_allocate((size_t)check->hosts, sizeof(*hosts));
+    struct pl_check_report report = {.needs = &check->needs,
+                                     .hosts = hosts,
+                                     .hosts_count = check->hosts,
+                                     .links = check->links,
+                                     .links_count = check->links_count,
+                                     .values = check->values,
+                                     .silent = &check->silent};
     PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE, reasons = PL_TEXT_NONE;
-    struct check_rows rows;
+    struct pl_check_rows rows;
     size_t missed;
 
     for (int host = 0; host < check->hosts; host++) {
         hosts[host] = check->by_rank[check->leaders[host]];
     }
-    check_evaluate(&report, &rows);
-    missed = check_print(&rows, &table, &reasons);
+    pl_check_evaluate(&report, &rows);
+    missed = pl_check_print(&rows, &table, &reasons);
     if (rows.failed || pl_text_check(&table, NULL) != PL_OK || pl_text_check(&reasons, NULL) != PL_OK) {
-        check_fail("out of memory");
+        pl_check_fail("out of memory");
     }
     printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts, check->hosts == 1 ? "" : "s",
            (double)(pl_clock_now_ns() - begun_ns) / 1e9, missed == 0 ? "all needs are met" : "a need is missed");
@@ -418,16 +419,16 @@ static int evaluate(struct check_ranks *check, int64_t begun_ns)
             fprintf(stderr, "%.*s\n", (int)strcspn(line, "\n"), line);
         }
     }
-    check_rows_done(&rows);
+    pl_check_rows_done(&rows);
     free(hosts);
     return missed == 0 ? 0 : 1;
 }
 
-static int run_ranks(struct check_ranks *check)
+static int run_ranks(struct pl_check_ranks *check)
 {
     const int64_t begun_ns = pl_clock_now_ns();
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct check_host *mine;
+    struct pl_check_host *mine;
     int level, code = 0;
 
     signal(SIGALRM, on_alarm);
@@ -435,13 +436,13 @@ static int run_ranks(struct check_ranks *check)
     MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &check->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &check->size);
-    check->by_rank = check_allocate((size_t)check->size, sizeof(*check->by_rank));
+    check->by_rank = pl_check_allocate((size_t)check->size, sizeof(*check->by_rank));
     mine = &check->by_rank[check->rank];
     if (pl_environment_new(&environment, NULL) != PL_OK) {
-        check_fail("out of memory");
+        pl_check_fail("out of memory");
     }
-    check_host_read("", pl_environment_get_or(environment, "SM_MODEL_DIR", "/"),
-                    pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", ""), mine);
+    pl_check_host_read("", pl_environment_get_or(environment, "SM_MODEL_DIR", "/"),
+                       pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", ""), mine);
     gethostname(mine->name, sizeof(mine->name) - 1);
     if (!reach(check)) {
         find_hosts(check);
@@ -452,7 +453,7 @@ static int run_ranks(struct check_ranks *check)
     check_values(check);
     compare_clocks(check);
     phase = "measuring links";
-    check_links_measure(check);
+    pl_check_links_measure(check);
     code = check->rank == 0 ? evaluate(check, begun_ns) : 0;
     phase = "MPI_Finalize";
     MPI_Finalize();
@@ -463,14 +464,14 @@ static int run_ranks(struct check_ranks *check)
 static int become_daemon(char **words, int count, const char *master)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct check_contact contact;
+    struct pl_check_contact contact;
     struct pl_error error = PL_ERROR_NONE;
     char name[256] = "";
 
     gethostname(name, sizeof(name) - 1);
-    if (check_reach_find(words, count, &contact) && pl_environment_new(&environment, NULL) == PL_OK &&
-        check_reach_try(&contact, master, pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", "?"),
-                        pl_deadline_after_ns(DAEMON_NS), &error) != PL_OK) {
+    if (pl_check_reach_find(words, count, &contact) && pl_environment_new(&environment, NULL) == PL_OK &&
+        pl_check_reach_try(&contact, master, pl_environment_get_or(environment, "SM_NETWORK_INTERFACE_NAME", "?"),
+                           pl_deadline_after_ns(DAEMON_NS), &error) != PL_OK) {
         fprintf(stderr, "check: %s %s\n", name, error.cause);
         return 1;
     }
@@ -481,13 +482,13 @@ static int become_daemon(char **words, int count, const char *master)
 
 int main(int argc, char **argv)
 {
-    struct check_ranks check = {.rank = 0};
+    struct pl_check_ranks check = {.rank = 0};
     struct pl_error error = PL_ERROR_NONE;
     const char *master;
     enum pl_status status;
     int daemon;
 
-    status = check_options_read(argc, argv, &check.needs, &master, &daemon, &error);
+    status = pl_check_options_read(argc, argv, &check.needs, &master, &daemon, &error);
     if (status == PL_END) {
         return 0;
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_s3_object *objects = pl_memory_new((size_t)tool->arg_count, sizeof(*objects), reterr);
     struct pl_s3_stream *stream = NULL;
@@ -32,7 +32,7 @@ enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr)
         }
     }
     if (status == PL_OK) {
-        status = tool_connect(tool, reterr);
+        status = pl_tool_connect(tool, reterr);
     }
     if (status == PL_OK) {
         status =

@@ -36,13 +36,13 @@ static bool is_directory(const char *path)
 
 static void moved(void *context, const char *name, uint64_t bytes)
 {
-    tool_progress_move(context, name, bytes);
+    pl_tool_progress_move(context, name, bytes);
 }
 
-static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetches, size_t count,
+static enum pl_status download_all(struct pl_tool *tool, struct pl_s3_fetch *fetches, size_t count,
                                    struct pl_error *reterr)
 {
-    struct tool_progress progress;
+    struct pl_tool_progress progress;
     struct pl_s3_progress callback = {&progress, moved};
     uint64_t total_bytes = 0;
     enum pl_status status;
@@ -50,10 +50,10 @@ static enum pl_status download_all(struct tool *tool, struct pl_s3_fetch *fetche
     for (size_t i = 0; i < count; i++) {
         total_bytes += fetches[i].object.size_bytes;
     }
-    tool_progress_begin(&progress, total_bytes, tool->quiet);
+    pl_tool_progress_begin(&progress, total_bytes, tool->quiet);
     status = pl_s3_download(tool->client, fetches, count, &tool->stream_options, tool->again, tool->timeout_ns,
                             &callback, reterr);
-    tool_progress_end(&progress);
+    pl_tool_progress_end(&progress);
     return status;
 }
 
@@ -63,7 +63,7 @@ static struct pl_s3_object object_of(const char *bucket, const char *key, const 
         .bucket = bucket, .key = key, .etag = info->etag, .size_bytes = info->size_bytes, .checksum = info->checksum};
 }
 
-static enum pl_status download_one(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+static enum pl_status download_one(struct pl_tool *tool, const char *uri, const char *target, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -80,7 +80,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
         PL_TRY(pl_s3_local_path(target, last_part(key), &path, reterr));
         fetch.path = path.data;
     }
-    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
     status = pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr);
     if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no message */
         pl_error_context(reterr, "no such object; what lies below such a name takes --recursive");
@@ -93,7 +93,7 @@ static enum pl_status download_one(struct tool *tool, const char *uri, const cha
     return status;
 }
 
-static enum pl_status download_tree(struct tool *tool, const char *uri, const char *target, struct pl_error *reterr)
+static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const char *target, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
@@ -104,8 +104,8 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
     enum pl_status status = PL_OK;
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
-    PL_TRY(tool_connect(tool, reterr));
-    PL_TRY(tool_list(tool, bucket, prefix, &listing, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
+    PL_TRY(pl_tool_list(tool, bucket, prefix, &listing, reterr));
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing under '%s'", uri);
     }
@@ -146,8 +146,8 @@ static enum pl_status download_tree(struct tool *tool, const char *uri, const ch
 }
 
 struct upload_progress {
-    const struct tool *tool;
-    struct tool_progress *progress;
+    const struct pl_tool *tool;
+    struct pl_tool_progress *progress;
     pthread_mutex_t *lock;
     const char *name;
     uint64_t reported_bytes;
@@ -158,14 +158,14 @@ static void uploaded(void *context, uint64_t bytes)
     struct upload_progress *upload = context;
 
     pthread_mutex_lock(upload->lock);
-    tool_progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
+    pl_tool_progress_move(upload->progress, upload->name, bytes - upload->reported_bytes);
     pthread_mutex_unlock(upload->lock);
     upload->reported_bytes = bytes;
 }
 
 static bool goes_on(void *context)
 {
-    return tool_goes_on(((const struct upload_progress *)context)->tool);
+    return pl_tool_goes_on(((const struct upload_progress *)context)->tool);
 }
 
 static enum pl_status read_input(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
@@ -196,7 +196,7 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
 
 /* The object that is copied: its size decides how large the parts of its copy are, and its copy carries what it does.
  */
-static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_s3_info *ret_info,
+static enum pl_status find_object(struct pl_tool *tool, const char *uri, struct pl_s3_info *ret_info,
                                   struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -211,7 +211,7 @@ static enum pl_status find_object(struct tool *tool, const char *uri, struct pl_
     return tool->keep_tags ? pl_s3_add_tags(tool->client, bucket, key, deadline_ns, &tool->headers, reterr) : PL_OK;
 }
 
-static enum pl_status open_object(struct tool *tool, const char *uri, const struct pl_s3_info *info,
+static enum pl_status open_object(struct pl_tool *tool, const char *uri, const struct pl_s3_info *info,
                                   uint64_t budget_bytes, struct pl_source **ret_source, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -226,9 +226,9 @@ static enum pl_status open_object(struct tool *tool, const char *uri, const stru
 }
 
 /* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
-static enum pl_status upload_source(struct tool *tool, const char *from, const struct pl_s3_info *object,
+static enum pl_status upload_source(struct pl_tool *tool, const char *from, const struct pl_s3_info *object,
                                     const char *bucket, const char *key, uint64_t budget_bytes,
-                                    struct tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
+                                    struct pl_tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *source = NULL;
     struct upload_progress state = {.tool = tool, .progress = progress, .lock = lock, .name = from};
@@ -277,14 +277,14 @@ static enum pl_status check_source(const char *from, struct pl_error *reterr)
                : PL_OK;
 }
 
-static enum pl_status upload_one(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+static enum pl_status upload_one(struct pl_tool *tool, const char *from, const char *uri, struct pl_error *reterr)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
     PL_AUTO_TEXT struct pl_text full = PL_TEXT_NONE;
     struct pl_s3_info object = {.etag = NULL};
-    struct tool_progress progress;
+    struct pl_tool_progress progress;
     struct stat info;
     enum pl_status status = PL_OK;
 
@@ -299,34 +299,34 @@ static enum pl_status upload_one(struct tool *tool, const char *from, const char
     }
     PL_TRY(pl_text_check(&full, reterr));
     PL_TRY(check_source(from, reterr));
-    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
     if (pl_s3_uri_is(from)) {
         /* while a signal still ends the process: there is nothing to clean up */
         status = find_object(tool, from, &object, reterr);
     }
     if (status == PL_OK) {
-        status = tool_hold_stop(tool, reterr);
+        status = pl_tool_hold_stop(tool, reterr);
     }
     if (status == PL_OK) {
-        tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
-                            tool->quiet);
+        pl_tool_progress_begin(&progress, stat(from, &info) == 0 && S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0,
+                               tool->quiet);
         status = upload_source(tool, from, &object, bucket, full.data, tool->stream_options.budget_bytes, &progress,
                                &lock, reterr);
-        tool_progress_end(&progress);
-        tool_let_stop(tool);
+        pl_tool_progress_end(&progress);
+        pl_tool_let_stop(tool);
     }
     pl_s3_info_done(&object);
     return status;
 }
 
 struct tree_upload {
-    struct tool *tool;
+    struct pl_tool *tool;
     const char *directory, *bucket, *prefix;
     const struct pl_object_list *files;
     const struct pl_s3_listing *there;
     uint64_t budget_bytes; /* for one file */
     pthread_mutex_t lock;
-    struct tool_progress progress; /* under `lock` */
+    struct pl_tool_progress progress; /* under `lock` */
 };
 
 static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
@@ -347,7 +347,7 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
     if (!tree->tool->again && there && there->size_bytes == file->size_bytes && stat(path.data, &info) == 0 &&
         there->modified_s >= (int64_t)info.st_mtime) {
         pthread_mutex_lock(&tree->lock);
-        tool_progress_move(&tree->progress, path.data, file->size_bytes);
+        pl_tool_progress_move(&tree->progress, path.data, file->size_bytes);
         pthread_mutex_unlock(&tree->lock);
         return PL_OK;
     }
@@ -369,7 +369,7 @@ static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_li
     return large && budget_bytes > others_bytes ? (budget_bytes - others_bytes) / large : PL_S3_LEAST_PART_BYTES;
 }
 
-static enum pl_status upload_tree(struct tool *tool, const char *from, const char *uri, struct pl_error *reterr)
+static enum pl_status upload_tree(struct pl_tool *tool, const char *from, const char *uri, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
@@ -384,9 +384,9 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &prefix, reterr));
     PL_TRY(pl_store_open_directory(from, true, &store, reterr));
     PL_TRY(pl_store_list(store, pl_deadline_after_ns(tool->timeout_ns), &files, reterr));
-    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
     if (!tool->again) {
-        PL_TRY(tool_list(tool, bucket, prefix, &there, reterr));
+        PL_TRY(pl_tool_list(tool, bucket, prefix, &there, reterr));
     }
     tree.bucket = bucket;
     tree.prefix = prefix;
@@ -394,15 +394,15 @@ static enum pl_status upload_tree(struct tool *tool, const char *from, const cha
     for (size_t i = 0; i < files.count; i++) {
         total_bytes += files.items[i].size_bytes;
     }
-    PL_TRY(tool_hold_stop(tool, reterr));
-    tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
-    status = tool_each(files.count, upload_file, &tree, reterr);
-    tool_progress_end(&tree.progress);
-    tool_let_stop(tool);
+    PL_TRY(pl_tool_hold_stop(tool, reterr));
+    pl_tool_progress_begin(&tree.progress, total_bytes, tool->quiet);
+    status = pl_tool_each(files.count, upload_file, &tree, reterr);
+    pl_tool_progress_end(&tree.progress);
+    pl_tool_let_stop(tool);
     return status;
 }
 
-enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr)
 {
     const char *from, *to;
     bool is_upload, is_download;
@@ -424,7 +424,7 @@ enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr)
     }
     if (is_download && strcmp(to, "-") == 0) {
         tool->arg_count = 1;
-        return tool_cat(tool, reterr);
+        return pl_tool_cat(tool, reterr);
     }
     if (is_upload) {
         PL_TRY(pl_s3_headers_add_encryption(&tool->headers, &tool->encryption, reterr));

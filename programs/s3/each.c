@@ -44,7 +44,7 @@ static void *run(void *context)
     }
 }
 
-enum pl_status tool_each(size_t count, tool_each_function *function, void *context, struct pl_error *reterr)
+enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *context, struct pl_error *reterr)
 {
     struct each each = {.count = count, .function = function, .context = context, .lock = PTHREAD_MUTEX_INITIALIZER};
     pthread_t threads[TOOL_AT_A_TIME - 1];

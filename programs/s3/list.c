@@ -12,7 +12,7 @@
  * pages without keys are many. */
 enum { LIST_TIMEOUT_FACTOR = 10 };
 
-static enum pl_status next_page(struct tool *tool, const char *bucket, const char *prefix, const char *delimiter,
+static enum pl_status next_page(struct pl_tool *tool, const char *bucket, const char *prefix, const char *delimiter,
                                 struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
 {
     size_t before = pages->count;
@@ -25,8 +25,8 @@ static enum pl_status next_page(struct tool *tool, const char *bucket, const cha
     return status;
 }
 
-enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
-                         struct pl_error *reterr)
+enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                            struct pl_error *reterr)
 {
     PL_AUTO_S3_PAGES struct pl_s3_pages pages = {.timeout_ns = LIST_TIMEOUT_FACTOR * tool->timeout_ns};
 
@@ -52,7 +52,7 @@ static void print_entry(const struct pl_s3_entry *entry)
     printf("%20s %15llu %s\n", when, (unsigned long long)entry->size_bytes, entry->key);
 }
 
-enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *prefix = NULL;
@@ -63,7 +63,7 @@ enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr)
         return pl_error_set(reterr, PL_INVALID, "expected one s3://BUCKET/PREFIX");
     }
     PL_TRY(pl_s3_uri_parse(tool->args[0], &bucket, &prefix, reterr));
-    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
     do {
         PL_AUTO_S3_LISTING struct pl_s3_listing page = {.items = NULL};
 

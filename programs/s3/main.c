@@ -63,7 +63,7 @@ static const struct option long_options[] = {{"recursive", no_argument, NULL, OP
                                              {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                              {NULL, 0, NULL, 0}};
 
-static enum pl_status take_number(struct tool *tool, int option, const char *text, struct pl_error *reterr)
+static enum pl_status take_number(struct pl_tool *tool, int option, const char *text, struct pl_error *reterr)
 {
     uint64_t number;
 
@@ -91,7 +91,7 @@ static enum pl_status take_number(struct tool *tool, int option, const char *tex
     }
 }
 
-static enum pl_status take_copy_props(struct tool *tool, const char *text, struct pl_error *reterr)
+static enum pl_status take_copy_props(struct pl_tool *tool, const char *text, struct pl_error *reterr)
 {
     tool->drop_properties = strcmp(text, "none") == 0;
     tool->keep_tags = strcmp(text, "default") == 0;
@@ -101,7 +101,7 @@ static enum pl_status take_copy_props(struct tool *tool, const char *text, struc
                               "--copy-props is '%.60s': expected none, metadata-directive or default", text);
 }
 
-static enum pl_status take_option(struct tool *tool, int option, const char *argument, struct pl_error *reterr)
+static enum pl_status take_option(struct pl_tool *tool, int option, const char *argument, struct pl_error *reterr)
 {
     struct pl_s3_options *client = &tool->client_options;
 
@@ -160,10 +160,10 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
 
 static const struct {
     const char *name;
-    enum pl_status (*run)(struct tool *tool, struct pl_error *reterr);
-} subcommands[] = {{"ls", tool_ls}, {"cat", tool_cat}, {"cp", tool_cp}, {"rm", tool_rm}};
+    enum pl_status (*run)(struct pl_tool *tool, struct pl_error *reterr);
+} subcommands[] = {{"ls", pl_tool_ls}, {"cat", pl_tool_cat}, {"cp", pl_tool_cp}, {"rm", pl_tool_rm}};
 
-static enum pl_status take_options(struct tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
+static enum pl_status take_options(struct pl_tool *tool, int argc, char **argv, bool *ret_help, struct pl_error *reterr)
 {
     enum pl_status status;
     int option;
@@ -179,7 +179,7 @@ static enum pl_status take_options(struct tool *tool, int argc, char **argv, boo
 }
 
 /* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
-static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
+static enum pl_status run(struct pl_tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
         if (strcmp(argv[0], subcommands[i].name) == 0) {
@@ -200,7 +200,7 @@ static enum pl_status run(struct tool *tool, int argc, char **argv, struct pl_er
 
 int main(int argc, char **argv)
 {
-    struct tool tool = {
+    struct pl_tool tool = {
         .timeout_ns = 300 * PL_NS_PER_S, .stream_options = {.budget_bytes = UINT64_C(64) << 20}, .stop_fd = -1};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;

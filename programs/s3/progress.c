@@ -10,9 +10,9 @@
 
 enum { BAR = 24, DRAW_MS = 100 };
 
-void tool_progress_begin(struct tool_progress *progress, uint64_t total_bytes, bool quiet)
+void pl_tool_progress_begin(struct pl_tool_progress *progress, uint64_t total_bytes, bool quiet)
 {
-    *progress = (struct tool_progress){
+    *progress = (struct pl_tool_progress){
         .shown = !quiet && isatty(STDERR_FILENO), .total_bytes = total_bytes, .begun_ns = pl_clock_now_ns()};
 }
 
@@ -28,7 +28,7 @@ static void print_bytes(double bytes, char *text, size_t text_bytes)
     snprintf(text, text_bytes, unit ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
-static void draw(const struct tool_progress *progress, const char *name)
+static void draw(const struct pl_tool_progress *progress, const char *name)
 {
     double part = progress->total_bytes ? (double)progress->moved_bytes / (double)progress->total_bytes : 0;
     double seconds = (double)(pl_clock_now_ns() - progress->begun_ns) / 1e9;
@@ -55,7 +55,7 @@ static void draw(const struct tool_progress *progress, const char *name)
     }
 }
 
-void tool_progress_move(struct tool_progress *progress, const char *name, uint64_t bytes)
+void pl_tool_progress_move(struct pl_tool_progress *progress, const char *name, uint64_t bytes)
 {
     int64_t now_ns = pl_clock_now_ns();
 
@@ -66,7 +66,7 @@ void tool_progress_move(struct tool_progress *progress, const char *name, uint64
     }
 }
 
-void tool_progress_end(struct tool_progress *progress)
+void pl_tool_progress_end(struct pl_tool_progress *progress)
 {
     if (progress->shown) {
         draw(progress, "");

@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct removal {
-    struct tool *tool;
+    struct pl_tool *tool;
     const char *bucket;
     const struct pl_s3_listing *listing;
 };
@@ -21,7 +21,7 @@ static enum pl_status remove_entry(void *context, size_t index, struct pl_error 
                         pl_deadline_after_ns(removal->tool->timeout_ns), reterr);
 }
 
-static enum pl_status remove_tree(struct tool *tool, const char *uri, const char *bucket, const char *prefix,
+static enum pl_status remove_tree(struct pl_tool *tool, const char *uri, const char *bucket, const char *prefix,
                                   struct pl_error *reterr)
 {
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
@@ -31,14 +31,14 @@ static enum pl_status remove_tree(struct tool *tool, const char *uri, const char
     /* For "runs/1" nothing below "runs/10". */
     pl_text_printf(&folder, "%s%s", prefix, *prefix && prefix[strlen(prefix) - 1] != '/' ? "/" : "");
     PL_TRY(pl_text_check(&folder, reterr));
-    PL_TRY(tool_list(tool, bucket, pl_text_string(&folder), &listing, reterr));
+    PL_TRY(pl_tool_list(tool, bucket, pl_text_string(&folder), &listing, reterr));
     if (listing.count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "nothing below '%s'", uri);
     }
-    return tool_each(listing.count, remove_entry, &removal, reterr);
+    return pl_tool_each(listing.count, remove_entry, &removal, reterr);
 }
 
-enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
     PL_AUTO_FREE char *key = NULL;
@@ -51,7 +51,7 @@ enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr)
         return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it",
                             tool->args[0]);
     }
-    PL_TRY(tool_connect(tool, reterr));
+    PL_TRY(pl_tool_connect(tool, reterr));
     if (tool->recursive) {
         return remove_tree(tool, tool->args[0], bucket, key, reterr);
     }

@@ -7,9 +7,9 @@
 #include "s3io/s3/s3_headers.h"
 #include "s3io/s3/s3_list.h"
 
-struct tool {
+struct pl_tool {
     struct pl_environment *environment;
-    struct pl_s3_client *client; /* NULL before tool_connect() */
+    struct pl_s3_client *client; /* NULL before pl_tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
@@ -23,24 +23,24 @@ struct tool {
 };
 
 /** Read keys and settings and make the client. */
-enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** As pl_s3_list(), with the tool's time for each page. */
-enum pl_status tool_list(struct tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
-                         struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * From here on tool_goes_on() reports SIGINT and SIGTERM, so that nothing half done is left; tool_let_stop() lets them
- * end the process.
+ * From here on pl_tool_goes_on() reports SIGINT and SIGTERM, so that no incomplete file is left.
+ * pl_tool_let_stop() lets them end the process again.
  */
-enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-bool tool_goes_on(const struct tool *tool);
-void tool_let_stop(struct tool *tool);
+enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+bool pl_tool_goes_on(const struct pl_tool *tool);
+void pl_tool_let_stop(struct pl_tool *tool);
 
-enum pl_status tool_ls(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status tool_cat(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status tool_cp(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status tool_rm(struct tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum { TOOL_AT_A_TIME = 5 };
 
@@ -49,19 +49,19 @@ enum { TOOL_AT_A_TIME = 5 };
  * first is reported.
  */
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
-enum pl_status tool_each(size_t count, tool_each_function *function, void *context,
-                         struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *context,
+                            struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A progress line on a terminal. Zero-initialise. */
-struct tool_progress {
+struct pl_tool_progress {
     bool shown;
     uint64_t total_bytes, moved_bytes;
     int64_t begun_ns, drawn_ns;
 };
 
 /** Nothing is shown when stderr is no terminal, or `quiet`. */
-void tool_progress_begin(struct tool_progress *progress, uint64_t total_bytes, bool quiet);
-void tool_progress_move(struct tool_progress *progress, const char *name, uint64_t bytes);
-void tool_progress_end(struct tool_progress *progress);
+void pl_tool_progress_begin(struct pl_tool_progress *progress, uint64_t total_bytes, bool quiet);
+void pl_tool_progress_move(struct pl_tool_progress *progress, const char *name, uint64_t bytes);
+void pl_tool_progress_end(struct pl_tool_progress *progress);
 
 #endif

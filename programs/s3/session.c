@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-enum pl_status tool_connect(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr)
 {
     PL_TRY(pl_environment_new(&tool->environment, reterr));
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
@@ -32,7 +32,7 @@ static void stop_signals(sigset_t *ret_signals)
     }
 }
 
-enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
+enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr)
 {
     sigset_t stop;
 
@@ -43,14 +43,14 @@ enum pl_status tool_hold_stop(struct tool *tool, struct pl_error *reterr)
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
 }
 
-bool tool_goes_on(const struct tool *tool)
+bool pl_tool_goes_on(const struct pl_tool *tool)
 {
     struct pollfd stop = {.fd = tool->stop_fd, .events = POLLIN};
 
     return poll(&stop, 1, 0) <= 0;
 }
 
-void tool_let_stop(struct tool *tool)
+void pl_tool_let_stop(struct pl_tool *tool)
 {
     sigset_t stop;
 

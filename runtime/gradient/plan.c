@@ -79,7 +79,7 @@ size_t pl_plan_find(const struct pl_plan *plan, const char *name)
 enum pl_status pl_plan_add(struct pl_plan *plan, const char *name, unsigned dims, const uint64_t *shape,
                            size_t *ret_index, struct pl_error *reterr)
 {
-    struct plan_tensor tensor = {.info = {.dims = dims, .count_elems = 1}};
+    struct pl_plan_entry tensor = {.info = {.dims = dims, .count_elems = 1}};
 
     if (plan->sealed) {
         return pl_error_set(reterr, PL_INVALID, "%s: '%s' is added after pl_plan_seal()", plan->name, name);
@@ -223,7 +223,7 @@ static enum pl_status start_complete(struct pl_plan *plan, struct pl_error *rete
     return PL_OK;
 }
 
-static void complete_tensor(struct pl_plan *plan, struct plan_tensor *tensor)
+static void complete_tensor(struct pl_plan *plan, struct pl_plan_entry *tensor)
 {
     tensor->ready = true;
     for (size_t b = tensor->first_bucket; b <= tensor->last_bucket; b++) {
@@ -243,7 +243,7 @@ static enum pl_status check_index(const struct pl_plan *plan, const char *what, 
 
 enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error *reterr)
 {
-    struct plan_tensor *tensor;
+    struct pl_plan_entry *tensor;
 
     PL_TRY(check_index(plan, "tensor", index, plan->tensor_count, reterr));
     tensor = &plan->tensors[index];
@@ -265,7 +265,7 @@ enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
     return newest && !pl_request_launched(newest) ? pl_request_test(newest, &done, reterr) : PL_OK;
 }
 
-static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tensor *tensor, struct pl_error *reterr)
+static enum pl_status zero_gradient(struct pl_plan *plan, const struct pl_plan_entry *tensor, struct pl_error *reterr)
 {
     uint64_t bytes = tensor->info.count_elems * pl_dtype_bytes(plan->options.gradient_dtype);
 
@@ -282,7 +282,7 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct plan_tens
 static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
-        struct plan_tensor *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
+        struct pl_plan_entry *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
 
         if (tensor->first_bucket > bucket) {
             break;

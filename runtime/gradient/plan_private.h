@@ -23,7 +23,7 @@ struct pl_plan_exchange {
     enum pl_status (*start)(void *context, size_t bucket, struct pl_error *reterr);
 };
 
-struct plan_tensor {
+struct pl_plan_entry {
     struct pl_plan_tensor info;
     char *name;
     size_t first_bucket;
@@ -31,7 +31,7 @@ struct plan_tensor {
     bool ready; /* in this step */
 };
 
-struct plan_bucket {
+struct pl_plan_bucket {
     char *name; /* its own, by which compression keeps its residual */
     uint64_t first_elem;
     uint64_t count_elems;
@@ -49,7 +49,7 @@ struct pl_plan {
     char *name;
     struct pl_plan_exchange exchange; /* zero: an allreduce over the world */
 
-    struct plan_tensor *tensors;
+    struct pl_plan_entry *tensors;
     size_t tensor_count;
     size_t tensor_capacity;
 
@@ -57,7 +57,7 @@ struct pl_plan {
     struct pl_span gradients;
     float *values;
     uint64_t elems;
-    struct plan_bucket *buckets;
+    struct pl_plan_bucket *buckets;
     size_t bucket_count;
     size_t bucket_capacity;
 

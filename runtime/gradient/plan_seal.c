@@ -48,7 +48,7 @@ static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *te
 
 static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t end, struct pl_error *reterr)
 {
-    struct plan_bucket bucket = {.first_elem = first, .count_elems = end - first};
+    struct pl_plan_bucket bucket = {.first_elem = first, .count_elems = end - first};
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
 
     PL_TRY(
@@ -94,7 +94,7 @@ static enum pl_status cut_buckets(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(cut(plan, reterr));
     for (size_t place = 0, b = 0; place < plan->tensor_count; place++) {
-        struct plan_tensor *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
+        struct pl_plan_entry *tensor = &plan->tensors[pl_plan_tensor_at(plan, place)];
         uint64_t end = tensor->info.offset_elems + tensor->info.count_elems;
 
         while (plan->buckets[b].first_elem + plan->buckets[b].count_elems <= tensor->info.offset_elems) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *pl_named_collective_name(const struct named_entry *entry)
+const char *pl_named_collective_name(const struct pl_named_entry *entry)
 {
     return entry->anonymous ? NULL : entry->name;
 }
@@ -44,7 +44,7 @@ void pl_named_fill_neutral(void *data, uint64_t elems, enum pl_dtype dtype, enum
     }
 }
 
-void pl_named_describe_sum(const struct pl_named *named, const struct named_definition *definition, int contributors,
+void pl_named_describe_sum(const struct pl_named *named, const struct pl_named_definition *definition, int contributors,
                            struct pl_collective *collective)
 {
     collective->op = (enum pl_op)definition->op;
@@ -63,7 +63,7 @@ void pl_named_observe(struct pl_named_observer *observer, bool active)
     __atomic_store_n(&observer->active, active, __ATOMIC_RELAXED);
 }
 
-void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct named_entry *entry,
+void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, const struct pl_named_entry *entry,
                        int rank, bool first)
 {
     const struct pl_named_observer *observer = named->options.observer;
@@ -83,10 +83,10 @@ void pl_named_observed(const struct pl_named *named, enum pl_named_phase phase, 
     observer->happened(observer->context, &event);
 }
 
-struct named_batch *pl_named_batch_new(const struct pl_named *named, struct named_entry **entries, size_t count,
-                                       struct pl_error *reterr)
+struct pl_named_batch *pl_named_batch_new(const struct pl_named *named, struct pl_named_entry **entries, size_t count,
+                                          struct pl_error *reterr)
 {
-    struct named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct named_item), reterr);
+    struct pl_named_batch *batch = pl_memory_new(1, sizeof(*batch) + count * sizeof(struct pl_named_item), reterr);
 
     if (batch) {
         batch->count = count;
@@ -100,13 +100,13 @@ struct named_batch *pl_named_batch_new(const struct pl_named *named, struct name
     return batch;
 }
 
-enum pl_status pl_named_batch_posted(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+enum pl_status pl_named_batch_posted(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     /* From now on the engine cancels its request, should it fail. */
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
     named->last_batch = batch;
     for (size_t i = 0; i < batch->count; i++) {
-        struct named_local *local = batch->items[i].local;
+        struct pl_named_local *local = batch->items[i].local;
 
         if (local) {
             named->slots[local->slot].unagreed--;
@@ -116,12 +116,12 @@ enum pl_status pl_named_batch_posted(struct pl_named *named, struct named_batch 
     return PL_OK;
 }
 
-void pl_named_batch_free(struct pl_named *named, struct named_batch *batch)
+void pl_named_batch_free(struct pl_named *named, struct pl_named_batch *batch)
 {
     bool leaked = pl_world_has_leaked(named->world);
 
     for (size_t i = 0; i < batch->count; i++) {
-        struct named_item *item = &batch->items[i];
+        struct pl_named_item *item = &batch->items[i];
 
         if (item->scratch && item->in_device_memory) {
             pl_device_release(named->device.device, item->scratch);
@@ -136,10 +136,11 @@ void pl_named_batch_free(struct pl_named *named, struct named_batch *batch)
     free(batch);
 }
 
-void pl_named_end_local(struct pl_named *named, struct named_local *local, enum pl_status status, const char *failure)
+void pl_named_end_local(struct pl_named *named, struct pl_named_local *local, enum pl_status status,
+                        const char *failure)
 {
-    struct named_slot *slot = &named->slots[local->slot];
-    struct named_entry *entry = local->entry;
+    struct pl_named_slot *slot = &named->slots[local->slot];
+    struct pl_named_entry *entry = local->entry;
 
     slot->undone--;
     if (status != PL_OK) {
@@ -158,10 +159,10 @@ void pl_named_end_local(struct pl_named *named, struct named_local *local, enum 
     pl_named_table_drop_idle(&named->table, entry);
 }
 
-void pl_named_batch_end(struct pl_named *named, struct named_batch *batch)
+void pl_named_batch_end(struct pl_named *named, struct pl_named_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        struct named_item *item = &batch->items[i];
+        struct pl_named_item *item = &batch->items[i];
 
         pl_named_observed(named, PL_NAMED_ENDED, item->entry, named->rank, false);
         if (item->local) {

@@ -43,7 +43,7 @@ static uint64_t flat_bytes(const struct named_fusion *fusion)
     return fusion->elems * pl_dtype_bytes(fusion->dtype);
 }
 
-static void fusion_free(struct named_device *device, struct named_fusion *fusion)
+static void fusion_free(struct pl_named_device *device, struct named_fusion *fusion)
 {
     if (fusion->pieces_in) {
         pl_device_pieces_free(fusion->pieces_in);
@@ -59,7 +59,7 @@ static void fusion_free(struct named_device *device, struct named_fusion *fusion
     free(fusion);
 }
 
-void pl_named_device_done(struct named_device *device)
+void pl_named_device_done(struct pl_named_device *device)
 {
     for (struct named_fusion *fusion = device->fusions, *next; fusion; fusion = next) {
         next = fusion->next;
@@ -73,7 +73,7 @@ void pl_named_device_done(struct named_device *device)
     }
 }
 
-static enum pl_status open_stream(struct named_device *device, struct pl_error *reterr)
+static enum pl_status open_stream(struct pl_named_device *device, struct pl_error *reterr)
 {
     if (!device->stream) {
         PL_TRY(pl_device_stream_new(device->device, &device->stream, reterr));
@@ -84,7 +84,7 @@ static enum pl_status open_stream(struct named_device *device, struct pl_error *
 enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
                                        struct pl_error *reterr)
 {
-    struct named_device *device = &named->device;
+    struct pl_named_device *device = &named->device;
     void *scratch = NULL;
     enum pl_status status = PL_OK;
 
@@ -102,9 +102,9 @@ enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, c
     return PL_OK;
 }
 
-bool pl_named_device_packs(const struct named_entry *entry)
+bool pl_named_device_packs(const struct pl_named_entry *entry)
 {
-    const struct named_definition *definition = &entry->definition;
+    const struct pl_named_definition *definition = &entry->definition;
     uint64_t bytes = pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
 
     return definition->memory == PL_MEMORY_DEVICE && definition->kind == PL_ALLREDUCE && bytes > 0 &&
@@ -112,7 +112,8 @@ bool pl_named_device_packs(const struct named_entry *entry)
 }
 
 /* Describe the fusion of `entries`, without device memory. */
-static struct named_fusion *describe_fusion(struct named_entry *const *entries, size_t count, struct pl_error *reterr)
+static struct named_fusion *describe_fusion(struct pl_named_entry *const *entries, size_t count,
+                                            struct pl_error *reterr)
 {
     struct named_fusion *fusion = pl_memory_new(1, sizeof(*fusion), reterr);
     uint64_t align_elems;
@@ -133,7 +134,7 @@ static struct named_fusion *describe_fusion(struct named_entry *const *entries, 
     }
     align_elems = ALIGN_BYTES / pl_dtype_bytes(fusion->dtype);
     for (size_t i = 0; i < count; i++) {
-        const struct named_local *local = entries[i]->local;
+        const struct pl_named_local *local = entries[i]->local;
         struct pl_device_piece piece = {.offset_elems = fusion->elems,
                                         .count_elems = pl_named_definition_elems(&entries[i]->definition)};
 
@@ -155,7 +156,7 @@ static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
 }
 
 /* Evict the least recently used fusions until there is room for `bytes` more. */
-static void make_room(struct named_device *device, uint64_t bytes)
+static void make_room(struct pl_named_device *device, uint64_t bytes)
 {
     while (device->fusion_bytes + bytes > most_kept_bytes) {
         struct named_fusion **oldest = NULL;
@@ -176,7 +177,7 @@ static void make_room(struct named_device *device, uint64_t bytes)
     }
 }
 
-static enum pl_status equip(struct named_device *device, struct named_fusion *fusion, struct pl_error *reterr)
+static enum pl_status equip(struct pl_named_device *device, struct named_fusion *fusion, struct pl_error *reterr)
 {
     PL_TRY(pl_device_alloc(device->device, flat_bytes(fusion), &fusion->flat, reterr));
     if (fusion->joined) {
@@ -187,10 +188,10 @@ static enum pl_status equip(struct named_device *device, struct named_fusion *fu
 }
 
 /* The fusion of these entries: one that was used before, or a new one. */
-static enum pl_status find_fusion(struct pl_named *named, struct named_entry *const *entries, size_t count,
+static enum pl_status find_fusion(struct pl_named *named, struct pl_named_entry *const *entries, size_t count,
                                   struct named_fusion **ret_fusion, struct pl_error *reterr)
 {
-    struct named_device *device = &named->device;
+    struct pl_named_device *device = &named->device;
     struct named_fusion *wanted = describe_fusion(entries, count, reterr);
     enum pl_status status;
 
@@ -221,7 +222,7 @@ static enum pl_status find_fusion(struct pl_named *named, struct named_entry *co
 static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op,
                                 struct pl_error *reterr)
 {
-    struct named_device *device = &named->device;
+    struct pl_named_device *device = &named->device;
 
     if (!fusion->joined) {
         PL_TRY(
@@ -243,7 +244,7 @@ enum { FUSED_NAME_BYTES = PL_NAMED_MAX_NAME_BYTES + 64 };
 
 /* The name of a fusion, which no other one has: compression's residuals are of all its tensors. As for one of them,
  * NULL where an automatic name is among them. */
-static const char *name_fused(struct named_entry *const *entries, size_t count, char text[FUSED_NAME_BYTES])
+static const char *name_fused(struct pl_named_entry *const *entries, size_t count, char text[FUSED_NAME_BYTES])
 {
     uint64_t hash = PL_HASH_START;
 
@@ -257,7 +258,7 @@ static const char *name_fused(struct named_entry *const *entries, size_t count, 
     return text;
 }
 
-static enum pl_status post(struct pl_named *named, struct named_entry **entries, struct named_batch *batch,
+static enum pl_status post(struct pl_named *named, struct pl_named_entry **entries, struct pl_named_batch *batch,
                            struct pl_error *reterr)
 {
     char name[FUSED_NAME_BYTES];
@@ -282,10 +283,10 @@ static enum pl_status post(struct pl_named *named, struct named_entry **entries,
     return PL_OK;
 }
 
-enum pl_status pl_named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
+enum pl_status pl_named_device_post(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                     struct pl_error *reterr)
 {
-    struct named_batch *batch = pl_named_batch_new(named, entries, count, reterr);
+    struct pl_named_batch *batch = pl_named_batch_new(named, entries, count, reterr);
     enum pl_status status;
 
     if (!batch) {
@@ -302,14 +303,14 @@ enum pl_status pl_named_device_post(struct pl_named *named, struct named_entry *
 /* Unpack the sums into the tensors. */
 static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
 {
-    struct named_device *device = &named->device;
+    struct pl_named_device *device = &named->device;
 
     PL_TRY(
         pl_device_unpack(fusion->pieces_out, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream, reterr));
     return pl_device_stream_finish(device->device, device->stream, pl_world_deadline_ns(named->world), reterr);
 }
 
-enum pl_status pl_named_device_finish(struct pl_named *named, struct named_batch *batch, struct pl_error *reterr)
+enum pl_status pl_named_device_finish(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
     struct named_fusion *fusion = batch->fusion;
 

@@ -6,16 +6,16 @@
 #include "runtime/named/engine.h"
 
 /** Whether the entry is to be fused with others of its kind. */
-bool pl_named_device_packs(const struct named_entry *entry);
+bool pl_named_device_packs(const struct pl_named_entry *entry);
 
 /**
  * Post `count` entries that pl_named_device_packs() and that differ in nothing but buffers and shapes as one request.
  */
-enum pl_status pl_named_device_post(struct pl_named *named, struct named_entry **entries, size_t count,
+enum pl_status pl_named_device_post(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /** The request of a fused batch has ended: unpack the results. */
-enum pl_status pl_named_device_finish(struct pl_named *named, struct named_batch *batch,
+enum pl_status pl_named_device_finish(struct pl_named *named, struct pl_named_batch *batch,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
@@ -25,6 +25,6 @@ enum pl_status pl_named_device_finish(struct pl_named *named, struct named_batch
 enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_named_device_done(struct named_device *device);
+void pl_named_device_done(struct pl_named_device *device);
 
 #endif

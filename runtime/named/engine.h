@@ -11,9 +11,9 @@
 #include "runtime/named/table.h"
 
 /** This rank's operation of one name, from submit to done. */
-struct named_local {
-    struct named_entry *entry;
-    struct named_definition definition;
+struct pl_named_local {
+    struct pl_named_entry *entry;
+    struct pl_named_definition definition;
     const void *send;
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
@@ -21,11 +21,11 @@ struct named_local {
     size_t slot;   /* of the handle that it belongs to */
     size_t member; /* and its index there */
     bool anonymous;
-    struct named_local *next; /* in the queue of those not yet announced */
+    struct pl_named_local *next; /* in the queue of those not yet announced */
 };
 
 /** What a handle stands for. */
-struct named_slot {
+struct pl_named_slot {
     bool used;
     uint32_t generation;
     size_t members;
@@ -39,11 +39,11 @@ struct named_slot {
 };
 
 /** One entry of a request under way. */
-struct named_item {
-    struct named_entry *entry;
-    struct named_local *local; /* NULL where this rank has joined */
-    void *scratch;             /* what a joined rank receives into */
-    bool in_device_memory;     /* the scratch */
+struct pl_named_item {
+    struct pl_named_entry *entry;
+    struct pl_named_local *local; /* NULL where this rank has joined */
+    void *scratch;                /* what a joined rank receives into */
+    bool in_device_memory;        /* the scratch */
     struct pl_named_result result;
 };
 
@@ -53,12 +53,12 @@ struct named_item {
  */
 struct named_fusion;
 
-struct named_batch {
+struct pl_named_batch {
     struct pl_request *request;
     struct named_fusion *fusion; /* NULL: one entry, in place */
-    struct named_batch *next;
+    struct pl_named_batch *next;
     size_t count;
-    struct named_item items[];
+    struct pl_named_item items[];
 };
 
 enum {
@@ -74,7 +74,7 @@ enum {
  * What every rank sends in a round: 64 bytes. Known names go as ranges of numbers, all else into the payload that
  * follows.
  */
-struct named_head {
+struct pl_named_head {
     uint32_t flags;
     uint32_t payload_bytes;
     struct {
@@ -82,14 +82,14 @@ struct named_head {
     } ranges[NAMED_HEAD_RANGES];
 };
 
-struct named_round {
+struct pl_named_round {
     struct pl_request *request; /* NULL: no round under way */
     bool in_payload;            /* the heads have arrived, the payloads are under way */
-    struct named_head own;
-    struct named_head *heads; /* [n] */
-    struct pl_text payload;   /* own */
-    uint64_t *payload_bytes;  /* [n] */
-    unsigned char *received;  /* payloads, in rank order */
+    struct pl_named_head own;
+    struct pl_named_head *heads; /* [n] */
+    struct pl_text payload;      /* own */
+    uint64_t *payload_bytes;     /* [n] */
+    unsigned char *received;     /* payloads, in rank order */
     size_t received_capacity;
     uint64_t oldest_number; /* pending_number of the entry that waits longest, on rank 0 */
     int64_t oldest_since_ns, oldest_reported_ns;
@@ -100,7 +100,7 @@ struct named_round {
 };
 
 /** What operations in device memory need. */
-struct named_device {
+struct pl_named_device {
     struct pl_device *device; /* NULL: the world has none */
     void *stream;             /* packs, unpacks; made when first needed */
     void *submitted;          /* event: what the program's stream had been given */
@@ -111,17 +111,17 @@ struct named_device {
 
 struct pl_named {
     struct pl_world *world;
-    struct named_device device;
+    struct pl_named_device device;
     int rank, ranks;
     struct pl_named_options options;
-    struct named_table table;
-    struct named_round round;
-    struct named_slot *slots;
+    struct pl_named_table table;
+    struct pl_named_round round;
+    struct pl_named_slot *slots;
     size_t slot_count, slot_capacity, free_slot_hint;
-    struct named_local *first_unannounced, *last_unannounced;
+    struct pl_named_local *first_unannounced, *last_unannounced;
     uint64_t unannounced_bytes;
-    struct named_batch *first_batch, *last_batch; /* requests under way, in order */
-    uint64_t numbered[PL_KIND_COUNT];             /* operations without a name since the last join; as for groups */
+    struct pl_named_batch *first_batch, *last_batch; /* requests under way, in order */
+    uint64_t numbered[PL_KIND_COUNT];                /* operations without a name since the last join; as for groups */
     uint64_t numbered_groups;
     uint64_t joins; /* that have ended */
     bool joining, join_announced;

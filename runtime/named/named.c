@@ -37,7 +37,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     if (named->options.start_bytes == 0) {
         named->options.start_bytes = DEFAULT_START_BYTES;
     }
-    named->round.heads = pl_memory_new(ranks, sizeof(struct named_head), reterr);
+    named->round.heads = pl_memory_new(ranks, sizeof(struct pl_named_head), reterr);
     named->round.payload_bytes = pl_memory_new(ranks, sizeof(uint64_t), reterr);
     if (!named->round.heads || !named->round.payload_bytes ||
         pl_named_table_init(&named->table, world, reterr) != PL_OK) {
@@ -63,7 +63,7 @@ void pl_named_free(struct pl_named *named)
     if (named->round.request) {
         pl_request_cancel(named->round.request);
     }
-    for (struct named_batch *batch = named->first_batch, *next; batch; batch = next) {
+    for (struct pl_named_batch *batch = named->first_batch, *next; batch; batch = next) {
         next = batch->next;
         pl_request_cancel(batch->request);
         pl_named_batch_free(named, batch);
@@ -192,7 +192,7 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
 }
 
 /* What other ranks have to match. */
-static void define(const struct pl_named_op *op, struct named_definition *definition)
+static void define(const struct pl_named_op *op, struct pl_named_definition *definition)
 {
     bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
 
@@ -225,7 +225,7 @@ static void define(const struct pl_named_op *op, struct named_definition *defini
 }
 
 static enum pl_status take_row_counts(const struct pl_named *named, const struct pl_named_op *op,
-                                      struct named_local *local, struct pl_error *reterr)
+                                      struct pl_named_local *local, struct pl_error *reterr)
 {
     size_t count = pl_named_definition_row_counts(&local->definition, named->ranks);
 
@@ -246,10 +246,10 @@ static enum pl_status take_row_counts(const struct pl_named *named, const struct
 
 /* Check `op` and make it this rank's operation of its name; it is queued by the caller once all of its group are. */
 static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool anonymous,
-                              size_t slot, size_t member, struct named_local **ret_local, struct pl_error *reterr)
+                              size_t slot, size_t member, struct pl_named_local **ret_local, struct pl_error *reterr)
 {
-    struct named_entry *entry;
-    struct named_local *local;
+    struct pl_named_entry *entry;
+    struct pl_named_local *local;
 
     PL_TRY(pl_named_check(named, op, name, reterr));
     entry = pl_named_table_find(&named->table, name, reterr);
@@ -291,7 +291,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
                              size_t count, bool grouped, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
-    PL_AUTO_FREE struct named_local **locals = pl_memory_new(count, sizeof(struct named_local *), reterr);
+    PL_AUTO_FREE struct pl_named_local **locals = pl_memory_new(count, sizeof(struct pl_named_local *), reterr);
     char member[PL_NAMED_MAX_NAME_BYTES + 64];
     enum pl_status status = PL_OK;
     size_t slot, made;
@@ -313,7 +313,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
     }
     if (status != PL_OK) { /* nothing of the group is submitted */
         for (size_t i = 0; i + 1 < made; i++) {
-            struct named_entry *entry = locals[i]->entry;
+            struct pl_named_entry *entry = locals[i]->entry;
 
             entry->local = NULL;
             pl_named_local_free(locals[i]);
@@ -402,7 +402,7 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
 enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, struct pl_named_result *ret_result,
                              struct pl_error *reterr)
 {
-    struct named_slot *slot;
+    struct pl_named_slot *slot;
     enum pl_status status;
     size_t index = 0;
 

@@ -14,13 +14,13 @@ void pl_named_result_done(struct pl_named_result *result)
     memset(result, 0, sizeof(*result));
 }
 
-void pl_named_local_free(struct named_local *local)
+void pl_named_local_free(struct pl_named_local *local)
 {
     free(local->row_counts);
     free(local);
 }
 
-static void slot_clear(struct named_slot *slot)
+static void slot_clear(struct pl_named_slot *slot)
 {
     for (size_t i = 0; slot->results && i < slot->members; i++) {
         pl_named_result_done(&slot->results[i]);
@@ -35,14 +35,14 @@ static void slot_clear(struct named_slot *slot)
 enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_t *ret_slot, struct pl_error *reterr)
 {
     size_t index = named->free_slot_hint;
-    struct named_slot *slot;
+    struct pl_named_slot *slot;
 
     while (index < named->slot_count && named->slots[index].used) {
         index++;
     }
     if (index == named->slot_count) {
-        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct named_slot), reterr));
-        memset(&named->slots[index], 0, sizeof(struct named_slot));
+        PL_TRY(pl_memory_grow(&named->slots, &named->slot_capacity, index + 1, sizeof(struct pl_named_slot), reterr));
+        memset(&named->slots[index], 0, sizeof(struct pl_named_slot));
         named->slot_count++;
     }
     slot = &named->slots[index];
@@ -91,7 +91,7 @@ enum pl_status pl_named_queue_find(const struct pl_named *named, pl_named_handle
 void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *owner)
 {
     size_t index = 0;
-    struct named_slot *slot;
+    struct pl_named_slot *slot;
 
     PL_BUG_IF(pl_named_queue_find(named, handle, &index, NULL) != PL_OK);
     slot = &named->slots[index];
@@ -112,7 +112,7 @@ size_t pl_named_members(const struct pl_named *named, pl_named_handle handle)
 const char *pl_named_under_way(const struct pl_named *named)
 {
     for (size_t i = 0; i < named->table.slot_count && named->failure.status == PL_OK; i++) {
-        for (const struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+        for (const struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
             if (entry->local) {
                 return entry->name;
             }
@@ -121,7 +121,7 @@ const char *pl_named_under_way(const struct pl_named *named)
     return NULL;
 }
 
-void pl_named_queue_push(struct pl_named *named, struct named_local *local)
+void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local)
 {
     local->next = NULL;
     *(named->last_unannounced ? &named->last_unannounced->next : &named->first_unannounced) = local;
@@ -129,9 +129,9 @@ void pl_named_queue_push(struct pl_named *named, struct named_local *local)
     named->unannounced_bytes += local->bytes;
 }
 
-void pl_named_queue_remove(struct pl_named *named, const struct named_local *local)
+void pl_named_queue_remove(struct pl_named *named, const struct pl_named_local *local)
 {
-    struct named_local **at = &named->first_unannounced, *last = NULL;
+    struct pl_named_local **at = &named->first_unannounced, *last = NULL;
 
     while (*at && *at != local) {
         last = *at;
@@ -147,7 +147,7 @@ void pl_named_queue_remove(struct pl_named *named, const struct named_local *loc
 void pl_named_queue_done(struct pl_named *named)
 {
     for (size_t i = 0; i < named->table.slot_count && named->table.slots; i++) {
-        for (struct named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
+        for (struct pl_named_entry *entry = named->table.slots[i]; entry; entry = entry->next_in_slot) {
             if (entry->local) {
                 pl_named_local_free(entry->local);
             }

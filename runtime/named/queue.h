@@ -12,7 +12,7 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
 /** The failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
 enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 
-void pl_named_local_free(struct named_local *local);
+void pl_named_local_free(struct pl_named_local *local);
 
 /** A handle of `members` operations, all of them under way. */
 enum pl_status pl_named_queue_open(struct pl_named *named, size_t members, size_t *ret_slot,
@@ -39,10 +39,10 @@ size_t pl_named_members(const struct pl_named *named, pl_named_handle handle);
 const char *pl_named_under_way(const struct pl_named *named);
 
 /** Let the next round announce `local`. */
-void pl_named_queue_push(struct pl_named *named, struct named_local *local);
+void pl_named_queue_push(struct pl_named *named, struct pl_named_local *local);
 
 /** This rank will not announce `local`, if it has not. */
-void pl_named_queue_remove(struct pl_named *named, const struct named_local *local);
+void pl_named_queue_remove(struct pl_named *named, const struct pl_named_local *local);
 
 /** Release handles and operations. */
 void pl_named_queue_done(struct pl_named *named);

@@ -30,7 +30,7 @@ enum { WAITING_LINES = 8 };
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
-static void announce_long(struct pl_named *named, const struct named_local *local, bool by_id)
+static void announce_long(struct pl_named *named, const struct pl_named_local *local, bool by_id)
 {
     struct pl_text *payload = &named->round.payload;
     size_t row_counts = pl_named_definition_row_counts(&local->definition, named->ranks);
@@ -50,7 +50,7 @@ static void announce_long(struct pl_named *named, const struct named_local *loca
 }
 
 /* True when the number fits into the head: at the end of the last range, or as a range of its own. */
-static bool announce_short(struct named_head *head, unsigned *ranges, uint32_t id)
+static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_t id)
 {
     if (*ranges > 0 && head->ranges[*ranges - 1].first + head->ranges[*ranges - 1].count == id) {
         head->ranges[*ranges - 1].count++;
@@ -72,7 +72,7 @@ static bool announce_short(struct named_head *head, unsigned *ranges, uint32_t i
 void pl_named_append_awaited(const void *subject, struct pl_text *text)
 {
     const struct pl_named *named = subject;
-    const struct named_entry *entry = named->table.first_pending;
+    const struct pl_named_entry *entry = named->table.first_pending;
     const char *name = pl_named_under_way(named);
 
     while (entry && !(entry->announced_by[named->rank / 64] >> named->rank % 64 & 1)) {
@@ -91,10 +91,10 @@ void pl_named_append_awaited(const void *subject, struct pl_text *text)
 
 static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl_error *reterr)
 {
-    struct named_round *round = &named->round;
+    struct pl_named_round *round = &named->round;
     struct pl_collective heads = {.kind = PL_ALLGATHER,
                                   .dtype = PL_UINT8,
-                                  .count = sizeof(struct named_head),
+                                  .count = sizeof(struct pl_named_head),
                                   .send = &round->own,
                                   .recv = round->heads,
                                   .about = {.name = "agreement", .append = pl_named_append_awaited, .subject = named}};
@@ -102,7 +102,7 @@ static enum pl_status post_round(struct pl_named *named, bool waiting, struct pl
 
     memset(&round->own, 0, sizeof(round->own));
     pl_text_clear(&round->payload);
-    for (struct named_local *local = named->first_unannounced; local; local = local->next) {
+    for (struct pl_named_local *local = named->first_unannounced; local; local = local->next) {
         bool by_id =
             local->entry->known && memcmp(&local->entry->agreed, &local->definition, sizeof(local->definition)) == 0;
 
@@ -142,8 +142,8 @@ static enum pl_status corrupt(const struct pl_named *named, int rank, struct pl_
                         pl_world_global_rank(named->world, rank));
 }
 
-static enum pl_status announce(struct pl_named *named, struct named_entry *entry, int rank,
-                               const struct named_definition *definition, const void *row_counts,
+static enum pl_status announce(struct pl_named *named, struct pl_named_entry *entry, int rank,
+                               const struct pl_named_definition *definition, const void *row_counts,
                                struct pl_error *reterr)
 {
     bool first = entry->announced == 0;
@@ -155,7 +155,7 @@ static enum pl_status announce(struct pl_named *named, struct named_entry *entry
 
 static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_error *reterr)
 {
-    const struct named_head *head = &named->round.heads[rank];
+    const struct pl_named_head *head = &named->round.heads[rank];
 
     for (unsigned i = 0; i < NAMED_HEAD_RANGES; i++) {
         for (uint32_t id = head->ranges[i].first; id - head->ranges[i].first < head->ranges[i].count; id++) {
@@ -173,8 +173,8 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
                                            const unsigned char *end, struct pl_error *reterr)
 {
     char name[PL_NAMED_MAX_NAME_BYTES + 64];
-    struct named_definition definition;
-    struct named_entry *entry;
+    struct pl_named_definition definition;
+    struct pl_named_entry *entry;
     unsigned char type = *(*at)++;
     size_t row_counts_bytes;
 
@@ -228,7 +228,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
                                    struct pl_error *reterr)
 {
     while (named->table.first_pending) {
-        struct named_entry *entry = named->table.first_pending;
+        struct pl_named_entry *entry = named->table.first_pending;
 
         pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
         PL_TRY(pl_named_table_retire(&named->table, entry, false, reterr));
@@ -247,7 +247,7 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
 {
     int lines = 0;
 
-    for (const struct named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
+    for (const struct pl_named_entry *entry = named->table.first_pending; entry; entry = entry->next_pending) {
         if (lines++ == WAITING_LINES) {
             pl_text_append(text, "; and more");
             break;
@@ -278,8 +278,8 @@ static void append_all_awaited(const void *subject, struct pl_text *text)
 /* A tensor may be awaited while rounds go on: the lowest rank warns, for all ranks. */
 static void warn_of_oldest(struct pl_named *named)
 {
-    const struct named_entry *oldest = named->table.first_pending;
-    struct named_round *round = &named->round;
+    const struct pl_named_entry *oldest = named->table.first_pending;
+    struct pl_named_round *round = &named->round;
 
     if (named->rank != 0 || !oldest) {
         return;
@@ -319,7 +319,7 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
 /* Ranks that wait for what other threads may still submit do not agree on nothing all the time. */
 static void pace(struct pl_named *named, uint32_t any)
 {
-    struct named_round *round = &named->round;
+    struct pl_named_round *round = &named->round;
     int64_t now_ns;
 
     if (!named->options.concurrent || any & NAMED_HEAD_UPDATES) {
@@ -352,7 +352,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
     snprintf(failure, sizeof(failure), "rank %d shut the named tensors down", named->left_rank);
     PL_TRY(fail_pending(named, PL_CANCELLED, failure, reterr));
     while (named->first_unannounced) {
-        struct named_local *local = named->first_unannounced;
+        struct pl_named_local *local = named->first_unannounced;
 
         named->first_unannounced = local->next;
         pl_named_end_local(named, local, PL_CANCELLED, failure);
@@ -371,7 +371,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
 
     pl_named_observed(named, PL_NAMED_ROUND, NULL, 0, false);
     for (int rank = 0; rank < named->ranks; rank++) {
-        const struct named_head *head = &named->round.heads[rank];
+        const struct pl_named_head *head = &named->round.heads[rank];
         const unsigned char *end = at + head->payload_bytes;
 
         any |= head->flags;
@@ -407,7 +407,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
 /* The heads have arrived: fetch the payloads if any rank has one. */
 static enum pl_status process_heads(struct pl_named *named, struct pl_error *reterr)
 {
-    struct named_round *round = &named->round;
+    struct pl_named_round *round = &named->round;
     struct pl_collective payloads = {
         .kind = PL_ALLGATHER,
         .dtype = PL_UINT8,
@@ -449,7 +449,7 @@ static enum pl_status end_request(struct pl_named *named, struct pl_error *reter
 
 static enum pl_status end_batch(struct pl_named *named, struct pl_error *reterr)
 {
-    struct named_batch *batch = named->first_batch;
+    struct pl_named_batch *batch = named->first_batch;
     struct pl_request *request = batch->request;
     enum pl_status status;
 

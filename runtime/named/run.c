@@ -12,8 +12,8 @@
 enum { FUSED_BYTES = 64 << 20 }; /* the largest fusion of tensors in device memory */
 
 /* What a joined rank contributes: `elems` neutral elements, or zeros where `op` is NULL. */
-static enum pl_status make_scratch(struct pl_named *named, struct named_item *item, uint64_t elems, enum pl_dtype dtype,
-                                   const enum pl_op *op, struct pl_error *reterr)
+static enum pl_status make_scratch(struct pl_named *named, struct pl_named_item *item, uint64_t elems,
+                                   enum pl_dtype dtype, const enum pl_op *op, struct pl_error *reterr)
 {
     PL_AUTO_FREE void *memory = pl_memory_new(elems, pl_dtype_bytes(dtype), reterr);
 
@@ -31,8 +31,8 @@ static enum pl_status make_scratch(struct pl_named *named, struct named_item *it
     return PL_OK;
 }
 
-static enum pl_status describe_allreduce(struct pl_named *named, const struct named_entry *entry,
-                                         struct named_item *item, struct pl_collective *collective,
+static enum pl_status describe_allreduce(struct pl_named *named, const struct pl_named_entry *entry,
+                                         struct pl_named_item *item, struct pl_collective *collective,
                                          struct pl_error *reterr)
 {
     pl_named_describe_sum(named, &entry->definition, entry->announced, collective);
@@ -45,7 +45,7 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct na
 }
 
 /* New memory for what arrives, and `rows_of_rank` where rows come from several ranks. */
-static enum pl_status make_result(struct pl_named *named, struct named_item *item, const uint64_t *rows_of_rank,
+static enum pl_status make_result(struct pl_named *named, struct pl_named_item *item, const uint64_t *rows_of_rank,
                                   uint64_t rows, uint64_t row_bytes, struct pl_error *reterr)
 {
     if (__builtin_mul_overflow(rows, row_bytes, &item->result.bytes)) {
@@ -68,11 +68,11 @@ static enum pl_status make_result(struct pl_named *named, struct named_item *ite
 }
 
 /* Counts in elements for the kinds whose ranks have different numbers of rows. `counts` and `recv_counts` are [n]. */
-static enum pl_status describe_rows(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
-                                    uint64_t *counts, uint64_t *recv_counts, struct pl_collective *collective,
-                                    struct pl_error *reterr)
+static enum pl_status describe_rows(struct pl_named *named, const struct pl_named_entry *entry,
+                                    struct pl_named_item *item, uint64_t *counts, uint64_t *recv_counts,
+                                    struct pl_collective *collective, struct pl_error *reterr)
 {
-    const struct named_definition *definition = &entry->definition;
+    const struct pl_named_definition *definition = &entry->definition;
     uint64_t ranks = (uint64_t)named->ranks, own = (uint64_t)named->rank,
              row_elems = pl_named_definition_elems_from(definition, 1), rows = 0;
 
@@ -116,7 +116,7 @@ static enum pl_status describe_rows(struct pl_named *named, const struct named_e
     return PL_OK;
 }
 
-static enum pl_status describe(struct pl_named *named, const struct named_entry *entry, struct named_item *item,
+static enum pl_status describe(struct pl_named *named, const struct pl_named_entry *entry, struct pl_named_item *item,
                                uint64_t *counts, uint64_t *recv_counts, struct pl_collective *collective,
                                struct pl_error *reterr)
 {
@@ -157,10 +157,10 @@ static enum pl_status describe(struct pl_named *named, const struct named_entry 
 }
 
 /* Post one entry in place. */
-static enum pl_status post(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
+static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
-    struct named_batch *batch = counts ? pl_named_batch_new(named, &entry, 1, reterr) : NULL;
+    struct pl_named_batch *batch = counts ? pl_named_batch_new(named, &entry, 1, reterr) : NULL;
     struct pl_collective collective;
     enum pl_status status;
 
@@ -179,10 +179,10 @@ static enum pl_status post(struct pl_named *named, struct named_entry *entry, st
 }
 
 /* A ready entry without a collective: ranks disagree, or the round was all that it needs (barrier). */
-static enum pl_status end_at_once(struct pl_named *named, struct named_entry *entry, struct pl_error *reterr)
+static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
-    struct named_local *local = entry->local;
+    struct pl_named_local *local = entry->local;
 
     pl_named_observed(named, PL_NAMED_AGREED, entry, named->rank, false);
     PL_TRY(pl_named_table_retire(&named->table, entry, !conflict, reterr));
@@ -199,7 +199,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct named_entry *en
 }
 
 /* Equal for entries that may be fused. */
-static int compare_packing(const struct named_definition *a, const struct named_definition *b)
+static int compare_packing(const struct pl_named_definition *a, const struct pl_named_definition *b)
 {
     int order = (int)a->dtype - (int)b->dtype;
 
@@ -213,10 +213,10 @@ static int compare_packing(const struct named_definition *a, const struct named_
 
 /* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass.
  * */
-static void sort_for_packing(struct named_entry **entries, size_t count)
+static void sort_for_packing(struct pl_named_entry **entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
-        struct named_entry *entry = entries[i];
+        struct pl_named_entry *entry = entries[i];
         size_t at = i;
 
         for (; at > 0 && compare_packing(&entries[at - 1]->definition, &entry->definition) > 0; at--) {
@@ -227,20 +227,21 @@ static void sort_for_packing(struct named_entry **entries, size_t count)
 }
 
 /* Of ranks that had joined before one of them: what a rank packs, it packs of both. */
-static bool may_be_one(const struct named_table *table, const struct named_entry *a, const struct named_entry *b)
+static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
+                       const struct pl_named_entry *b)
 {
     return pl_named_table_same_ranks(table, a, b) && compare_packing(&a->definition, &b->definition) == 0;
 }
 
 /* Post sums in device memory: sorted, then in sequences that may be fused. */
-static enum pl_status post_packed(struct pl_named *named, struct named_entry **entries, size_t count,
+static enum pl_status post_packed(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                   struct pl_error *reterr)
 {
     for (size_t first = 0, end; first < count; first = end) {
         uint64_t bytes = 0;
 
         for (end = first; end < count && may_be_one(&named->table, entries[first], entries[end]); end++) {
-            const struct named_definition *definition = &entries[end]->definition;
+            const struct pl_named_definition *definition = &entries[end]->definition;
 
             bytes += pl_named_definition_elems(definition) * pl_dtype_bytes((enum pl_dtype)definition->dtype);
             if (bytes > FUSED_BYTES && end > first) {
@@ -255,20 +256,20 @@ static enum pl_status post_packed(struct pl_named *named, struct named_entry **e
 
 enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reterr)
 {
-    struct named_table *table = &named->table;
+    struct pl_named_table *table = &named->table;
     size_t count = table->ready_count, packed = 0, alone = 0;
-    PL_AUTO_FREE struct named_entry **sorted = NULL;
+    PL_AUTO_FREE struct pl_named_entry **sorted = NULL;
 
     if (count == 0) {
         return PL_OK;
     }
-    sorted = pl_memory_new(2 * count, sizeof(struct named_entry *), reterr);
+    sorted = pl_memory_new(2 * count, sizeof(struct pl_named_entry *), reterr);
     if (!sorted) {
         return PL_MEMORY;
     }
     table->ready_count = 0;
     for (size_t i = 0; i < count; i++) {
-        struct named_entry *entry = table->ready[i];
+        struct pl_named_entry *entry = table->ready[i];
 
         if (entry->conflict || entry->definition.kind == PL_BARRIER) {
             PL_TRY(end_at_once(named, entry, reterr));

@@ -234,7 +234,7 @@ static void wake(struct pl_service *service)
 }
 
 /* Let the next who leads take `item`. Under the lock. */
-static void push(struct pl_service *service, struct service_item *item, uint64_t bytes)
+static void push(struct pl_service *service, struct pl_service_item *item, uint64_t bytes)
 {
     item->completion->done = false;
     item->completion->status = PL_OK;
@@ -255,11 +255,11 @@ static enum pl_status refuse_left(const struct pl_service *service, struct pl_er
     return service->synced.leaving ? pl_error_set(reterr, PL_CANCELLED, "the named tensors were shut down") : PL_OK;
 }
 
-static struct service_item *item_new(enum service_kind kind, size_t count, struct pl_completion *completion,
-                                     struct pl_error *reterr)
+static struct pl_service_item *item_new(enum pl_service_kind kind, size_t count, struct pl_completion *completion,
+                                        struct pl_error *reterr)
 {
-    struct service_item *item =
-        pl_memory_new(1, sizeof(struct service_item) + count * sizeof(struct pl_named_op), reterr);
+    struct pl_service_item *item =
+        pl_memory_new(1, sizeof(struct pl_service_item) + count * sizeof(struct pl_named_op), reterr);
 
     if (item) {
         item->kind = kind;
@@ -270,8 +270,8 @@ static struct service_item *item_new(enum service_kind kind, size_t count, struc
 }
 
 /* The operations with names and splits of their own. `ranks` is how many splits each has. */
-static enum pl_status copy_ops(struct service_item *item, const char *name, const struct pl_named_op *ops, size_t ranks,
-                               struct pl_error *reterr)
+static enum pl_status copy_ops(struct pl_service_item *item, const char *name, const struct pl_named_op *ops,
+                               size_t ranks, struct pl_error *reterr)
 {
     size_t splits = 0;
 
@@ -318,7 +318,7 @@ static uint64_t bytes_of(const struct pl_named_op *op)
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
                             size_t count, bool grouped, struct pl_completion *completion, struct pl_error *reterr)
 {
-    struct service_item *item, **same_name = NULL;
+    struct pl_service_item *item, **same_name = NULL;
     struct pl_named *named;
     uint64_t bytes = 0;
     enum pl_status status;
@@ -391,7 +391,7 @@ enum pl_status pl_service_submit_group(struct pl_service *service, int set, cons
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr)
 {
-    struct service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
+    struct pl_service_item *item = item_new(SERVICE_JOIN, 0, completion, reterr);
     enum pl_status status;
 
     if (!item) {
@@ -485,11 +485,11 @@ enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion 
     return completion->status;
 }
 
-static enum pl_status change_sets(struct pl_service *service, enum service_kind kind, const int *ranks, int count,
+static enum pl_status change_sets(struct pl_service *service, enum pl_service_kind kind, const int *ranks, int count,
                                   int *set, struct pl_error *reterr)
 {
     struct pl_completion completion = {0};
-    struct service_item *item = item_new(kind, 0, &completion, reterr);
+    struct pl_service_item *item = item_new(kind, 0, &completion, reterr);
     enum pl_status status;
 
     if (!item) {

@@ -10,7 +10,7 @@
 
 enum { SERVICE_NAME_CHAINS = 1024 };
 
-enum service_kind {
+enum pl_service_kind {
     SERVICE_OPERATIONS, /* one, or a group of them */
     SERVICE_JOIN,
     SERVICE_ADD_SET, /* these two: a fence in set 0, then the call */
@@ -18,8 +18,8 @@ enum service_kind {
 };
 
 /** What was submitted with one call, until it has ended. */
-struct service_item {
-    enum service_kind kind;
+struct pl_service_item {
+    enum pl_service_kind kind;
     struct pl_completion *completion;
     int number;             /* of its process set, which may be gone before the item is handed over */
     struct pl_named *named; /* from then on */
@@ -29,9 +29,9 @@ struct service_item {
     int rank_count;
     int *set; /* ADD_SET: out, REMOVE_SET: in */
     pl_named_handle handle;
-    struct service_item *next_of_name;
-    struct service_item *next; /* submitted, or ended */
-    struct service_item *previous_taken, *next_taken;
+    struct pl_service_item *next_of_name;
+    struct pl_service_item *next; /* submitted, or ended */
+    struct pl_service_item *previous_taken, *next_taken;
     bool grouped;
     size_t count;
     struct pl_named_op ops[];
@@ -48,25 +48,25 @@ struct pl_service {
     pthread_cond_t changed; /* for those who wait */
     pthread_cond_t work;    /* for the thread */
     struct {
-        struct service_item *first, *last;               /* submitted, not yet taken */
-        uint64_t bytes;                                  /* of those */
-        struct service_item *names[SERVICE_NAME_CHAINS]; /* under way, by name and set */
-        uint64_t submitted;                              /* counts up */
-        size_t outstanding;                              /* submitted, not yet ended */
-        size_t calls;                                    /* of those, the ones that end in a callback: nobody waits */
-        unsigned waiters;                                /* threads that wait */
-        bool leads;                                      /* a thread drives; it alone uses what is below `synced` */
-        bool naps;                                       /* it would, but has nothing to do for a moment */
-        bool thread_sleeps;                              /* until it is woken */
-        bool urgent;                                     /* the thread need not wait for a waiter */
-        bool joining, changing_sets;                     /* submitted, not yet ended */
+        struct pl_service_item *first, *last;               /* submitted, not yet taken */
+        uint64_t bytes;                                     /* of those */
+        struct pl_service_item *names[SERVICE_NAME_CHAINS]; /* under way, by name and set */
+        uint64_t submitted;                                 /* counts up */
+        size_t outstanding;                                 /* submitted, not yet ended */
+        size_t calls;                /* of those, the ones that end in a callback: nobody waits */
+        unsigned waiters;            /* threads that wait */
+        bool leads;                  /* a thread drives; it alone uses what is below `synced` */
+        bool naps;                   /* it would, but has nothing to do for a moment */
+        bool thread_sleeps;          /* until it is woken */
+        bool urgent;                 /* the thread need not wait for a waiter */
+        bool joining, changing_sets; /* submitted, not yet ended */
         bool leaving, left;
         bool stop;
         int64_t aborts_until_ns; /* threads that wait leave the lead to pl_service_abort() until then */
     } synced;
     /* Of who leads. */
-    struct service_item *first_taken; /* under way in an engine */
-    struct service_item *join, *set_change;
+    struct pl_service_item *first_taken; /* under way in an engine */
+    struct pl_service_item *join, *set_change;
     uint64_t moves;
     int64_t moved_ns; /* when something moved last */
     int64_t reported_ns;
@@ -86,8 +86,8 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
 int64_t pl_service_idle_ns(struct pl_service *service);
 
 /** The place in its chain of `item`'s name, or of an equal one under way. Under the lock. */
-struct service_item **pl_service_find_name(struct pl_service *service, const struct service_item *item);
+struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item);
 
-void pl_service_item_free(struct service_item *item);
+void pl_service_item_free(struct pl_service_item *item);
 
 #endif

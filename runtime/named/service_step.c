@@ -14,17 +14,17 @@
 /* So long what has ended is kept back for what ends in the same round. */
 static const int64_t KEEP_NS = PL_NS_PER_MS;
 
-void pl_service_item_free(struct service_item *item)
+void pl_service_item_free(struct pl_service_item *item)
 {
     free(item->name);
     free(item->splits);
     free(item);
 }
 
-struct service_item **pl_service_find_name(struct pl_service *service, const struct service_item *item)
+struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item)
 {
     uint64_t hash = pl_hash(PL_HASH_START, item->name, strlen(item->name));
-    struct service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
+    struct pl_service_item **at = &service->synced.names[hash % SERVICE_NAME_CHAINS];
 
     while (*at &&
            ((*at)->number != item->number || (*at)->grouped != item->grouped || strcmp((*at)->name, item->name) != 0)) {
@@ -33,7 +33,7 @@ struct service_item **pl_service_find_name(struct pl_service *service, const str
     return at;
 }
 
-static void taken_append(struct pl_service *service, struct service_item *item)
+static void taken_append(struct pl_service *service, struct pl_service_item *item)
 {
     item->next_taken = service->first_taken;
     item->previous_taken = NULL;
@@ -43,7 +43,7 @@ static void taken_append(struct pl_service *service, struct service_item *item)
     service->first_taken = item;
 }
 
-static void taken_remove(struct pl_service *service, struct service_item *item)
+static void taken_remove(struct pl_service *service, struct pl_service_item *item)
 {
     *(item->previous_taken ? &item->previous_taken->next_taken : &service->first_taken) = item->next_taken;
     if (item->next_taken) {
@@ -52,14 +52,14 @@ static void taken_remove(struct pl_service *service, struct service_item *item)
 }
 
 /* Add `item` to those that have ended; its completion has the status. */
-static void end(struct service_item *item, struct service_item ***end_at)
+static void end(struct pl_service_item *item, struct pl_service_item ***end_at)
 {
     item->next = NULL;
     **end_at = item;
     *end_at = &item->next;
 }
 
-static enum pl_status hand_over(struct pl_service *service, struct service_item *item)
+static enum pl_status hand_over(struct pl_service *service, struct pl_service_item *item)
 {
     struct pl_error *error = &item->completion->error;
     const struct pl_named_op fence = {.name = "process sets", .kind = PL_BARRIER, .flags = NAMED_FENCE};
@@ -92,9 +92,9 @@ static enum pl_status hand_over(struct pl_service *service, struct service_item 
 }
 
 /* True when there was anything. */
-static bool take(struct pl_service *service, struct service_item ***end_at)
+static bool take(struct pl_service *service, struct pl_service_item ***end_at)
 {
-    struct service_item *item, *next;
+    struct pl_service_item *item, *next;
     bool leaving, any;
 
     pthread_mutex_lock(&service->lock);
@@ -125,16 +125,16 @@ static bool take(struct pl_service *service, struct service_item ***end_at)
     return any;
 }
 
-static void end_taken(struct pl_service *service, struct service_item *item, struct service_item ***end_at)
+static void end_taken(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
     taken_remove(service, item);
     end(item, end_at);
 }
 
 /* The fence has ended, well or not: no round is under way on any rank, and what was agreed on before has ended. */
-static void change_sets(struct pl_service *service, struct service_item ***end_at)
+static void change_sets(struct pl_service *service, struct pl_service_item ***end_at)
 {
-    struct service_item *item = service->set_change;
+    struct pl_service_item *item = service->set_change;
     struct pl_completion *completion = item->completion;
 
     completion->status = pl_named_wait(item->named, item->handle, NULL, &completion->error);
@@ -152,7 +152,7 @@ static void change_sets(struct pl_service *service, struct service_item ***end_a
 }
 
 /* Whether a wait for `item` would return. */
-static bool has_ended(const struct service_item *item)
+static bool has_ended(const struct pl_service_item *item)
 {
     size_t slot = 0;
 
@@ -160,7 +160,7 @@ static bool has_ended(const struct service_item *item)
            pl_named_queue_find(item->named, item->handle, &slot, NULL) != PL_OK || item->named->slots[slot].undone == 0;
 }
 
-static void end_operations(struct pl_service *service, struct service_item *item, struct service_item ***end_at)
+static void end_operations(struct pl_service *service, struct pl_service_item *item, struct pl_service_item ***end_at)
 {
     item->completion->status =
         pl_named_wait(item->named, item->handle, item->completion->results, &item->completion->error);
@@ -169,12 +169,12 @@ static void end_operations(struct pl_service *service, struct service_item *item
 }
 
 /* End the operations of `named` that have; after a failure of the world, all. */
-static void collect(struct pl_service *service, struct pl_named *named, struct service_item ***end_at)
+static void collect(struct pl_service *service, struct pl_named *named, struct pl_service_item ***end_at)
 {
-    struct service_item *ended = NULL, *next;
+    struct pl_service_item *ended = NULL, *next;
 
     if (named->failure.status != PL_OK) {
-        for (struct service_item *item = service->first_taken; item; item = next) {
+        for (struct pl_service_item *item = service->first_taken; item; item = next) {
             next = item->next_taken;
             if (item->kind == SERVICE_OPERATIONS && item->named == named) {
                 end_operations(service, item, end_at);
@@ -183,13 +183,13 @@ static void collect(struct pl_service *service, struct pl_named *named, struct s
         return;
     }
     for (size_t slot = named->first_ended; slot; slot = named->slots[slot - 1].next_ended) {
-        struct service_item *item = named->slots[slot - 1].owner;
+        struct pl_service_item *item = named->slots[slot - 1].owner;
 
         item->next = ended; /* the list has the last first */
         ended = item;
     }
     named->first_ended = 0;
-    for (struct service_item *item = ended; item; item = next) {
+    for (struct pl_service_item *item = ended; item; item = next) {
         next = item->next;
         end_operations(service, item, end_at);
     }
@@ -207,10 +207,10 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named,
 }
 
 /* A join, and a change of the sets, which have no place in an engine's list. */
-static void collect_others(struct pl_service *service, struct service_item ***end_at)
+static void collect_others(struct pl_service *service, struct pl_service_item ***end_at)
 {
     struct pl_named *all = service->all;
-    struct service_item *join = service->join;
+    struct pl_service_item *join = service->join;
 
     if (join && (!all->joining || all->left || all->failure.status != PL_OK)) {
         join->completion->status = all->joining ? pl_named_refuse_ended(all, &join->completion->error) : PL_OK;
@@ -225,18 +225,18 @@ static void collect_others(struct pl_service *service, struct service_item ***en
 }
 
 /* Tell of what has ended. Under the lock, but for the callbacks. */
-static void report(struct pl_service *service, struct service_item *ended)
+static void report(struct pl_service *service, struct pl_service_item *ended)
 {
-    struct service_item *calls = NULL, **call_at = &calls, *next;
+    struct pl_service_item *calls = NULL, **call_at = &calls, *next;
 
     if (!ended) {
         return;
     }
     pthread_mutex_lock(&service->lock);
-    for (struct service_item *item = ended; item; item = next) {
+    for (struct pl_service_item *item = ended; item; item = next) {
         next = item->next;
         if (item->name) {
-            struct service_item **at = pl_service_find_name(service, item);
+            struct pl_service_item **at = pl_service_find_name(service, item);
 
             PL_BUG_IF(*at != item);
             *at = item->next_of_name;
@@ -257,7 +257,7 @@ static void report(struct pl_service *service, struct service_item *ended)
     }
     pthread_cond_broadcast(&service->changed);
     pthread_mutex_unlock(&service->lock);
-    for (struct service_item *item = calls; item; item = next) {
+    for (struct pl_service_item *item = calls; item; item = next) {
         next = item->next;
         item->completion->call(item->completion);
         pl_service_item_free(item);
@@ -277,7 +277,7 @@ static bool advance(struct pl_named *named, bool block)
 
 bool pl_service_step(struct pl_service *service, bool block)
 {
-    struct service_item *ended = NULL, **end_at = &ended;
+    struct pl_service_item *ended = NULL, **end_at = &ended;
     struct pl_named *named = service->all;
     uint64_t moves = 0;
     bool left = true, kept = false, moved = take(service, &end_at);
@@ -331,9 +331,9 @@ int64_t pl_service_idle_ns(struct pl_service *service)
 
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error)
 {
-    struct service_item *ended = NULL, **end_at = &ended, *next;
+    struct pl_service_item *ended = NULL, **end_at = &ended, *next;
 
-    for (struct service_item *item = service->first_taken; item; item = next) {
+    for (struct pl_service_item *item = service->first_taken; item; item = next) {
         next = item->next_taken;
         item->completion->status = error->status;
         item->completion->error = *error;
@@ -343,7 +343,7 @@ void pl_service_end_all(struct pl_service *service, const struct pl_error *error
     *end_at = service->synced.first;
     service->synced.first = service->synced.last = NULL;
     pthread_mutex_unlock(&service->lock);
-    for (struct service_item *item = *end_at; item; item = item->next) {
+    for (struct pl_service_item *item = *end_at; item; item = item->next) {
         item->completion->status = error->status;
         item->completion->error = *error;
     }

@@ -14,7 +14,7 @@ struct named_group {
     uint64_t hash;
     uint32_t members;
     uint32_t complete;
-    struct named_entry **entries; /* [members] */
+    struct pl_named_entry **entries; /* [members] */
     struct named_group *next;
 };
 
@@ -35,19 +35,19 @@ static void bit_set(uint64_t *bits, int rank)
     bits[rank / 64] |= UINT64_C(1) << (rank % 64);
 }
 
-enum pl_status pl_named_table_init(struct named_table *table, const struct pl_world *world, struct pl_error *reterr)
+enum pl_status pl_named_table_init(struct pl_named_table *table, const struct pl_world *world, struct pl_error *reterr)
 {
     memset(table, 0, sizeof(*table));
     table->world = world;
     table->ranks = pl_world_size(world);
     table->last_joined = -1;
     table->slot_count = FIRST_SLOTS;
-    table->slots = pl_memory_new(table->slot_count, sizeof(struct named_entry *), reterr);
+    table->slots = pl_memory_new(table->slot_count, sizeof(struct pl_named_entry *), reterr);
     table->joined = pl_memory_new(words_for(table->ranks), sizeof(uint64_t), reterr);
     return table->slots && table->joined ? PL_OK : PL_MEMORY;
 }
 
-static void entry_free(struct named_entry *entry)
+static void entry_free(struct pl_named_entry *entry)
 {
     free(entry->name);
     free(entry->announced_by);
@@ -56,10 +56,10 @@ static void entry_free(struct named_entry *entry)
     free(entry);
 }
 
-void pl_named_table_done(struct named_table *table)
+void pl_named_table_done(struct pl_named_table *table)
 {
     for (size_t i = 0; table->slots && i < table->slot_count; i++) {
-        for (struct named_entry *entry = table->slots[i], *next; entry; entry = next) {
+        for (struct pl_named_entry *entry = table->slots[i], *next; entry; entry = next) {
             next = entry->next_in_slot;
             entry_free(entry);
         }
@@ -76,16 +76,16 @@ void pl_named_table_done(struct named_table *table)
     memset(table, 0, sizeof(*table));
 }
 
-static void grow_slots(struct named_table *table)
+static void grow_slots(struct pl_named_table *table)
 {
     size_t count = table->slot_count * 2;
-    struct named_entry **slots = calloc(count, sizeof(struct named_entry *));
+    struct pl_named_entry **slots = calloc(count, sizeof(struct pl_named_entry *));
 
     if (!slots) {
         return; /* longer chains are all that this costs */
     }
     for (size_t i = 0; i < table->slot_count; i++) {
-        for (struct named_entry *entry = table->slots[i], *next; entry; entry = next) {
+        for (struct pl_named_entry *entry = table->slots[i], *next; entry; entry = next) {
             next = entry->next_in_slot;
             entry->next_in_slot = slots[entry->hash & (count - 1)];
             slots[entry->hash & (count - 1)] = entry;
@@ -96,10 +96,10 @@ static void grow_slots(struct named_table *table)
     table->slot_count = count;
 }
 
-struct named_entry *pl_named_table_find(struct named_table *table, const char *name, struct pl_error *reterr)
+struct pl_named_entry *pl_named_table_find(struct pl_named_table *table, const char *name, struct pl_error *reterr)
 {
     uint64_t hash = pl_hash(PL_HASH_START, name, strlen(name));
-    struct named_entry *entry;
+    struct pl_named_entry *entry;
 
     for (entry = table->slots[hash & (table->slot_count - 1)]; entry; entry = entry->next_in_slot) {
         if (entry->hash == hash && strcmp(entry->name, name) == 0) {
@@ -126,9 +126,9 @@ struct named_entry *pl_named_table_find(struct named_table *table, const char *n
     return entry;
 }
 
-void pl_named_table_drop_idle(struct named_table *table, struct named_entry *entry)
+void pl_named_table_drop_idle(struct pl_named_table *table, struct pl_named_entry *entry)
 {
-    struct named_entry **at = &table->slots[entry->hash & (table->slot_count - 1)];
+    struct pl_named_entry **at = &table->slots[entry->hash & (table->slot_count - 1)];
 
     if (entry->known || entry->announced || entry->local) {
         return;
@@ -141,7 +141,7 @@ void pl_named_table_drop_idle(struct named_table *table, struct named_entry *ent
     entry_free(entry);
 }
 
-size_t pl_named_definition_row_counts(const struct named_definition *definition, int ranks)
+size_t pl_named_definition_row_counts(const struct pl_named_definition *definition, int ranks)
 {
     if (definition->kind == PL_ALLGATHER) {
         return 1;
@@ -149,7 +149,7 @@ size_t pl_named_definition_row_counts(const struct named_definition *definition,
     return definition->kind == PL_ALLTOALL ? (size_t)ranks : 0;
 }
 
-uint64_t pl_named_definition_elems_from(const struct named_definition *definition, uint32_t first)
+uint64_t pl_named_definition_elems_from(const struct pl_named_definition *definition, uint32_t first)
 {
     uint64_t elems = 1;
 
@@ -159,12 +159,12 @@ uint64_t pl_named_definition_elems_from(const struct named_definition *definitio
     return elems;
 }
 
-uint64_t pl_named_definition_elems(const struct named_definition *definition)
+uint64_t pl_named_definition_elems(const struct pl_named_definition *definition)
 {
     return pl_named_definition_elems_from(definition, 0);
 }
 
-static void pending_append(struct named_table *table, struct named_entry *entry)
+static void pending_append(struct pl_named_table *table, struct pl_named_entry *entry)
 {
     entry->pending_number = ++table->pending_count;
     entry->previous_pending = table->last_pending;
@@ -173,7 +173,7 @@ static void pending_append(struct named_table *table, struct named_entry *entry)
     table->last_pending = entry;
 }
 
-static void pending_remove(struct named_table *table, struct named_entry *entry)
+static void pending_remove(struct pl_named_table *table, struct pl_named_entry *entry)
 {
     *(entry->previous_pending ? &entry->previous_pending->next_pending : &table->first_pending) = entry->next_pending;
     *(entry->next_pending ? &entry->next_pending->previous_pending : &table->last_pending) = entry->previous_pending;
@@ -181,8 +181,8 @@ static void pending_remove(struct named_table *table, struct named_entry *entry)
 }
 
 /* Say how `given`, from `rank`, differs from the entry's definition. The first difference between ranks is kept. */
-static enum pl_status note_conflict(const struct named_table *table, struct named_entry *entry, int rank,
-                                    const struct named_definition *given, struct pl_error *reterr)
+static enum pl_status note_conflict(const struct pl_named_table *table, struct pl_named_entry *entry, int rank,
+                                    const struct pl_named_definition *given, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -196,8 +196,8 @@ static enum pl_status note_conflict(const struct named_table *table, struct name
     return pl_text_take(&text, &entry->conflict, reterr);
 }
 
-enum pl_status pl_named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                       const struct named_definition *definition, const void *row_counts,
+enum pl_status pl_named_table_announce(struct pl_named_table *table, struct pl_named_entry *entry, int rank,
+                                       const struct pl_named_definition *definition, const void *row_counts,
                                        struct pl_error *reterr)
 {
     size_t ranks = (size_t)table->ranks;
@@ -232,13 +232,13 @@ enum pl_status pl_named_table_announce(struct named_table *table, struct named_e
     return PL_OK;
 }
 
-bool pl_named_table_same_ranks(const struct named_table *table, const struct named_entry *a,
-                               const struct named_entry *b)
+bool pl_named_table_same_ranks(const struct pl_named_table *table, const struct pl_named_entry *a,
+                               const struct pl_named_entry *b)
 {
     return memcmp(a->announced_by, b->announced_by, words_for(table->ranks) * sizeof(uint64_t)) == 0;
 }
 
-void pl_named_table_join(struct named_table *table, int rank)
+void pl_named_table_join(struct pl_named_table *table, int rank)
 {
     if (!bit_get(table->joined, rank)) {
         bit_set(table->joined, rank);
@@ -247,7 +247,7 @@ void pl_named_table_join(struct named_table *table, int rank)
     }
 }
 
-void pl_named_table_join_reset(struct named_table *table)
+void pl_named_table_join_reset(struct pl_named_table *table)
 {
     memset(table->joined, 0, words_for(table->ranks) * sizeof(uint64_t));
     table->joined_count = 0;
@@ -255,10 +255,10 @@ void pl_named_table_join_reset(struct named_table *table)
 }
 
 /* Joined ranks take part with neutral elements; a tensor for which there are none gets a conflict. */
-static enum pl_status check_joined(struct named_table *table, struct named_entry *entry, struct pl_error *reterr)
+static enum pl_status check_joined(struct pl_named_table *table, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    const struct named_definition *definition = &entry->definition;
+    const struct pl_named_definition *definition = &entry->definition;
     bool impossible = false;
 
     if (entry->announced == table->ranks || entry->conflict) {
@@ -294,7 +294,7 @@ static enum pl_status check_joined(struct named_table *table, struct named_entry
     return pl_text_take(&text, &entry->conflict, reterr);
 }
 
-static bool is_complete(const struct named_table *table, const struct named_entry *entry)
+static bool is_complete(const struct pl_named_table *table, const struct pl_named_entry *entry)
 {
     int present = entry->announced;
 
@@ -307,15 +307,15 @@ static bool is_complete(const struct named_table *table, const struct named_entr
     return present == table->ranks;
 }
 
-static enum pl_status ready_append(struct named_table *table, struct named_entry *entry, struct pl_error *reterr)
+static enum pl_status ready_append(struct pl_named_table *table, struct pl_named_entry *entry, struct pl_error *reterr)
 {
-    PL_TRY(pl_memory_grow(&table->ready, &table->ready_capacity, table->ready_count + 1, sizeof(struct named_entry *),
-                          reterr));
+    PL_TRY(pl_memory_grow(&table->ready, &table->ready_capacity, table->ready_count + 1,
+                          sizeof(struct pl_named_entry *), reterr));
     table->ready[table->ready_count++] = entry;
     return PL_OK;
 }
 
-static struct named_group *find_group(struct named_table *table, const struct named_definition *definition,
+static struct named_group *find_group(struct pl_named_table *table, const struct pl_named_definition *definition,
                                       struct pl_error *reterr)
 {
     struct named_group *group;
@@ -329,7 +329,7 @@ static struct named_group *find_group(struct named_table *table, const struct na
     if (!group) {
         return NULL;
     }
-    group->entries = pl_memory_new(definition->group_members, sizeof(struct named_entry *), reterr);
+    group->entries = pl_memory_new(definition->group_members, sizeof(struct pl_named_entry *), reterr);
     if (!group->entries) {
         free(group);
         return NULL;
@@ -342,7 +342,7 @@ static struct named_group *find_group(struct named_table *table, const struct na
 }
 
 /* Forget which members of a group are complete: all are, or some never will be. */
-static void forget_group(struct named_table *table, uint64_t hash)
+static void forget_group(struct pl_named_table *table, uint64_t hash)
 {
     for (struct named_group **at = &table->groups; *at; at = &(*at)->next) {
         struct named_group *group = *at;
@@ -357,7 +357,7 @@ static void forget_group(struct named_table *table, uint64_t hash)
 }
 
 /* One member is complete; the last one makes all ready, and one member's conflict becomes that of all. */
-static enum pl_status collect_member(struct named_table *table, struct named_entry *entry, bool *ret_ready,
+static enum pl_status collect_member(struct pl_named_table *table, struct pl_named_entry *entry, bool *ret_ready,
                                      struct pl_error *reterr)
 {
     struct named_group *group = find_group(table, &entry->definition, reterr);
@@ -390,9 +390,9 @@ static enum pl_status collect_member(struct named_table *table, struct named_ent
     return PL_OK;
 }
 
-enum pl_status pl_named_table_collect(struct named_table *table, struct pl_error *reterr)
+enum pl_status pl_named_table_collect(struct pl_named_table *table, struct pl_error *reterr)
 {
-    for (struct named_entry *entry = table->first_pending, *next; entry; entry = next) {
+    for (struct pl_named_entry *entry = table->first_pending, *next; entry; entry = next) {
         bool group_ready = false;
 
         next = entry->next_pending;
@@ -413,12 +413,12 @@ enum pl_status pl_named_table_collect(struct named_table *table, struct pl_error
     return PL_OK;
 }
 
-static bool is_pending(const struct named_table *table, const struct named_entry *entry)
+static bool is_pending(const struct pl_named_table *table, const struct pl_named_entry *entry)
 {
     return table->first_pending == entry || entry->previous_pending;
 }
 
-enum pl_status pl_named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
+enum pl_status pl_named_table_retire(struct pl_named_table *table, struct pl_named_entry *entry, bool agrees,
                                      struct pl_error *reterr)
 {
     if (is_pending(table, entry)) {
@@ -429,7 +429,7 @@ enum pl_status pl_named_table_retire(struct named_table *table, struct named_ent
     }
     if (agrees && !entry->known && !entry->anonymous && table->known_count < NAMED_MAX_KNOWN) {
         PL_TRY(pl_memory_grow(&table->known, &table->known_capacity, table->known_count + 1,
-                              sizeof(struct named_entry *), reterr));
+                              sizeof(struct pl_named_entry *), reterr));
         entry->id = (uint32_t)table->known_count;
         table->known[table->known_count++] = entry;
         entry->known = true;
@@ -445,7 +445,7 @@ enum pl_status pl_named_table_retire(struct named_table *table, struct named_ent
     return PL_OK;
 }
 
-void pl_named_definition_text(const struct named_definition *definition, struct pl_text *text)
+void pl_named_definition_text(const struct pl_named_definition *definition, struct pl_text *text)
 {
     enum pl_kind kind = (enum pl_kind)definition->kind;
     bool ragged = kind == PL_ALLGATHER || kind == PL_ALLTOALL;
@@ -484,7 +484,7 @@ void pl_named_definition_text(const struct named_definition *definition, struct 
 }
 
 /* "0-2,5": the ranks whose bit is `value`, by their global numbers. */
-static void ranks_text(const struct named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
+static void ranks_text(const struct pl_named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
 {
     const char *separator = "";
 
@@ -504,7 +504,8 @@ static void ranks_text(const struct named_table *table, const uint64_t *bits, bo
     }
 }
 
-void pl_named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry, struct pl_text *text)
+void pl_named_entry_waiting_text(const struct pl_named_table *table, const struct pl_named_entry *entry,
+                                 struct pl_text *text)
 {
     if (entry->awaits_group) {
         pl_text_printf(text, "'%s': waits for other members of its group", entry->name);

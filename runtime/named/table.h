@@ -15,7 +15,7 @@
 /**
  * What ranks must agree on. Compared as bytes: zero it before filling. Dimension 0 of ALLGATHER and ALLTOALL is 0 here.
  */
-struct named_definition {
+struct pl_named_definition {
     uint8_t kind, dtype, op, scaled;
     uint16_t flags;
     uint8_t memory, is_scaled_by_caller;
@@ -28,17 +28,17 @@ struct named_definition {
     uint32_t group_index;
 };
 
-struct named_local;
+struct pl_named_local;
 struct named_group;
 
-struct named_entry {
+struct pl_named_entry {
     char *name;
     bool known;  /* every rank has announced `agreed` once: its number may stand for it */
     uint32_t id; /* while known */
-    struct named_definition agreed;
+    struct pl_named_definition agreed;
 
     /* Under way, from the first announcement until it is ready. */
-    struct named_definition definition; /* as the first announcement gave it */
+    struct pl_named_definition definition; /* as the first announcement gave it */
     int first_rank;
     int announced;           /* ranks that have announced it */
     uint64_t *announced_by;  /* a bit a rank */
@@ -46,31 +46,31 @@ struct named_entry {
     char *conflict;          /* how definitions differ, NULL while they agree */
     bool awaits_group;       /* complete, and waiting for the other members of its group */
     uint64_t pending_number; /* counted by the table when it became pending */
-    struct named_entry *previous_pending, *next_pending;
+    struct pl_named_entry *previous_pending, *next_pending;
 
-    struct named_local *local; /* this rank's operation from submit to done */
-    bool anonymous;            /* automatic name: dropped when done */
+    struct pl_named_local *local; /* this rank's operation from submit to done */
+    bool anonymous;               /* automatic name: dropped when done */
     uint64_t hash;
-    struct named_entry *next_in_slot;
+    struct pl_named_entry *next_in_slot;
 };
 
-struct named_table {
+struct pl_named_table {
     const struct pl_world *world; /* for its ranks' global numbers */
     int ranks;
-    uint64_t pending_count;     /* entries that ever became pending */
-    struct named_entry **slots; /* hash chains; a power of two */
+    uint64_t pending_count;        /* entries that ever became pending */
+    struct pl_named_entry **slots; /* hash chains; a power of two */
     size_t slot_count;
     size_t entry_count;
-    struct named_entry **known; /* by id */
+    struct pl_named_entry **known; /* by id */
     size_t known_count, known_capacity;
-    struct named_entry *first_pending, *last_pending;
+    struct pl_named_entry *first_pending, *last_pending;
     struct named_group *groups;
     uint64_t *joined; /* a bit a rank */
     int joined_count;
     bool strict_join; /* see struct pl_named_options */
     int last_joined;  /* of the latest join flags */
     /* What the announcements so far have made ready, in the order in which every rank runs it. */
-    struct named_entry **ready;
+    struct pl_named_entry **ready;
     size_t ready_count, ready_capacity;
 };
 
@@ -83,53 +83,53 @@ enum {
     NAMED_MAX_KNOWN = 65536, /* numbers for names (response cache); other names are announced whole each time */
 };
 
-enum pl_status pl_named_table_init(struct named_table *table, const struct pl_world *world,
+enum pl_status pl_named_table_init(struct pl_named_table *table, const struct pl_world *world,
                                    struct pl_error *reterr) PL_MUST_CHECK;
-void pl_named_table_done(struct named_table *table);
+void pl_named_table_done(struct pl_named_table *table);
 
 /** The entry called `name`, made where there is none; NULL without memory. */
-struct named_entry *pl_named_table_find(struct named_table *table, const char *name, struct pl_error *reterr);
+struct pl_named_entry *pl_named_table_find(struct pl_named_table *table, const char *name, struct pl_error *reterr);
 
 /** Forget `entry` if nothing needs it: not known, not under way, no local operation. */
-void pl_named_table_drop_idle(struct named_table *table, struct named_entry *entry);
+void pl_named_table_drop_idle(struct pl_named_table *table, struct pl_named_entry *entry);
 
 /**
  * How many numbers an announcement of `definition` carries besides: rows (1) for ALLGATHER, splits (n) for ALLTOALL.
  */
-size_t pl_named_definition_row_counts(const struct named_definition *definition, int ranks);
+size_t pl_named_definition_row_counts(const struct pl_named_definition *definition, int ranks);
 
 /** Elements of a definition's shape; of its dimensions from `first` on, so that 1 gives those of a row. */
-uint64_t pl_named_definition_elems(const struct named_definition *definition);
-uint64_t pl_named_definition_elems_from(const struct named_definition *definition, uint32_t first);
+uint64_t pl_named_definition_elems(const struct pl_named_definition *definition);
+uint64_t pl_named_definition_elems_from(const struct pl_named_definition *definition, uint32_t first);
 
 /**
  * Rank `rank` has announced `entry` with `definition` (NULL: the agreed one) and `row_counts` (may be unaligned; NULL
  * when there are none).
  */
-enum pl_status pl_named_table_announce(struct named_table *table, struct named_entry *entry, int rank,
-                                       const struct named_definition *definition, const void *row_counts,
+enum pl_status pl_named_table_announce(struct pl_named_table *table, struct pl_named_entry *entry, int rank,
+                                       const struct pl_named_definition *definition, const void *row_counts,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether the same ranks have announced `a` and `b`, and the same ones are joined instead. */
-bool pl_named_table_same_ranks(const struct named_table *table, const struct named_entry *a,
-                               const struct named_entry *b);
+bool pl_named_table_same_ranks(const struct pl_named_table *table, const struct pl_named_entry *a,
+                               const struct pl_named_entry *b);
 
 /** Rank `rank` has joined; later calls of pl_named_table_collect() see it. */
-void pl_named_table_join(struct named_table *table, int rank);
-void pl_named_table_join_reset(struct named_table *table);
+void pl_named_table_join(struct pl_named_table *table, int rank);
+void pl_named_table_join_reset(struct pl_named_table *table);
 
 /** Move what is complete from pending to `ready`. Entries with a conflict are ready too: they fail everywhere. */
-enum pl_status pl_named_table_collect(struct named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_named_table_collect(struct pl_named_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** `entry` is no longer under way; when it `agrees`, its number may be used from now on. */
-enum pl_status pl_named_table_retire(struct named_table *table, struct named_entry *entry, bool agrees,
+enum pl_status pl_named_table_retire(struct pl_named_table *table, struct pl_named_entry *entry, bool agrees,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "allreduce sum of float32 [3,4] prescale 0.5". */
-void pl_named_definition_text(const struct named_definition *definition, struct pl_text *text);
+void pl_named_definition_text(const struct pl_named_definition *definition, struct pl_text *text);
 
 /** One line for `entry`: "'w': submitted by ranks 0-2, not by 3". */
-void pl_named_entry_waiting_text(const struct named_table *table, const struct named_entry *entry,
+void pl_named_entry_waiting_text(const struct pl_named_table *table, const struct pl_named_entry *entry,
                                  struct pl_text *text);
 
 #endif

@@ -11,12 +11,12 @@
 /* A closed connection is known before the end of its process, which says why. */
 #define CAUSE_LAG_NS PL_NS_PER_S
 
-static bool are_too_few(const struct server *server)
+static bool are_too_few(const struct pl_server_state *server)
 {
     return server->options->min_workers > 0 && server->total - server->lost < server->options->min_workers;
 }
 
-void server_lost_note(struct server *server, int worker)
+void pl_server_lost_note(struct pl_server_state *server, int worker)
 {
     if (server->workers[worker].is_lost) {
         return;
@@ -29,7 +29,8 @@ void server_lost_note(struct server *server, int worker)
     }
 }
 
-static enum pl_status end_job(const struct server *server, int worker, const char *cause, struct pl_error *reterr)
+static enum pl_status end_job(const struct pl_server_state *server, int worker, const char *cause,
+                              struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_PEER,
                         "worker %d (host %d) %s: %d of %d workers are left, expected %d (ps_min_workers)", worker,
@@ -37,7 +38,8 @@ static enum pl_status end_job(const struct server *server, int worker, const cha
                         server->options->min_workers);
 }
 
-enum pl_status server_lost_process(struct server *server, int worker, int wait_status, struct pl_error *reterr)
+enum pl_status pl_server_lost_process(struct pl_server_state *server, int worker, int wait_status,
+                                      struct pl_error *reterr)
 {
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = true, .stays = server->workers[worker].stays};
@@ -51,7 +53,7 @@ enum pl_status server_lost_process(struct server *server, int worker, int wait_s
     if (!server->workers[worker].is_lost && server->remote) { /* it had left, or never joined */
         PL_TRY(pl_server_remote_send_all(server->remote, &packet, NULL, reterr));
     }
-    server_lost_note(server, worker);
+    pl_server_lost_note(server, worker);
     if (are_too_few(server)) {
         return end_job(server, worker, cause, reterr);
     }
@@ -60,7 +62,7 @@ enum pl_status server_lost_process(struct server *server, int worker, int wait_s
     return PL_OK;
 }
 
-enum pl_status server_lost_check(const struct server *server, bool *ret_waits, struct pl_error *reterr)
+enum pl_status pl_server_lost_check(const struct pl_server_state *server, bool *ret_waits, struct pl_error *reterr)
 {
     *ret_waits = are_too_few(server);
     return *ret_waits && pl_deadline_passed(server->few_deadline_ns)

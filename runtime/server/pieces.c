@@ -24,14 +24,14 @@ static enum pl_status map_zeroes(uint64_t elems, float **ret_array, struct pl_er
     return PL_OK;
 }
 
-static void unmap(const struct server *server, float *array)
+static void unmap(const struct pl_server_state *server, float *array)
 {
     if (array) {
         munmap(array, server->layout.head->elems * sizeof(float));
     }
 }
 
-static enum pl_status open_rounds(struct server *server, struct pl_error *reterr)
+static enum pl_status open_rounds(struct pl_server_state *server, struct pl_error *reterr)
 {
     const uint64_t pieces = server->layout.head->pieces;
 
@@ -55,7 +55,7 @@ static enum pl_status open_rounds(struct server *server, struct pl_error *reterr
     return PL_OK;
 }
 
-enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr)
+enum pl_status pl_server_pieces_open(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_layout_head *head = server->layout.head;
 
@@ -104,7 +104,7 @@ enum pl_status server_pieces_open(struct server *server, struct pl_error *reterr
     return server->is_synchronous ? open_rounds(server, reterr) : PL_OK;
 }
 
-void server_pieces_close(struct server *server)
+void pl_server_pieces_close(struct pl_server_state *server)
 {
     for (uint64_t p = 0; server->rounds && p < server->layout.head->pieces; p++) {
         free(server->rounds[p].given);
@@ -133,7 +133,7 @@ void server_pieces_close(struct server *server)
 }
 
 /* The values of `piece` are there now, if they were not before: who waits for all of them is woken. */
-static void know(struct server *server, uint64_t piece)
+static void know(struct pl_server_state *server, uint64_t piece)
 {
     if (server->is_known[piece]) {
         return;
@@ -145,7 +145,7 @@ static void know(struct server *server, uint64_t piece)
     }
 }
 
-void server_pieces_overwrite(struct server *server, uint64_t piece, const float *data)
+void pl_server_pieces_overwrite(struct pl_server_state *server, uint64_t piece, const float *data)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     struct pl_server_piece *head = pl_server_view_piece(&server->view, piece);
@@ -157,7 +157,7 @@ void server_pieces_overwrite(struct server *server, uint64_t piece, const float 
 }
 
 /* By how many updates of others the piece is newer than what `worker` has computed its gradient from, at most. */
-static void count_age(struct server *server, uint64_t piece, int worker)
+static void count_age(struct pl_server_state *server, uint64_t piece, int worker)
 {
     uint64_t *known = &server->known_updates[(uint64_t)worker * server->layout.head->pieces + piece];
     unsigned age = 0;
@@ -172,7 +172,7 @@ static void count_age(struct server *server, uint64_t piece, int worker)
 }
 
 /* One step of the optimizer over `piece`. */
-static void update(struct server *server, uint64_t piece, double rate, const float *gradient)
+static void update(struct pl_server_state *server, uint64_t piece, double rate, const float *gradient)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     struct pl_server_piece *head = pl_server_view_piece(&server->view, piece);
@@ -189,19 +189,19 @@ static void update(struct server *server, uint64_t piece, double rate, const flo
     pl_server_write_end(head);
 }
 
-bool server_pieces_is_packed(const struct server *server, const struct pl_server_packet *packet)
+bool pl_server_pieces_is_packed(const struct pl_server_state *server, const struct pl_server_packet *packet)
 {
     return packet->kind == PL_SERVER_PACKET_PUSH && packet->push == PL_SERVER_PUSH_GRADIENT &&
            server->layout.head->wire;
 }
 
-enum pl_status server_pieces_push(struct server *server, struct pl_server_packet *push, float *data,
-                                  struct pl_error *reterr)
+enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_server_packet *push, float *data,
+                                     struct pl_error *reterr)
 {
     const unsigned wire = server->layout.head->wire;
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
-    struct server_local *local = &server->locals[push->worker - server_first_worker(server)];
-    const bool is_packed = server_pieces_is_packed(server, push);
+    struct pl_server_local *local = &server->locals[push->worker - server_first_worker(server)];
+    const bool is_packed = pl_server_pieces_is_packed(server, push);
     void *packed = NULL;
 
     local->is_pushing[push->piece] = true;
@@ -222,7 +222,7 @@ enum pl_status server_pieces_push(struct server *server, struct pl_server_packet
                                  is_packed, reterr);
 }
 
-float *server_pieces_unpack(struct server *server, const struct pl_server_packet *push, const void *packed)
+float *pl_server_pieces_unpack(struct pl_server_state *server, const struct pl_server_packet *push, const void *packed)
 {
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
     float *data = server->is_synchronous ? server->store[push->worker] + range->first_elem : server->unpacked;
@@ -231,7 +231,8 @@ float *server_pieces_unpack(struct server *server, const struct pl_server_packet
     return data;
 }
 
-enum pl_status server_pieces_send(struct server *server, int host, uint64_t piece, int worker, struct pl_error *reterr)
+enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, uint64_t piece, int worker,
+                                     struct pl_error *reterr)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_VALUES,
@@ -250,29 +251,29 @@ enum pl_status server_pieces_send(struct server *server, int host, uint64_t piec
 }
 
 /* `worker` learns that its push of `piece` is in the values, and a worker of another host gets them. */
-static enum pl_status answer(struct server *server, uint64_t piece, int worker, struct pl_error *reterr)
+static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int worker, struct pl_error *reterr)
 {
     int host = worker / server->options->workers;
 
     if (host == server->host) {
-        server_workers_applied(server, worker - server_first_worker(server));
+        pl_server_workers_applied(server, worker - server_first_worker(server));
         return PL_OK;
     }
-    return server_pieces_send(server, host, piece, worker, reterr);
+    return pl_server_pieces_send(server, host, piece, worker, reterr);
 }
 
 /* All other servers but `told` get the piece's values. */
-static enum pl_status share(struct server *server, uint64_t piece, int told, struct pl_error *reterr)
+static enum pl_status share(struct pl_server_state *server, uint64_t piece, int told, struct pl_error *reterr)
 {
     for (int h = 0; h < server->hosts; h++) {
         if (h != server->host && h != told) {
-            PL_TRY(server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
+            PL_TRY(pl_server_pieces_send(server, h, piece, PL_SERVER_ANSWERS_NONE, reterr));
         }
     }
     return PL_OK;
 }
 
-void server_pieces_read_state(const struct server *server, uint64_t piece, float *data)
+void pl_server_pieces_read_state(const struct pl_server_state *server, uint64_t piece, float *data)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
 
@@ -283,12 +284,12 @@ void server_pieces_read_state(const struct server *server, uint64_t piece, float
     }
 }
 
-enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, uint64_t updates, const float *data,
-                                         struct pl_error *reterr)
+enum pl_status pl_server_pieces_write_state(struct pl_server_state *server, uint64_t piece, uint64_t updates,
+                                            const float *data, struct pl_error *reterr)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
 
-    server_pieces_overwrite(server, piece, data);
+    pl_server_pieces_overwrite(server, piece, data);
     for (unsigned s = 0; s < server->slots; s++) {
         memcpy(server->slot[s] + range->first_elem, data + (1 + s) * range->count_elems,
                range->count_elems * sizeof(float));
@@ -297,24 +298,24 @@ enum pl_status server_pieces_write_state(struct server *server, uint64_t piece, 
     return share(server, piece, server->host, reterr);
 }
 
-void server_pieces_stop(struct server *server)
+void pl_server_pieces_stop(struct pl_server_state *server)
 {
     atomic_store_explicit(&pl_server_view_header(&server->view)->stops, 1, memory_order_release);
 }
 
 /* The first values, or those of a checkpoint: all servers get them. */
-static enum pl_status assign(struct server *server, uint64_t piece, int worker, const float *data,
+static enum pl_status assign(struct pl_server_state *server, uint64_t piece, int worker, const float *data,
                              struct pl_error *reterr)
 {
-    server_pieces_overwrite(server, piece, data);
+    pl_server_pieces_overwrite(server, piece, data);
     PL_TRY(share(server, piece, worker / server->options->workers, reterr));
     return answer(server, piece, worker, reterr);
 }
 
 /* Once all workers that have not left have given their gradient: the average, in the order of their numbers. */
-static enum pl_status end_round(struct server *server, uint64_t piece, struct pl_error *reterr)
+static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, struct pl_error *reterr)
 {
-    struct server_round *round = &server->rounds[piece];
+    struct pl_server_round *round = &server->rounds[piece];
     struct pl_reduction average = {
         .dtype = PL_FLOAT32, .op = PL_SUM, .prescale = 1.0, .postscale = 1.0, .divisor = round->count};
     const void *sources[PL_SERVER_MOST_WORKERS];
@@ -335,16 +336,16 @@ static enum pl_status end_round(struct server *server, uint64_t piece, struct pl
     pl_kernel_reduce(pl_kernel_best(), &average, &sum, 1, sources, count, server->layout.pieces[piece].count_elems);
     update(server, piece, round->rate, server->sum);
     if (round->stops) {
-        server_pieces_stop(server); /* before anybody sees the end of the step */
+        pl_server_pieces_stop(server); /* before anybody sees the end of the step */
     }
     for (int w = 0; w < server->total; w++) {
         int host = w / server->options->workers;
 
         if (round->given[w] && host == server->host) {
-            server_workers_applied(server, w - server_first_worker(server));
+            pl_server_workers_applied(server, w - server_first_worker(server));
         } else if (round->given[w] && !has_sent[host]) {
             has_sent[host] = true;
-            PL_TRY(server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, reterr));
+            PL_TRY(pl_server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, reterr));
         }
         round->given[w] = NULL;
     }
@@ -352,10 +353,10 @@ static enum pl_status end_round(struct server *server, uint64_t piece, struct pl
     return PL_OK;
 }
 
-enum pl_status server_pieces_take(struct server *server, int worker, const struct pl_server_packet *push,
-                                  const float *data, struct pl_error *reterr)
+enum pl_status pl_server_pieces_take(struct pl_server_state *server, int worker, const struct pl_server_packet *push,
+                                     const float *data, struct pl_error *reterr)
 {
-    struct server_round *round;
+    struct pl_server_round *round;
 
     if (push->push == PL_SERVER_PUSH_VALUES) {
         return assign(server, push->piece, worker, data, reterr);
@@ -382,7 +383,7 @@ enum pl_status server_pieces_take(struct server *server, int worker, const struc
     return end_round(server, push->piece, reterr);
 }
 
-enum pl_status server_pieces_recheck(struct server *server, struct pl_error *reterr)
+enum pl_status pl_server_pieces_recheck(struct pl_server_state *server, struct pl_error *reterr)
 {
     if (!server->rounds) {
         return PL_OK;
@@ -393,23 +394,23 @@ enum pl_status server_pieces_recheck(struct server *server, struct pl_error *ret
     return PL_OK;
 }
 
-void server_pieces_put(struct server *server, const struct pl_server_packet *packet, const float *data)
+void pl_server_pieces_put(struct pl_server_state *server, const struct pl_server_packet *packet, const float *data)
 {
-    server_pieces_overwrite(server, packet->piece, data);
+    pl_server_pieces_overwrite(server, packet->piece, data);
     if (packet->stops) {
-        server_pieces_stop(server);
+        pl_server_pieces_stop(server);
     }
     if (packet->worker == PL_SERVER_ANSWERS_FETCH) {
-        server_workers_fetched(server);
+        pl_server_workers_fetched(server);
         return;
     }
     for (int w = 0; w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
+        struct pl_server_local *local = &server->locals[w];
 
         if ((packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w) &&
             local->is_pushing[packet->piece]) {
             local->is_pushing[packet->piece] = false;
-            server_workers_applied(server, w);
+            pl_server_workers_applied(server, w);
         }
     }
 }

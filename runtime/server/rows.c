@@ -35,7 +35,7 @@ struct server_rows {
     char **stage;                 /* [hosts]: what comes from another server */
 };
 
-enum pl_status server_rows_open(struct server *server, struct pl_error *reterr)
+enum pl_status pl_server_rows_open(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_layout *layout = &server->layout;
     struct server_rows *rows;
@@ -81,7 +81,7 @@ enum pl_status server_rows_open(struct server *server, struct pl_error *reterr)
     return PL_OK;
 }
 
-void server_rows_close(struct server *server)
+void pl_server_rows_close(struct pl_server_state *server)
 {
     struct server_rows *rows = server->rows;
 
@@ -111,19 +111,19 @@ static bool has_list(uint64_t what)
     return what == PL_SERVER_ROWS_PULL || what == PL_SERVER_ROWS_PUSH;
 }
 
-static uint64_t row_bytes(const struct server *server, uint64_t table)
+static uint64_t row_bytes(const struct pl_server_state *server, uint64_t table)
 {
     return server->layout.tables[table].columns * sizeof(float);
 }
 
 /* Whether ids and rows of such a list fit into what holds them. */
-static bool is_list(const struct server *server, uint64_t table, uint64_t count)
+static bool is_list(const struct pl_server_state *server, uint64_t table, uint64_t count)
 {
     return count <= PL_SERVER_ROWS_BYTES / (sizeof(int64_t) + row_bytes(server, table));
 }
 
-enum pl_status server_rows_check(const struct server *server, int local, const struct pl_server_message *message,
-                                 struct pl_error *reterr)
+enum pl_status pl_server_rows_check(const struct pl_server_state *server, int local,
+                                    const struct pl_server_message *message, struct pl_error *reterr)
 {
     uint64_t table = (uint64_t)message->number;
 
@@ -138,7 +138,7 @@ enum pl_status server_rows_check(const struct server *server, int local, const s
 }
 
 /* Sort the places of the list by the server whose row it is. */
-static void deal(const struct server *server, struct request *request, const int64_t *ids, uint64_t count)
+static void deal(const struct pl_server_state *server, struct request *request, const int64_t *ids, uint64_t count)
 {
     uint64_t *first = request->first;
 
@@ -159,8 +159,9 @@ static void deal(const struct server *server, struct request *request, const int
 }
 
 /* Pass on what server `host` is to do. */
-static enum pl_status ask_other(struct server *server, int host, int worker, const struct pl_server_message *message,
-                                const int64_t *ids, const float *values, struct pl_error *reterr)
+static enum pl_status ask_other(struct pl_server_state *server, int host, int worker,
+                                const struct pl_server_message *message, const int64_t *ids, const float *values,
+                                struct pl_error *reterr)
 {
     struct request *request = &server->rows->requests[worker - server_first_worker(server)];
     struct pl_server_packet packet = {
@@ -196,9 +197,10 @@ static enum pl_status ask_other(struct server *server, int host, int worker, con
 }
 
 /* What this server itself has to do, for its own rows; `*ret_rows`: how many it has. */
-static enum pl_status do_it(struct server *server, uint64_t table, const struct pl_server_rows_request *request,
-                            const int64_t *ids, const uint32_t *at, uint64_t count, float *values, uint64_t *ret_rows,
-                            struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
+static enum pl_status do_it(struct pl_server_state *server, uint64_t table,
+                            const struct pl_server_rows_request *request, const int64_t *ids, const uint32_t *at,
+                            uint64_t count, float *values, uint64_t *ret_rows, struct pl_server_rows_loaded *ret_loaded,
+                            struct pl_error *reterr)
 {
     const struct pl_table *shape = &server->layout.tables[table];
     struct pl_row_store *store = server->rows->stores[table];
@@ -247,7 +249,7 @@ static void add_loaded(struct request *request, const struct pl_server_rows_load
 }
 
 /* All servers have done their part. */
-static void answer(struct server *server, int local)
+static void answer(struct pl_server_state *server, int local)
 {
     struct request *request = &server->rows->requests[local];
     struct pl_server_message message = {
@@ -255,15 +257,15 @@ static void answer(struct server *server, int local)
 
     message.loaded = request->loaded;
     if (request->error.status != PL_OK) {
-        server_workers_refuse_one(server, local, &request->error);
+        pl_server_workers_refuse_one(server, local, &request->error);
     } else if (server->locals[local].fd >= 0 &&
                pl_server_message_send(server->locals[local].fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", server_first_worker(server) + local);
     }
 }
 
-enum pl_status server_rows_ask(struct server *server, int local, const struct pl_server_message *message,
-                               struct pl_error *reterr)
+enum pl_status pl_server_rows_ask(struct pl_server_state *server, int local, const struct pl_server_message *message,
+                                  struct pl_error *reterr)
 {
     struct request *request = &server->rows->requests[local];
     char *list = pl_server_view_rows(&server->view, (uint64_t)local);
@@ -296,7 +298,7 @@ enum pl_status server_rows_ask(struct server *server, int local, const struct pl
     return PL_OK;
 }
 
-bool server_rows_may_send(const struct server *server, int host, const struct pl_server_packet *packet)
+bool pl_server_rows_may_send(const struct pl_server_state *server, int host, const struct pl_server_packet *packet)
 {
     const struct server_rows *rows = server->rows;
     bool is_answer = packet->kind == PL_SERVER_PACKET_ROWS_DONE;
@@ -332,13 +334,13 @@ bool server_rows_may_send(const struct server *server, int host, const struct pl
     return packet->data_bytes == data_bytes;
 }
 
-void *server_rows_place(const struct server *server, int host)
+void *pl_server_rows_place(const struct pl_server_state *server, int host)
 {
     return server->rows->stage[host];
 }
 
-enum pl_status server_rows_serve(struct server *server, int host, const struct pl_server_packet *packet,
-                                 const void *data, struct pl_error *reterr)
+enum pl_status pl_server_rows_serve(struct pl_server_state *server, int host, const struct pl_server_packet *packet,
+                                    const void *data, struct pl_error *reterr)
 {
     struct pl_server_packet done = {
         .kind = PL_SERVER_PACKET_ROWS_DONE, .worker = packet->worker, .piece = packet->piece};
@@ -367,7 +369,8 @@ enum pl_status server_rows_serve(struct server *server, int host, const struct p
                                  reterr);
 }
 
-void server_rows_answered(struct server *server, int host, const struct pl_server_packet *packet, const void *data)
+void pl_server_rows_answered(struct pl_server_state *server, int host, const struct pl_server_packet *packet,
+                             const void *data)
 {
     int local = packet->worker - server_first_worker(server);
     struct request *request = &server->rows->requests[local];

@@ -55,14 +55,14 @@ static const struct {
     [PL_SERVER_PACKET_FAILED] = {.is_early = true},
 };
 
-static bool may_send(const struct server *server, int host, const struct pl_server_packet *packet)
+static bool may_send(const struct pl_server_state *server, int host, const struct pl_server_packet *packet)
 {
     const struct pl_server_layout *layout = &server->layout;
     uint64_t data_bytes = 0;
     int owner, workers_host;
 
     if (packet->kind == PL_SERVER_PACKET_ROWS || packet->kind == PL_SERVER_PACKET_ROWS_DONE) {
-        return server_rows_may_send(server, host, packet);
+        return pl_server_rows_may_send(server, host, packet);
     }
     if (packet->kind >= PL_ARRAY_ITEMS(packets) || packet->kind == PL_SERVER_PACKET_END ||
         packet->count > PL_SERVER_MOST_VALUES || packet->push > PL_SERVER_PUSH_VALUES) {
@@ -88,14 +88,14 @@ static bool may_send(const struct server *server, int host, const struct pl_serv
         data_bytes = layout->pieces[packet->piece].count_elems * sizeof(float) *
                      (packets[packet->kind].has_state ? 1 + server->slots : 1);
     }
-    if (server_pieces_is_packed(server, packet)) {
+    if (pl_server_pieces_is_packed(server, packet)) {
         data_bytes = pl_compress_bytes(layout->head->wire, layout->pieces[packet->piece].count_elems);
     }
     return packet->data_bytes == data_bytes;
 }
 
-static enum pl_status check_packet(const struct server *server, int host, const struct pl_server_packet *packet,
-                                   struct pl_error *reterr)
+static enum pl_status check_packet(const struct pl_server_state *server, int host,
+                                   const struct pl_server_packet *packet, struct pl_error *reterr)
 {
     return may_send(server, host, packet)
                ? PL_OK
@@ -108,7 +108,7 @@ static enum pl_status check_packet(const struct server *server, int host, const 
 static enum pl_status place(void *context, int host, const struct pl_server_packet *packet, void **ret_data,
                             struct pl_error *reterr)
 {
-    struct server *server = context;
+    struct pl_server_state *server = context;
 
     PL_TRY(check_packet(server, host, packet, reterr));
     if (packet->kind == PL_SERVER_PACKET_LAYOUT) {
@@ -116,11 +116,11 @@ static enum pl_status place(void *context, int host, const struct pl_server_pack
         return *ret_data ? PL_OK : PL_MEMORY;
     }
     if (packet->kind == PL_SERVER_PACKET_ROWS || packet->kind == PL_SERVER_PACKET_ROWS_DONE) {
-        *ret_data = server_rows_place(server, host);
+        *ret_data = pl_server_rows_place(server, host);
         return PL_OK;
     }
     if (packet->kind == PL_SERVER_PACKET_PUSH && server->is_synchronous && packet->push == PL_SERVER_PUSH_GRADIENT &&
-        !server_pieces_is_packed(server, packet)) {
+        !pl_server_pieces_is_packed(server, packet)) {
         *ret_data = server->store[packet->worker] + server->layout.pieces[packet->piece].first_elem;
         return PL_OK;
     }
@@ -131,51 +131,51 @@ static enum pl_status place(void *context, int host, const struct pl_server_pack
 static enum pl_status handle(void *context, int host, const struct pl_server_packet *packet, void *data,
                              struct pl_error *reterr)
 {
-    struct server *server = context;
+    struct pl_server_state *server = context;
     struct pl_server_layout layout;
 
     PL_TRY(data ? PL_OK : check_packet(server, host, packet, reterr));
     switch ((enum pl_server_packet_kind)packet->kind) {
     case PL_SERVER_PACKET_LAYOUT:
         PL_TRY(pl_server_layout_read(data, packet->data_bytes, &layout, reterr));
-        return server_workers_adopt(server, host, &layout, reterr);
+        return pl_server_workers_adopt(server, host, &layout, reterr);
     case PL_SERVER_PACKET_JOINED:
         server->workers[packet->worker].has_joined = true;
         server->workers[packet->worker].steps = packet->steps;
         break;
     case PL_SERVER_PACKET_LEFT:
-        return packet->stays ? server_workers_stay(server, packet->worker, reterr)
-                             : server_workers_left(server, packet->worker, packet->is_lost != 0, reterr);
+        return packet->stays ? pl_server_workers_stay(server, packet->worker, reterr)
+                             : pl_server_workers_left(server, packet->worker, packet->is_lost != 0, reterr);
     case PL_SERVER_PACKET_STEPS:
         server->workers[packet->worker].steps = packet->steps;
-        server_workers_publish_slowest(server);
+        pl_server_workers_publish_slowest(server);
         break;
     case PL_SERVER_PACKET_PUSH:
-        return server_pieces_take(
+        return pl_server_pieces_take(
             server, packet->worker, packet,
-            server_pieces_is_packed(server, packet) ? server_pieces_unpack(server, packet, data) : data, reterr);
+            pl_server_pieces_is_packed(server, packet) ? pl_server_pieces_unpack(server, packet, data) : data, reterr);
     case PL_SERVER_PACKET_FETCH:
-        return server_pieces_send(server, host, packet->piece, PL_SERVER_ANSWERS_FETCH, reterr);
+        return pl_server_pieces_send(server, host, packet->piece, PL_SERVER_ANSWERS_FETCH, reterr);
     case PL_SERVER_PACKET_VALUES:
-        server_pieces_put(server, packet, data);
+        pl_server_pieces_put(server, packet, data);
         break;
     case PL_SERVER_PACKET_ASK:
     case PL_SERVER_PACKET_STATE:
     case PL_SERVER_PACKET_GIVE:
     case PL_SERVER_PACKET_TAKEN:
-        return server_transfer_handle(server, host, packet, data, reterr);
+        return pl_server_transfer_handle(server, host, packet, data, reterr);
     case PL_SERVER_PACKET_STOP:
-        server_pieces_stop(server);
+        pl_server_pieces_stop(server);
         break;
     case PL_SERVER_PACKET_SUM:
-        return server_workers_add_sum(server, packet->worker, packet, reterr);
+        return pl_server_workers_add_sum(server, packet->worker, packet, reterr);
     case PL_SERVER_PACKET_TOTAL:
-        server_workers_give_total(server, packet);
+        pl_server_workers_give_total(server, packet);
         break;
     case PL_SERVER_PACKET_ROWS:
-        return server_rows_serve(server, host, packet, data, reterr);
+        return pl_server_rows_serve(server, host, packet, data, reterr);
     case PL_SERVER_PACKET_ROWS_DONE:
-        server_rows_answered(server, host, packet, data);
+        pl_server_rows_answered(server, host, packet, data);
         break;
     case PL_SERVER_PACKET_END:
         break;
@@ -201,7 +201,7 @@ static bool bind_at(int fd, const struct sockaddr_un *address)
     return bind(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
 }
 
-static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
+static enum pl_status listen_at(struct pl_server_state *server, struct pl_error *reterr)
 {
     const char *path = server->options->socket_path;
     struct sockaddr_un address;
@@ -221,7 +221,7 @@ static enum pl_status listen_at(struct server *server, struct pl_error *reterr)
     return server->event_fd >= 0 ? PL_OK : pl_error_errno(reterr, "make an eventfd");
 }
 
-static enum pl_status accept_worker(struct server *server, struct pl_error *reterr)
+static enum pl_status accept_worker(struct pl_server_state *server, struct pl_error *reterr)
 {
     int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     int place = 0;
@@ -252,7 +252,7 @@ static enum pl_status accept_worker(struct server *server, struct pl_error *rete
 
 /* When to look for others who connect: at once where a place is free, else as soon as the oldest of those who say
  * nothing has had its time. */
-static int64_t accept_ns(const struct server *server)
+static int64_t accept_ns(const struct pl_server_state *server)
 {
     int64_t oldest_ns = INT64_MAX;
 
@@ -266,12 +266,12 @@ static int64_t accept_ns(const struct server *server)
 }
 
 /* Wake those for whom something has changed. */
-static void notify(struct server *server)
+static void notify(struct pl_server_state *server)
 {
     const uint64_t one = 1;
 
     for (int w = 0; w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
+        struct pl_server_local *local = &server->locals[w];
 
         if (local->is_notified && local->event_fd >= 0) {
             ssize_t written = write(local->event_fd, &one, sizeof(one));
@@ -283,13 +283,13 @@ static void notify(struct server *server)
 }
 
 /* All workers have left, and the other servers know it. */
-static enum pl_status check_over(struct server *server, bool *ret_over, struct pl_error *reterr)
+static enum pl_status check_over(struct pl_server_state *server, bool *ret_over, struct pl_error *reterr)
 {
     *ret_over = false;
     if (server->left < server->total) {
         return PL_OK;
     }
-    server_workers_tell_alone(server);
+    pl_server_workers_tell_alone(server);
     if (server->staying > 0) {
         return PL_OK;
     }
@@ -301,7 +301,7 @@ static enum pl_status check_over(struct server *server, bool *ret_over, struct p
 }
 
 /* The process of a worker has ended. */
-static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
+static enum pl_status hear_end(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_ended ended;
     ssize_t got = read(server->ended_fd, &ended, sizeof(ended));
@@ -310,11 +310,12 @@ static enum pl_status hear_end(struct server *server, struct pl_error *reterr)
         server->ended_fd = -1; /* the writer is gone, and this process with it */
         return PL_OK;
     }
-    return server_workers_ended(server, &ended, reterr);
+    return pl_server_workers_ended(server, &ended, reterr);
 }
 
 /* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
-static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t nap_ns, struct pl_error *reterr)
+static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls, int64_t nap_ns,
+                           struct pl_error *reterr)
 {
     const int64_t silent_ns = accept_ns(server) - pl_clock_now_ns();
     const int64_t least_ns = silent_ns > 0 && (nap_ns < 0 || silent_ns < nap_ns) ? silent_ns : nap_ns;
@@ -340,16 +341,16 @@ static enum pl_status hear(struct server *server, struct pollfd *polls, int64_t 
         PL_BUG_IF(got < 0 && errno != EAGAIN);
     }
     for (int i = first_worker; i < first_pending; i++) {
-        PL_TRY(polls[i].revents ? server_workers_hear(server, i - first_worker, reterr) : PL_OK);
+        PL_TRY(polls[i].revents ? pl_server_workers_hear(server, i - first_worker, reterr) : PL_OK);
     }
     PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after what it said itself */
     for (int i = first_pending; i < count; i++) {
-        PL_TRY(polls[i].revents ? server_workers_join(server, i - first_pending, reterr) : PL_OK);
+        PL_TRY(polls[i].revents ? pl_server_workers_join(server, i - first_pending, reterr) : PL_OK);
     }
     return polls[0].revents ? accept_worker(server, reterr) : PL_OK;
 }
 
-static enum pl_status run(struct server *server, struct pl_error *reterr)
+static enum pl_status run(struct pl_server_state *server, struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pollfd *polls =
         pl_memory_new((size_t)(3 + server->options->workers + SERVER_MOST_PENDING), sizeof(*polls), reterr);
@@ -362,13 +363,13 @@ static enum pl_status run(struct server *server, struct pl_error *reterr)
         bool has_taken = false, has_moved = false, has_transferred = false, is_over = false, is_few = false;
         int64_t nap_ns = -1;
 
-        PL_TRY(server_workers_take(server, &has_taken, reterr));
-        PL_TRY(server_transfer_advance(server, &has_transferred, reterr));
+        PL_TRY(pl_server_workers_take(server, &has_taken, reterr));
+        PL_TRY(pl_server_transfer_advance(server, &has_transferred, reterr));
         if (server->remote) {
             PL_TRY(pl_server_remote_poll(server->remote, &has_moved, reterr));
         }
         notify(server);
-        PL_TRY(server_lost_check(server, &is_few, reterr));
+        PL_TRY(pl_server_lost_check(server, &is_few, reterr));
         PL_TRY(is_few ? PL_OK : check_over(server, &is_over, reterr));
         if (is_over) {
             return PL_OK;
@@ -385,13 +386,13 @@ static enum pl_status run(struct server *server, struct pl_error *reterr)
 
 /* The workers of this host learn why it ends, and so do the other servers, for as long as that takes no longer than it
  * should. */
-static void tell_failure(struct server *server, const struct pl_error *error)
+static void tell_failure(struct pl_server_state *server, const struct pl_error *error)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FAILED, .count = error->status};
     int64_t deadline_ns = pl_deadline_after_ns(FAILED_TELL_NS);
     bool moved;
 
-    server_workers_refuse(server, error);
+    pl_server_workers_refuse(server, error);
     if (!server->remote || server->is_told) {
         return;
     }
@@ -407,7 +408,7 @@ static void tell_failure(struct server *server, const struct pl_error *error)
     }
 }
 
-static enum pl_status open_server(struct server *server, struct pl_error *reterr)
+static enum pl_status open_server(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_serve_options *options = server->options;
     const struct pl_server_receiver receiver = {.context = server, .place = place, .handle = handle};
@@ -438,21 +439,21 @@ static enum pl_status open_server(struct server *server, struct pl_error *reterr
     return listen_at(server, reterr);
 }
 
-static void close_server(struct server *server)
+static void close_server(struct pl_server_state *server)
 {
     bool is_idle = pl_server_remote_free(server->remote); /* before what it sends from */
 
     for (int w = 0; server->locals && w < server->options->workers; w++) {
         pl_file_close_at(&server->locals[w].fd);
         pl_file_close_at(&server->locals[w].event_fd);
-        server_transfer_cancel(server, w);
+        pl_server_transfer_cancel(server, w);
     }
     for (int i = 0; i < SERVER_MOST_PENDING; i++) {
         pl_file_close_at(&server->pending[i]);
     }
     if (is_idle && server->layout.data) { /* else MPI may still read and write there; the process ends soon */
-        server_pieces_close(server);
-        server_rows_close(server);
+        pl_server_pieces_close(server);
+        pl_server_rows_close(server);
         pl_server_view_close(&server->view);
     }
     pl_file_close_at(&server->memory_fd);
@@ -473,7 +474,7 @@ static void close_server(struct server *server)
 
 enum pl_status pl_server_serve(const struct pl_server_serve_options *options, struct pl_error *reterr)
 {
-    struct server server = {
+    struct pl_server_state server = {
         .options = options,
         .host = options->bootstrap->rank,
         .hosts = options->bootstrap->size,

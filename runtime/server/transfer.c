@@ -18,21 +18,21 @@
 
 enum { MOST_WAITING = 4 }; /* pieces of one transfer that are copied beside the arrays */
 
-static uint64_t file_bytes(const struct server *server)
+static uint64_t file_bytes(const struct pl_server_state *server)
 {
     return server->layout.head->elems * (1 + server->slots) * sizeof(float) +
            server->layout.head->pieces * sizeof(uint64_t);
 }
 
-enum pl_status server_transfer_begin(struct server *server, int local, const struct pl_server_message *message, int fd,
-                                     struct pl_error *reterr)
+enum pl_status pl_server_transfer_begin(struct pl_server_state *server, int local,
+                                        const struct pl_server_message *message, int fd, struct pl_error *reterr)
 {
-    struct server_transfer *transfer = &server->locals[local].transfer;
+    struct pl_server_transfer *transfer = &server->locals[local].transfer;
     struct stat info;
     bool is_there = fstat(fd, &info) == 0 && (uint64_t)info.st_size == message->count;
 
     if (transfer->fd < 0 && is_there && message->count == file_bytes(server)) {
-        *transfer = (struct server_transfer){
+        *transfer = (struct pl_server_transfer){
             .fd = fd, .number = transfer->number + 1, .way = (enum pl_server_state_way)message->number};
         return PL_OK;
     }
@@ -46,13 +46,14 @@ enum pl_status server_transfer_begin(struct server *server, int local, const str
                         file_bytes(server));
 }
 
-void server_transfer_cancel(struct server *server, int local)
+void pl_server_transfer_cancel(struct pl_server_state *server, int local)
 {
     pl_file_close_at(&server->locals[local].transfer.fd);
 }
 
 /* `data`, [1 + slots][piece], to the file or from there. */
-static bool copy_piece(const struct server *server, int fd, bool writes, uint64_t piece, float *data, uint64_t *updates)
+static bool copy_piece(const struct pl_server_state *server, int fd, bool writes, uint64_t piece, float *data,
+                       uint64_t *updates)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
     const uint64_t elems = server->layout.head->elems, arrays = 1 + server->slots;
@@ -68,25 +69,25 @@ static bool copy_piece(const struct server *server, int fd, bool writes, uint64_
 }
 
 /* A file that cannot be read or written is its worker's failure, and not the job's. */
-static void refuse_file(struct server *server, int local)
+static void refuse_file(struct pl_server_state *server, int local)
 {
-    struct server_local *of = &server->locals[local];
+    struct pl_server_local *of = &server->locals[local];
     struct pl_server_message message = {.kind = PL_SERVER_REFUSED};
     struct pl_error error = PL_ERROR_NONE;
 
     message.number =
         (int32_t)pl_error_errno(&error, "the file for the state of worker %d", server_first_worker(server) + local);
     pl_error_text(&error, message.text, sizeof(message.text));
-    server_transfer_cancel(server, local);
+    pl_server_transfer_cancel(server, local);
     if (of->fd >= 0 && pl_server_message_send(of->fd, &message, NULL, 0, NULL) != PL_OK) {
         pl_log(PL_LOG_DEBUG, "a worker whose file fails is gone");
     }
 }
 
 /* Begin one more piece: of this server's it is done at once, another one's is asked for or given. */
-static enum pl_status begin_piece(struct server *server, int local, struct pl_error *reterr)
+static enum pl_status begin_piece(struct pl_server_state *server, int local, struct pl_error *reterr)
 {
-    struct server_transfer *transfer = &server->locals[local].transfer;
+    struct pl_server_transfer *transfer = &server->locals[local].transfer;
     const uint64_t piece = transfer->next++;
     const bool assigns = transfer->way == PL_SERVER_STATE_ASSIGN;
     const int owner = server_owner(server, piece);
@@ -106,7 +107,7 @@ static enum pl_status begin_piece(struct server *server, int local, struct pl_er
         return PL_MEMORY;
     }
     if (!assigns) {
-        server_pieces_read_state(server, piece, data);
+        pl_server_pieces_read_state(server, piece, data);
         packet.steps = server->updates[piece];
     }
     if (!copy_piece(server, transfer->fd, !assigns, piece, data, &packet.steps)) {
@@ -114,7 +115,7 @@ static enum pl_status begin_piece(struct server *server, int local, struct pl_er
         return PL_OK;
     }
     if (assigns && owner == server->host) {
-        return server_pieces_write_state(server, piece, packet.steps, data, reterr);
+        return pl_server_pieces_write_state(server, piece, packet.steps, data, reterr);
     }
     if (assigns) {
         packet.data_bytes = bytes;
@@ -124,11 +125,11 @@ static enum pl_status begin_piece(struct server *server, int local, struct pl_er
     return PL_OK;
 }
 
-enum pl_status server_transfer_advance(struct server *server, bool *ret_moved, struct pl_error *reterr)
+enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *ret_moved, struct pl_error *reterr)
 {
     for (int w = 0; server->view.base && w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
-        struct server_transfer *transfer = &local->transfer;
+        struct pl_server_local *local = &server->locals[w];
+        struct pl_server_transfer *transfer = &local->transfer;
         struct pl_server_message done = {.kind = PL_SERVER_STATE, .number = (int32_t)transfer->way, .count = 1};
 
         if (transfer->fd < 0) {
@@ -139,7 +140,7 @@ enum pl_status server_transfer_advance(struct server *server, bool *ret_moved, s
             PL_TRY(begin_piece(server, w, reterr));
         } else if (transfer->next == server->layout.head->pieces && transfer->waiting == 0) {
             *ret_moved = true;
-            server_transfer_cancel(server, w);
+            pl_server_transfer_cancel(server, w);
             if (pl_server_message_send(local->fd, &done, NULL, 0, NULL) != PL_OK) {
                 pl_log(PL_LOG_DEBUG, "worker %d is gone before its state", server_first_worker(server) + w);
             }
@@ -149,7 +150,7 @@ enum pl_status server_transfer_advance(struct server *server, bool *ret_moved, s
 }
 
 /* The piece's state, for another server's worker. */
-static enum pl_status answer_ask(struct server *server, int host, const struct pl_server_packet *ask,
+static enum pl_status answer_ask(struct pl_server_state *server, int host, const struct pl_server_packet *ask,
                                  struct pl_error *reterr)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STATE,
@@ -164,19 +165,19 @@ static enum pl_status answer_ask(struct server *server, int host, const struct p
     if (!data) {
         return PL_MEMORY;
     }
-    server_pieces_read_state(server, ask->piece, data);
+    pl_server_pieces_read_state(server, ask->piece, data);
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
 /* An answer to a transfer of this host's, which may be given up meanwhile. */
-static void take_answer(struct server *server, const struct pl_server_packet *packet, float *data)
+static void take_answer(struct pl_server_state *server, const struct pl_server_packet *packet, float *data)
 {
     int local = packet->worker - server_first_worker(server);
-    struct server_transfer *transfer = &server->locals[local].transfer;
+    struct pl_server_transfer *transfer = &server->locals[local].transfer;
     uint64_t updates = packet->steps;
 
     if (packet->kind == PL_SERVER_PACKET_STATE) {
-        server_pieces_overwrite(server, packet->piece, data); /* the newest that this host has */
+        pl_server_pieces_overwrite(server, packet->piece, data); /* the newest that this host has */
     }
     if (transfer->fd < 0 || packet->transfer != transfer->number) {
         return;
@@ -188,8 +189,8 @@ static void take_answer(struct server *server, const struct pl_server_packet *pa
     }
 }
 
-enum pl_status server_transfer_handle(struct server *server, int host, const struct pl_server_packet *packet,
-                                      float *data, struct pl_error *reterr)
+enum pl_status pl_server_transfer_handle(struct pl_server_state *server, int host,
+                                         const struct pl_server_packet *packet, float *data, struct pl_error *reterr)
 {
     const struct pl_server_packet taken = {
         .kind = PL_SERVER_PACKET_TAKEN, .worker = packet->worker, .piece = packet->piece, .transfer = packet->transfer};
@@ -198,7 +199,7 @@ enum pl_status server_transfer_handle(struct server *server, int host, const str
         return answer_ask(server, host, packet, reterr);
     }
     if (packet->kind == PL_SERVER_PACKET_GIVE) {
-        PL_TRY(server_pieces_write_state(server, packet->piece, packet->steps, data, reterr));
+        PL_TRY(pl_server_pieces_write_state(server, packet->piece, packet->steps, data, reterr));
         return pl_server_remote_send(server->remote, host, &taken, NULL, false, reterr);
     }
     take_answer(server, packet, data);

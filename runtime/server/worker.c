@@ -62,7 +62,7 @@ enum pl_status pl_server_new(struct pl_world *world, const struct pl_server_opti
     server->optimizer = options->optimizer;
     status = pl_optimizer_rule_check(&server->optimizer, reterr);
     if (status == PL_OK) {
-        status = worker_find_server(server, options, reterr);
+        status = pl_worker_find_server(server, options, reterr);
     }
     if (status == PL_OK) {
         status = pl_plan_new(world, &plan_options, &server->plan, reterr);
@@ -84,7 +84,7 @@ void pl_server_free(struct pl_server *server)
     }
     pl_optimizer_free(server->copy);
     pl_plan_free(server->plan);
-    worker_disconnect(server);
+    pl_worker_disconnect(server);
     free(server->tables);
     free(server);
 }
@@ -138,10 +138,10 @@ static enum pl_status allocate_gradients(void *context, float **ret_gradients, s
 
     PL_TRY(pl_server_layout_new(server->plan, &server->optimizer, server->staleness, server->wire, server->tables,
                                 server->table_count, &layout, reterr));
-    status = worker_join(server, &layout, pl_world_deadline_ns(server->world), reterr);
+    status = pl_worker_join(server, &layout, pl_world_deadline_ns(server->world), reterr);
     pl_server_layout_done(&layout);
     if (status != PL_OK) {
-        worker_disconnect(server);
+        pl_worker_disconnect(server);
         return status;
     }
     *ret_gradients = pl_server_view_gradients(&server->view, (uint64_t)server->number);
@@ -153,7 +153,7 @@ enum pl_status pl_server_join(struct pl_server *server, struct pl_error *reterr)
     return pl_plan_seal(server->plan, reterr);
 }
 
-enum pl_status worker_check_there(const struct pl_server *server, struct pl_error *reterr)
+enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_error *reterr)
 {
     if (!server->view.base) {
         return pl_error_set(reterr, PL_INVALID, "pl_server_join() comes first");
@@ -161,9 +161,9 @@ enum pl_status worker_check_there(const struct pl_server *server, struct pl_erro
     return server->has_left ? pl_error_set(reterr, PL_INVALID, "this worker has left its parameter servers") : PL_OK;
 }
 
-enum pl_status worker_check_started(const struct pl_server *server, struct pl_error *reterr)
+enum pl_status pl_worker_check_started(const struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
     return server->has_started ? PL_OK : pl_error_set(reterr, PL_INVALID, "pl_server_start() comes first");
 }
 
@@ -192,14 +192,14 @@ static enum pl_status start_bucket(void *context, size_t bucket, struct pl_error
 {
     struct pl_server *server = context;
 
-    PL_TRY(worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_started(server, reterr));
     if (server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_plan_ready() of the next step: pl_server_wait() comes first");
     }
     return push_piece(server, bucket, PL_SERVER_PUSH_GRADIENT, reterr);
 }
 
-static bool is_fulfilled(const struct pl_server *server, enum awaited what)
+static bool is_fulfilled(const struct pl_server *server, enum pl_worker_awaited what)
 {
     const struct pl_server_header *header = pl_server_view_header(&server->view);
     struct pl_server_slot *slot = server->slot;
@@ -221,7 +221,7 @@ static bool is_fulfilled(const struct pl_server *server, enum awaited what)
 }
 
 /* What has not come `limit`: "within timeout_s", or "so far". */
-static enum pl_status say_late(const struct pl_server *server, enum awaited what, const char *limit,
+static enum pl_status say_late(const struct pl_server *server, enum pl_worker_awaited what, const char *limit,
                                struct pl_error *reterr)
 {
     uint64_t pieces = server->view.shape.pieces;
@@ -249,9 +249,9 @@ static enum pl_status say_late(const struct pl_server *server, enum awaited what
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness, limit);
 }
 
-enum pl_status worker_await(struct pl_server *server, enum awaited what, struct pl_error *reterr)
+enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited what, struct pl_error *reterr)
 {
-    int64_t deadline_ns = pl_world_deadline_ns(server->world), stall_ns = worker_stall_ns(server);
+    int64_t deadline_ns = pl_world_deadline_ns(server->world), stall_ns = pl_worker_stall_ns(server);
     struct pl_error late = PL_ERROR_NONE;
     struct pollfd polls[] = {{.fd = server->event_fd, .events = POLLIN}, {.fd = server->fd, .events = POLLIN}};
     struct pl_server_message message;
@@ -272,12 +272,12 @@ enum pl_status worker_await(struct pl_server *server, enum awaited what, struct 
         }
         if (pl_deadline_passed(stall_ns)) {
             say_late(server, what, "so far", &late);
-            worker_warn_stalled(server, late.cause, &stall_ns);
+            pl_worker_warn_stalled(server, late.cause, &stall_ns);
         }
         if (poll(polls, 2, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) > 0 &&
             polls[1].revents) {
             PL_TRY(pl_server_message_receive(server->fd, false, &message, NULL, &closed, reterr));
-            return worker_read_failure(&message, closed, reterr);
+            return pl_worker_read_failure(&message, closed, reterr);
         }
     }
 }
@@ -305,7 +305,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
 
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_started(server, reterr));
     PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts what was not, and there is nothing else to wait for */
     server->is_pushed = true;
     return PL_OK;
@@ -315,16 +315,16 @@ enum pl_status pl_server_wait(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns(), ended_ns;
 
-    PL_TRY(worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_started(server, reterr));
     if (!server->is_pushed) {
         return pl_error_set(reterr, PL_INVALID, "pl_server_push() comes first");
     }
-    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
     server->is_pushed = false;
     server->is_stopping = atomic_load_explicit(&pl_server_view_header(&server->view)->stops, memory_order_acquire) != 0;
     server->counts.steps++;
     if (server->staleness > 0) {
-        PL_TRY(worker_await(server, NOT_AHEAD, reterr));
+        PL_TRY(pl_worker_await(server, NOT_AHEAD, reterr));
     }
     ended_ns = pl_clock_now_ns();
     server->counts.waited_ns += ended_ns - began_ns;
@@ -339,7 +339,7 @@ enum pl_status pl_server_step(struct pl_server *server, struct pl_error *reterr)
     return pl_server_wait(server, reterr);
 }
 
-enum pl_status worker_check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
+enum pl_status pl_worker_check_between(const struct pl_server *server, const char *call, struct pl_error *reterr)
 {
     if (server->is_pushed || server->plan->started > 0) {
         return pl_error_set(reterr, PL_INVALID, "%s in the middle of a step: pl_server_step() comes first", call);
@@ -351,13 +351,13 @@ enum pl_status pl_server_assign(struct pl_server *server, struct pl_error *reter
 {
     size_t pieces = pl_plan_bucket_count(server->plan);
 
-    PL_TRY(worker_check_there(server, reterr));
-    PL_TRY(worker_check_between(server, "pl_server_assign()", reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_between(server, "pl_server_assign()", reterr));
     memcpy(pl_plan_gradients(server->plan), pl_plan_values(server->plan), pl_plan_elems(server->plan) * sizeof(float));
     for (size_t p = 0; p < pieces; p++) {
         PL_TRY(push_piece(server, p, PL_SERVER_PUSH_VALUES, reterr));
     }
-    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
     memset(pl_plan_gradients(server->plan), 0, pl_plan_elems(server->plan) * sizeof(float));
     return pull_newer(server, reterr);
 }
@@ -366,28 +366,28 @@ enum pl_status pl_server_pull(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t began_ns = pl_clock_now_ns();
 
-    PL_TRY(worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_started(server, reterr));
     atomic_fetch_add_explicit(&server->slot->fetches, 1, memory_order_release);
     PL_TRY(wake_server(server, reterr));
-    PL_TRY(worker_await(server, ALL_FETCHED, reterr));
+    PL_TRY(pl_worker_await(server, ALL_FETCHED, reterr));
     pl_trace_add(server->trace, "server pull", began_ns, pl_clock_now_ns());
     return pull_newer(server, reterr);
 }
 
 enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
     if (server->worker == 0 && !is_fulfilled(server, ALL_KNOWN)) {
         PL_TRY(pl_server_assign(server, reterr));
     }
-    PL_TRY(worker_await(server, ALL_KNOWN, reterr));
+    PL_TRY(pl_worker_await(server, ALL_KNOWN, reterr));
     server->has_started = true;
     return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
     if (count > PL_SERVER_MOST_SUMMED) {
         return pl_error_set(reterr, PL_LIMIT, "a sum of %zu values: at most %d are possible", count,
                             PL_SERVER_MOST_SUMMED);
@@ -399,7 +399,7 @@ enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t co
         if (count > 0) {
             memcpy(message.values, values + at, message.count * sizeof(*values));
         }
-        PL_TRY(worker_ask(server, &message, -1, PL_SERVER_TOTAL, &message, reterr));
+        PL_TRY(pl_worker_ask(server, &message, -1, PL_SERVER_TOTAL, &message, reterr));
         if (count > 0) {
             memcpy(values + at, message.values, message.count * sizeof(*values));
         }
@@ -418,10 +418,10 @@ enum pl_status pl_server_leave(struct pl_server *server, struct pl_error *reterr
     if (server->has_left) {
         return PL_OK;
     }
-    PL_TRY(worker_check_there(server, reterr));
-    PL_TRY(worker_await(server, ALL_APPLIED, reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
+    PL_TRY(pl_worker_await(server, ALL_APPLIED, reterr));
     server->has_left = true;
-    status = worker_send(server, &leave, NULL, 0, reterr);
+    status = pl_worker_send(server, &leave, NULL, 0, reterr);
     pl_file_close_at(&server->fd);
     return status;
 }

@@ -40,41 +40,43 @@ struct pl_server {
 };
 
 /* What a worker waits for. */
-enum awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
+enum pl_worker_awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
 
 /* worker.c */
 /** PL_INVALID before pl_server_join() and after pl_server_leave(), and for the second before pl_server_start(). */
-enum pl_status worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status worker_check_started(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_check_started(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 /** PL_INVALID in the middle of a step: `call` is what comes too early. */
-enum pl_status worker_check_between(const struct pl_server *server, const char *call,
-                                    struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status worker_await(struct pl_server *server, enum awaited what, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_check_between(const struct pl_server *server, const char *call,
+                                       struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited what,
+                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /* worker_connect.c */
 /** Which server, which of its workers and what staleness: from the options, else from the environment. */
-enum pl_status worker_find_server(struct pl_server *server, const struct pl_server_options *options,
-                                  struct pl_error *reterr) PL_MUST_CHECK;
-enum pl_status worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
-                           struct pl_error *reterr) PL_MUST_CHECK;
-void worker_disconnect(struct pl_server *server);
+enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_server_options *options,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+void pl_worker_disconnect(struct pl_server *server);
 /** The failure that a message or the end of the connection is. */
-enum pl_status worker_read_failure(const struct pl_server_message *message, bool closed,
-                                   struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_read_failure(const struct pl_server_message *message, bool closed,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
 /** A server that is gone may have said why. */
-enum pl_status worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
-                           size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
+                              size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
 /** When a wait that begins now is to be told of (the setting stall_s), and telling it, once. */
-int64_t worker_stall_ns(const struct pl_server *server);
-void worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
+int64_t pl_worker_stall_ns(const struct pl_server *server);
+void pl_worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
 /** Wait for a message of `kind`. */
-enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
-                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
+                                 int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 /**
  * Send `message`, with `sent_fd` unless that is -1, and wait for the answer of `kind`, up to the setting timeout_s.
  * What the server refuses; PL_PEER, PL_TIMEOUT.
  */
-enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd, uint32_t kind,
-                          struct pl_server_message *ret_answer, struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd,
+                             uint32_t kind, struct pl_server_message *ret_answer,
+                             struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

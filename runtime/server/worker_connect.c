@@ -24,8 +24,8 @@
 #define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
 
 /* From the options, else from the environment. */
-enum pl_status worker_find_server(struct pl_server *server, const struct pl_server_options *options,
-                                  struct pl_error *reterr)
+enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_server_options *options,
+                                     struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     const char *path = options->socket, *number, *staleness = options->staleness, *wire = options->wire_type;
@@ -55,7 +55,7 @@ enum pl_status worker_find_server(struct pl_server *server, const struct pl_serv
     return PL_OK;
 }
 
-void worker_disconnect(struct pl_server *server)
+void pl_worker_disconnect(struct pl_server *server)
 {
     pl_server_view_close(&server->view);
     pl_file_close_at(&server->fd);
@@ -89,7 +89,7 @@ static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, 
 }
 
 /* The failure that a message or the end of the connection is. */
-enum pl_status worker_read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
+enum pl_status pl_worker_read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
 {
     if (closed) {
         return pl_error_set(reterr, PL_PEER, "the parameter server of this host is gone");
@@ -102,8 +102,8 @@ enum pl_status worker_read_failure(const struct pl_server_message *message, bool
 }
 
 /* A server that is gone may have said why. */
-enum pl_status worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
-                           size_t fd_count, struct pl_error *reterr)
+enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
+                              size_t fd_count, struct pl_error *reterr)
 {
     enum pl_status status = pl_server_message_send(server->fd, message, sent_fds, fd_count, reterr);
     struct pl_server_message last;
@@ -111,34 +111,34 @@ enum pl_status worker_send(struct pl_server *server, const struct pl_server_mess
 
     if (status == PL_PEER) {
         PL_TRY(pl_server_message_receive(server->fd, false, &last, NULL, &closed, reterr));
-        return worker_read_failure(&last, closed, reterr);
+        return pl_worker_read_failure(&last, closed, reterr);
     }
     return status;
 }
 
 /* Wait for a message of `kind`. */
-int64_t worker_stall_ns(const struct pl_server *server)
+int64_t pl_worker_stall_ns(const struct pl_server *server)
 {
     int64_t stall_ns = pl_knob_ns(pl_world_knobs(server->world), PL_KNOB_STALL_S, PL_NS_PER_S);
 
     return stall_ns > 0 ? pl_deadline_after_ns(stall_ns) : PL_DEADLINE_NEVER;
 }
 
-void worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns)
+void pl_worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns)
 {
     *stall_ns = PL_DEADLINE_NEVER;
     pl_log(PL_LOG_WARNING, "worker %d has waited %.0f s: %s", server->worker,
            pl_knob_real(pl_world_knobs(server->world), PL_KNOB_STALL_S), what);
 }
 
-enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
-                              int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
+enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
+                                 int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *missing = kind == PL_SERVER_TOTAL   ? "not all workers have come to this sum"
                           : kind == PL_SERVER_ALONE ? "not all other workers have left"
                                                     : "the parameter server has not answered";
     struct pollfd ready = {.fd = server->fd, .events = POLLIN};
-    int64_t stall_ns = worker_stall_ns(server);
+    int64_t stall_ns = pl_worker_stall_ns(server);
     bool closed = false;
 
     while (poll(&ready, 1, pl_deadline_poll_ms(deadline_ns < stall_ns ? deadline_ns : stall_ns)) <= 0) {
@@ -146,18 +146,18 @@ enum pl_status worker_receive(struct pl_server *server, uint32_t kind, struct pl
             return pl_error_set(reterr, PL_TIMEOUT, "%s within timeout_s", missing);
         }
         if (pl_deadline_passed(stall_ns)) {
-            worker_warn_stalled(server, missing, &stall_ns);
+            pl_worker_warn_stalled(server, missing, &stall_ns);
         }
     }
     PL_TRY(pl_server_message_receive(server->fd, false, ret_message, ret_fds, &closed, reterr));
-    return !closed && ret_message->kind == kind ? PL_OK : worker_read_failure(ret_message, closed, reterr);
+    return !closed && ret_message->kind == kind ? PL_OK : pl_worker_read_failure(ret_message, closed, reterr);
 }
 
-enum pl_status worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd, uint32_t kind,
-                          struct pl_server_message *ret_answer, struct pl_error *reterr)
+enum pl_status pl_worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd,
+                             uint32_t kind, struct pl_server_message *ret_answer, struct pl_error *reterr)
 {
-    PL_TRY(worker_send(server, message, &sent_fd, sent_fd >= 0, reterr));
-    return worker_receive(server, kind, ret_answer, NULL, pl_world_deadline_ns(server->world), reterr);
+    PL_TRY(pl_worker_send(server, message, &sent_fd, sent_fd >= 0, reterr));
+    return pl_worker_receive(server, kind, ret_answer, NULL, pl_world_deadline_ns(server->world), reterr);
 }
 
 static enum pl_status send_join(struct pl_server *server, const struct pl_server_layout *layout,
@@ -169,11 +169,11 @@ static enum pl_status send_join(struct pl_server *server, const struct pl_server
     if (fd < 0 || !pl_server_copy_at(fd, true, layout->data, layout->bytes, 0)) {
         return pl_error_errno(reterr, "write the layout for the parameter server, %zu bytes", layout->bytes);
     }
-    return worker_send(server, &join, &fd, 1, reterr);
+    return pl_worker_send(server, &join, &fd, 1, reterr);
 }
 
-enum pl_status worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
-                           struct pl_error *reterr)
+enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
+                              struct pl_error *reterr)
 {
     struct pl_server_message welcome;
     struct pl_server_shape shape = {.elems = layout->head->elems,
@@ -185,7 +185,7 @@ enum pl_status worker_join(struct pl_server *server, const struct pl_server_layo
 
     PL_TRY(connect_to(server, deadline_ns, reterr));
     PL_TRY(send_join(server, layout, reterr));
-    PL_TRY(worker_receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
+    PL_TRY(pl_worker_receive(server, PL_SERVER_WELCOME, &welcome, fds, deadline_ns, reterr));
     memory_fd = fds[0];
     server->server_event_fd = fds[1];
     server->event_fd = fds[2];

@@ -53,7 +53,7 @@ static enum pl_status ask(struct pl_server *server, size_t table, uint64_t count
     };
     struct pl_server_message message = {
         .kind = PL_SERVER_ROWS, .number = (int32_t)table, .count = count, .rows = *request};
-    enum pl_status status = worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, ret_done, reterr);
+    enum pl_status status = pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, ret_done, reterr);
 
     if (status != PL_OK) {
         pl_error_context(reterr, "%s rows of table '%s'", verbs[request->what], server->tables[table].name);
@@ -63,7 +63,7 @@ static enum pl_status ask(struct pl_server *server, size_t table, uint64_t count
 
 static enum pl_status check_table(const struct pl_server *server, size_t table, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
     return table < server->table_count
                ? PL_OK
                : pl_error_set(reterr, PL_INVALID, "table %zu: there are %zu", table, server->table_count);

@@ -49,7 +49,7 @@ static enum pl_status transfer(struct pl_server *server, int fd, enum pl_server_
 {
     struct pl_server_message message = {.kind = PL_SERVER_STATE, .number = (int32_t)way, .count = bytes};
 
-    return worker_ask(server, &message, fd, PL_SERVER_STATE, &message, reterr);
+    return pl_worker_ask(server, &message, fd, PL_SERVER_STATE, &message, reterr);
 }
 
 static enum pl_status move_state(struct pl_server *server, enum pl_server_state_way way, struct pl_error *reterr)
@@ -90,15 +90,15 @@ static enum pl_status move_state(struct pl_server *server, enum pl_server_state_
 
 enum pl_status pl_server_pull_state(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_started(server, reterr));
-    PL_TRY(worker_check_between(server, "pl_server_pull_state()", reterr));
+    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_between(server, "pl_server_pull_state()", reterr));
     return move_state(server, PL_SERVER_STATE_PULL, reterr);
 }
 
 enum pl_status pl_server_assign_state(struct pl_server *server, struct pl_error *reterr)
 {
-    PL_TRY(worker_check_there(server, reterr));
-    PL_TRY(worker_check_between(server, "pl_server_assign_state()", reterr));
+    PL_TRY(pl_worker_check_there(server, reterr));
+    PL_TRY(pl_worker_check_between(server, "pl_server_assign_state()", reterr));
     return move_state(server, PL_SERVER_STATE_ASSIGN, reterr);
 }
 
@@ -116,7 +116,7 @@ enum pl_status pl_server_outlast(struct pl_server *server, struct pl_error *rete
 {
     struct pl_server_message message = {.kind = PL_SERVER_OUTLAST};
 
-    PL_TRY(worker_check_started(server, reterr));
-    PL_TRY(worker_check_between(server, "pl_server_outlast()", reterr));
-    return worker_ask(server, &message, -1, PL_SERVER_ALONE, &message, reterr);
+    PL_TRY(pl_worker_check_started(server, reterr));
+    PL_TRY(pl_worker_check_between(server, "pl_server_outlast()", reterr));
+    return pl_worker_ask(server, &message, -1, PL_SERVER_ALONE, &message, reterr);
 }

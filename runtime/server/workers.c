@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum pl_status send_all(struct server *server, const struct pl_server_packet *packet, void *data,
+static enum pl_status send_all(struct pl_server_state *server, const struct pl_server_packet *packet, void *data,
                                struct pl_error *reterr)
 {
     return server->remote ? pl_server_remote_send_all(server->remote, packet, data, reterr) : PL_OK;
@@ -34,7 +34,7 @@ static void refuse(int fd, const struct pl_error *error)
     }
 }
 
-void server_workers_refuse(struct server *server, const struct pl_error *error)
+void pl_server_workers_refuse(struct pl_server_state *server, const struct pl_error *error)
 {
     for (int w = 0; w < server->options->workers; w++) {
         if (server->locals[w].fd >= 0) {
@@ -48,7 +48,7 @@ void server_workers_refuse(struct server *server, const struct pl_error *error)
     }
 }
 
-void server_workers_refuse_one(struct server *server, int local, const struct pl_error *error)
+void pl_server_workers_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error)
 {
     if (server->locals[local].fd >= 0) {
         refuse(server->locals[local].fd, error);
@@ -56,7 +56,7 @@ void server_workers_refuse_one(struct server *server, int local, const struct pl
 }
 
 /* The layout is known: make the shared file, and tell the other servers. */
-static enum pl_status open_layout(struct server *server, struct pl_error *reterr)
+static enum pl_status open_layout(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LAYOUT, .data_bytes = server->layout.bytes};
     struct pl_server_shape shape = {.elems = server->layout.head->elems,
@@ -70,13 +70,13 @@ static enum pl_status open_layout(struct server *server, struct pl_error *reterr
         return pl_error_errno(reterr, "make a parameter server's memory, %" PRIu64 " bytes", shape.file_bytes);
     }
     PL_TRY(pl_server_view_open(&server->view, &shape, server->memory_fd, reterr));
-    PL_TRY(server_pieces_open(server, reterr));
-    PL_TRY(server_rows_open(server, reterr));
+    PL_TRY(pl_server_pieces_open(server, reterr));
+    PL_TRY(pl_server_rows_open(server, reterr));
     return send_all(server, &packet, server->layout.data, reterr);
 }
 
-enum pl_status server_workers_adopt(struct server *server, int host, struct pl_server_layout *layout,
-                                    struct pl_error *reterr)
+enum pl_status pl_server_workers_adopt(struct pl_server_state *server, int host, struct pl_server_layout *layout,
+                                       struct pl_error *reterr)
 {
     char other[48], own[48];
     enum pl_status status;
@@ -119,7 +119,7 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
 }
 
 /* Whether the worker that says JOIN may; what is wrong with it alone is its own failure. */
-static enum pl_status check_join(struct server *server, const struct pl_server_message *join, int layout_fd,
+static enum pl_status check_join(struct pl_server_state *server, const struct pl_server_message *join, int layout_fd,
                                  struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
     int worker = server_first_worker(server) + join->number;
@@ -144,9 +144,9 @@ static enum pl_status check_join(struct server *server, const struct pl_server_m
     return status;
 }
 
-static enum pl_status welcome(struct server *server, int number, int fd, struct pl_error *reterr)
+static enum pl_status welcome(struct pl_server_state *server, int number, int fd, struct pl_error *reterr)
 {
-    struct server_local *local = &server->locals[number];
+    struct pl_server_local *local = &server->locals[number];
     int worker = server_first_worker(server) + number;
     struct pl_server_message message = {.kind = PL_SERVER_WELCOME, .number = worker, .count = (uint64_t)server->total};
     struct pl_server_packet joined = {.kind = PL_SERVER_PACKET_JOINED, .worker = worker};
@@ -167,7 +167,7 @@ static enum pl_status welcome(struct server *server, int number, int fd, struct 
     return send_all(server, &joined, NULL, reterr);
 }
 
-enum pl_status server_workers_join(struct server *server, int pending, struct pl_error *reterr)
+enum pl_status pl_server_workers_join(struct pl_server_state *server, int pending, struct pl_error *reterr)
 {
     int fd = server->pending[pending], fds[3] = {-1, -1, -1};
     struct pl_server_layout layout = {0};
@@ -210,19 +210,19 @@ enum pl_status server_workers_join(struct server *server, int pending, struct pl
     return error.status;
 }
 
-void server_workers_applied(struct server *server, int local)
+void pl_server_workers_applied(struct pl_server_state *server, int local)
 {
     atomic_fetch_add_explicit(&pl_server_view_slot(&server->view, (uint64_t)local)->applied, 1, memory_order_release);
     server_notify(server, local);
 }
 
-void server_workers_publish_slowest(struct server *server)
+void pl_server_workers_publish_slowest(struct pl_server_state *server)
 {
     struct pl_server_header *header;
     uint64_t slowest = UINT64_MAX;
 
     for (int w = 0; w < server->total; w++) {
-        const struct server_worker *worker = &server->workers[w];
+        const struct pl_server_worker *worker = &server->workers[w];
 
         if (worker->has_joined && !worker->has_left && worker->steps < slowest) {
             slowest = worker->steps;
@@ -241,7 +241,7 @@ void server_workers_publish_slowest(struct server *server)
 }
 
 /* A worker of this host has pushed all pieces of a step. */
-static enum pl_status finish_step(struct server *server, int worker, struct pl_error *reterr)
+static enum pl_status finish_step(struct pl_server_state *server, int worker, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_STEPS, .worker = worker, .steps = ++server->workers[worker].steps};
@@ -249,25 +249,25 @@ static enum pl_status finish_step(struct server *server, int worker, struct pl_e
     if (server->layout.head->staleness <= 0) {
         return PL_OK; /* nobody asks */
     }
-    server_workers_publish_slowest(server);
+    pl_server_workers_publish_slowest(server);
     return send_all(server, &packet, NULL, reterr);
 }
 
 /* Without steps in common all stop as soon as they hear of it. */
-static enum pl_status stop_all(struct server *server, struct pl_error *reterr)
+static enum pl_status stop_all(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STOP};
 
     if (pl_server_view_header(&server->view)->stops) {
         return PL_OK;
     }
-    server_pieces_stop(server);
+    pl_server_pieces_stop(server);
     return send_all(server, &packet, NULL, reterr);
 }
 
-static enum pl_status take_piece(struct server *server, int number, struct pl_error *reterr)
+static enum pl_status take_piece(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
-    struct server_local *local = &server->locals[number];
+    struct pl_server_local *local = &server->locals[number];
     const struct pl_server_slot *slot = pl_server_view_slot(&server->view, (uint64_t)number);
     const uint64_t pieces = server->layout.head->pieces, piece = local->taken % pieces;
     const struct pl_server_range *range = &server->layout.pieces[piece];
@@ -288,15 +288,15 @@ static enum pl_status take_piece(struct server *server, int number, struct pl_er
     server->counts.pushes++;
     PL_TRY(push.stops && !server->is_synchronous ? stop_all(server, reterr) : PL_OK);
     if (owner == server->host) {
-        PL_TRY(server_pieces_take(server, worker, &push, data, reterr));
+        PL_TRY(pl_server_pieces_take(server, worker, &push, data, reterr));
     } else {
-        PL_TRY(server_pieces_push(server, &push, data, reterr));
+        PL_TRY(pl_server_pieces_push(server, &push, data, reterr));
     }
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }
 
 /* What was asked for is here. */
-static void answer_fetch(struct server *server)
+static void answer_fetch(struct pl_server_state *server)
 {
     for (int w = 0; w < server->options->workers; w++) {
         atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetched, server->locals[w].fetches,
@@ -306,7 +306,7 @@ static void answer_fetch(struct server *server)
 }
 
 /* Ask the owners of all other pieces for them, for all workers that want them now; who asks later has to wait. */
-static enum pl_status fetch(struct server *server, struct pl_error *reterr)
+static enum pl_status fetch(struct pl_server_state *server, struct pl_error *reterr)
 {
     for (int w = 0; w < server->options->workers; w++) {
         uint64_t asked =
@@ -329,18 +329,18 @@ static enum pl_status fetch(struct server *server, struct pl_error *reterr)
     return PL_OK;
 }
 
-void server_workers_fetched(struct server *server)
+void pl_server_workers_fetched(struct pl_server_state *server)
 {
     if (server->fetching > 0 && --server->fetching == 0) {
         answer_fetch(server);
     }
 }
 
-enum pl_status server_workers_take(struct server *server, bool *ret_moved, struct pl_error *reterr)
+enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_moved, struct pl_error *reterr)
 {
     *ret_moved = false;
     for (int w = 0; server->view.base && w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
+        struct pl_server_local *local = &server->locals[w];
         struct pl_server_slot *slot = pl_server_view_slot(&server->view, (uint64_t)w);
         uint64_t pushed = atomic_load_explicit(&slot->pushed, memory_order_acquire);
         uint64_t asked = atomic_load_explicit(&slot->fetches, memory_order_acquire);
@@ -364,7 +364,7 @@ enum pl_status server_workers_take(struct server *server, bool *ret_moved, struc
 }
 
 /* Server 0: the sum, once all workers that have not left have given their part. */
-static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
+static enum pl_status end_sum(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet total = {.kind = PL_SERVER_PACKET_TOTAL};
     bool is_first = true;
@@ -375,7 +375,7 @@ static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
         }
     }
     for (int w = 0; w < server->total; w++) {
-        struct server_worker *worker = &server->workers[w];
+        struct pl_server_worker *worker = &server->workers[w];
 
         if (!worker->has_summed) {
             continue;
@@ -393,14 +393,14 @@ static enum pl_status end_sum(struct server *server, struct pl_error *reterr)
     if (is_first) {
         return PL_OK; /* all have left */
     }
-    server_workers_give_total(server, &total);
+    pl_server_workers_give_total(server, &total);
     return send_all(server, &total, NULL, reterr);
 }
 
-enum pl_status server_workers_add_sum(struct server *server, int worker, const struct pl_server_packet *part,
-                                      struct pl_error *reterr)
+enum pl_status pl_server_workers_add_sum(struct pl_server_state *server, int worker,
+                                         const struct pl_server_packet *part, struct pl_error *reterr)
 {
-    struct server_worker *of = &server->workers[worker];
+    struct pl_server_worker *of = &server->workers[worker];
 
     if (of->has_summed) {
         return pl_error_set(reterr, PL_CORRUPT, "worker %d gives two parts of a sum", worker);
@@ -418,7 +418,7 @@ enum pl_status server_workers_add_sum(struct server *server, int worker, const s
     return end_sum(server, reterr);
 }
 
-void server_workers_give_total(struct server *server, const struct pl_server_packet *total)
+void pl_server_workers_give_total(struct pl_server_state *server, const struct pl_server_packet *total)
 {
     struct pl_server_message message = {.kind = PL_SERVER_TOTAL, .count = total->count};
     struct pl_error error = PL_ERROR_NONE;
@@ -428,7 +428,7 @@ void server_workers_give_total(struct server *server, const struct pl_server_pac
         pl_error_set(&error, PL_MISMATCH, "the workers gave sums of different lengths");
     }
     for (int w = 0; w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
+        struct pl_server_local *local = &server->locals[w];
 
         if (!local->waits_for_sum) {
             continue;
@@ -442,7 +442,7 @@ void server_workers_give_total(struct server *server, const struct pl_server_pac
     }
 }
 
-static enum pl_status left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
+static enum pl_status left(struct pl_server_state *server, int worker, bool is_lost, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_LEFT, .worker = worker, .is_lost = is_lost, .stays = server->workers[worker].stays};
@@ -450,7 +450,7 @@ static enum pl_status left(struct server *server, int worker, bool is_lost, stru
     server->left += !server->workers[worker].has_left;
     server->workers[worker].has_left = true;
     if (is_lost) {
-        server_lost_note(server, worker);
+        pl_server_lost_note(server, worker);
     }
     if (worker / server->options->workers == server->host) {
         if (is_lost) {
@@ -460,31 +460,31 @@ static enum pl_status left(struct server *server, int worker, bool is_lost, stru
         }
         PL_TRY(send_all(server, &packet, NULL, reterr));
     }
-    PL_TRY(server_pieces_recheck(server, reterr));
-    server_workers_publish_slowest(server);
+    PL_TRY(pl_server_pieces_recheck(server, reterr));
+    pl_server_workers_publish_slowest(server);
     return server->host == 0 ? end_sum(server, reterr) : PL_OK;
 }
 
-enum pl_status server_workers_stay(struct server *server, int worker, struct pl_error *reterr)
+enum pl_status pl_server_workers_stay(struct pl_server_state *server, int worker, struct pl_error *reterr)
 {
     server->staying += !server->workers[worker].stays;
     server->workers[worker].stays = true;
     return left(server, worker, false, reterr);
 }
 
-enum pl_status server_workers_left(struct server *server, int worker, bool is_lost, struct pl_error *reterr)
+enum pl_status pl_server_workers_left(struct pl_server_state *server, int worker, bool is_lost, struct pl_error *reterr)
 {
     server->staying -= server->workers[worker].stays;
     server->workers[worker].stays = false;
     return left(server, worker, is_lost, reterr);
 }
 
-void server_workers_tell_alone(struct server *server)
+void pl_server_workers_tell_alone(struct pl_server_state *server)
 {
     const struct pl_server_message message = {.kind = PL_SERVER_ALONE};
 
     for (int w = 0; w < server->options->workers; w++) {
-        struct server_local *local = &server->locals[w];
+        struct pl_server_local *local = &server->locals[w];
 
         if (local->fd >= 0 && local->waits_to_be_alone &&
             pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
@@ -495,32 +495,32 @@ void server_workers_tell_alone(struct server *server)
 }
 
 /* What it has pushed still counts. */
-static enum pl_status close_worker(struct server *server, int number, bool is_lost, struct pl_error *reterr)
+static enum pl_status close_worker(struct pl_server_state *server, int number, bool is_lost, struct pl_error *reterr)
 {
-    struct server_local *local = &server->locals[number];
+    struct pl_server_local *local = &server->locals[number];
 
     pl_file_close_at(&local->fd);
     pl_file_close_at(&local->event_fd);
-    server_transfer_cancel(server, number);
+    pl_server_transfer_cancel(server, number);
     for (bool moved = true; moved;) {
-        PL_TRY(server_workers_take(server, &moved, reterr));
+        PL_TRY(pl_server_workers_take(server, &moved, reterr));
     }
-    return server_workers_left(server, server_first_worker(server) + number, is_lost, reterr);
+    return pl_server_workers_left(server, server_first_worker(server) + number, is_lost, reterr);
 }
 
 /* What it has pushed still counts; what it says from now on is that it has left. */
-static enum pl_status let_outlast(struct server *server, int number, struct pl_error *reterr)
+static enum pl_status let_outlast(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
     for (bool moved = true; moved;) {
-        PL_TRY(server_workers_take(server, &moved, reterr));
+        PL_TRY(pl_server_workers_take(server, &moved, reterr));
     }
     server->locals[number].waits_to_be_alone = true;
-    return server_workers_stay(server, server_first_worker(server) + number, reterr);
+    return pl_server_workers_stay(server, server_first_worker(server) + number, reterr);
 }
 
-enum pl_status server_workers_hear(struct server *server, int number, struct pl_error *reterr)
+enum pl_status pl_server_workers_hear(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
-    struct server_local *local = &server->locals[number];
+    struct pl_server_local *local = &server->locals[number];
     int worker = server_first_worker(server) + number, fds[3] = {-1, -1, -1};
     struct pl_server_packet sum = {.kind = PL_SERVER_PACKET_SUM, .worker = worker};
     struct pl_error error = PL_ERROR_NONE;
@@ -529,14 +529,14 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
 
     error.status = pl_server_message_receive(local->fd, true, &message, fds, &closed, &error);
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_STATE) {
-        error.status = server_transfer_begin(server, number, &message, fds[0], &error);
+        error.status = pl_server_transfer_begin(server, number, &message, fds[0], &error);
     }
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_JOIN) {
         error.status = pl_error_set(&error, PL_CORRUPT, "worker %d says JOIN twice", worker);
         pl_file_close_at(&fds[0]);
     }
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_ROWS) {
-        error.status = server_rows_check(server, number, &message, &error);
+        error.status = pl_server_rows_check(server, number, &message, &error);
     }
     if (error.status != PL_OK) {
         refuse(local->fd, &error);
@@ -553,33 +553,34 @@ enum pl_status server_workers_hear(struct server *server, int number, struct pl_
         return let_outlast(server, number, reterr);
     }
     if (message.kind == PL_SERVER_ROWS) {
-        return server_rows_ask(server, number, &message, reterr);
+        return pl_server_rows_ask(server, number, &message, reterr);
     }
     local->waits_for_sum = true;
     sum.count = (uint32_t)message.count;
     sum.steps = (uint64_t)message.number;
     memcpy(sum.values, message.values, sizeof(sum.values));
     if (server->host == 0) {
-        return server_workers_add_sum(server, worker, &sum, reterr);
+        return pl_server_workers_add_sum(server, worker, &sum, reterr);
     }
     return pl_server_remote_send(server->remote, 0, &sum, NULL, false, reterr);
 }
 
-enum pl_status server_workers_ended(struct server *server, const struct pl_server_ended *ended, struct pl_error *reterr)
+enum pl_status pl_server_workers_ended(struct pl_server_state *server, const struct pl_server_ended *ended,
+                                       struct pl_error *reterr)
 {
     const int number = ended->worker;
-    struct server_local *local = &server->locals[number];
+    struct pl_server_local *local = &server->locals[number];
     int worker = server_first_worker(server) + number;
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
 
     /* what it said last, and then its end, though a child of its may have the socket too */
     while (local->fd >= 0 && poll(&ready, 1, 0) > 0) {
-        PL_TRY(server_workers_hear(server, number, reterr));
+        PL_TRY(pl_server_workers_hear(server, number, reterr));
     }
     if (local->fd >= 0) {
         PL_TRY(close_worker(server, number, true, reterr));
     } else if (!server->workers[worker].has_left) {
-        PL_TRY(server_workers_left(server, worker, server->layout.data, reterr));
+        PL_TRY(pl_server_workers_left(server, worker, server->layout.data, reterr));
     }
-    return server_lost_process(server, worker, ended->status, reterr);
+    return pl_server_lost_process(server, worker, ended->status, reterr);
 }

@@ -58,16 +58,16 @@ static void read_packet(const uint8_t *data, size_t bytes)
     static const struct pl_server_serve_options options = {.workers = 2};
     static const struct pl_server_layout_head head = {.tables = 2};
     static const struct pl_table tables[] = {{.name = "a", .columns = 64}, {.name = "b", .columns = 3}};
-    static struct server server = {
+    static struct pl_server_state server = {
         .options = &options, .hosts = 2, .total = 4, .layout = {.head = &head, .tables = tables}};
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_ROWS};
 
-    if (!server.rows && server_rows_open(&server, NULL) != PL_OK) {
+    if (!server.rows && pl_server_rows_open(&server, NULL) != PL_OK) {
         return;
     }
     memcpy(&packet, data, bytes < sizeof(packet) ? bytes : sizeof(packet));
     packet.kind = packet.kind % 2 == 0 ? PL_SERVER_PACKET_ROWS_DONE : PL_SERVER_PACKET_ROWS;
-    if (server_rows_may_send(&server, 1, &packet)) {
+    if (pl_server_rows_may_send(&server, 1, &packet)) {
         PL_BUG_IF(packet.kind == PL_SERVER_PACKET_ROWS_DONE); /* nobody has asked */
         PL_BUG_IF(packet.data_bytes > PL_SERVER_ROWS_BYTES || packet.piece > 1 || packet.worker < 2);
         PL_BUG_IF(strlen(packet.rows.path) >= sizeof(packet.rows.path));

@@ -90,6 +90,12 @@ GUARDED_WORDS = {
     r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)main(_mpi)?\.c$",
 }
 
+# what C code does not write (a pattern) -> what it writes in its place
+DIALECT = {
+    r"[!=]=\s*NULL\b": "a pointer is tested by itself, 'if (p)' or 'if (!p)'",
+    r"\(void\)\s*[A-Za-z_]\w*(?:(?:->|\.)\w+)*\s*\(": "a result that is not needed is dropped without a cast",
+}
+
 TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "examples", "programs", "tests", "docs", "Dockerfile", "meson.build",
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
@@ -181,8 +187,11 @@ def check_code(name, text, installed):
             yield line, f"{key_of(name)} must not know {key_of(header)} ('{header}')"
         elif quote == '"' and top == "examples" and folder != "examples" and header not in installed:
             yield line, f"examples include installed headers only, which '{header}' is not"
+    code = code_only(text)
+    for pattern, instead in DIALECT.items():
+        for line, match in lines_matching(pattern, code):
+            yield line, f"'{match.group(0)}': {instead}"
     if top != "tests":
-        code = code_only(text)
         for word, place in GUARDED_WORDS.items():
             for line, match in lines_matching(word, code):
                 if not re.search(place, name):

@@ -23,9 +23,12 @@ import layers
 
 ROOMS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs"]
 PRODUCT = {".c", ".h", ".inc", ".cu", ".S"}
-LARGEST_CYCLE = collections.defaultdict(lambda: 2, collectives=1)  # files of a room that may use each other: pairs, and none
+LARGEST_CYCLE = collections.defaultdict(lambda: 2, collectives=1, runtime=4)  # files of a room that may use each other: pairs, and none
 # What a file adds to its name for a part of a machine, or for a library: the functions are named as if it were not there.
 VARIANT = re.compile(r"_(mpi|cuda|nccl|none|plain|avx2|avx512|neon)$")
+
+# Exported names: ours, those that Horovod and CPython look for, and main.
+OWN_NAME = re.compile(r"pl_|horovod_|PyInit_|main$")
 
 
 def objects_of(build, root):
@@ -202,6 +205,10 @@ class Structure:
         for (user, owner), names in sorted(self.arrows.items()):
             if not layers.may_know(user, owner):
                 yield user, f"uses {sorted(names)[0]} of {owner}, which {layers.key_of(user)} must not know"
+        for source, names in sorted(self.defines.items()):
+            for name in sorted(names):
+                if not source.endswith("_preload.c") and not OWN_NAME.match(name):
+                    yield source, f"exports '{name}': exported names begin with pl_"
         for name, sources in sorted(self.twice.items()):
             yield sources[0], f"defines {name}, and so does {', '.join(sources[1:])}: one name means one thing"
         both = list(self.arrows) + list(self.includes)

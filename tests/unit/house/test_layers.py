@@ -35,6 +35,8 @@ TREE = {
     "runtime/sideways.c": ('#include "sideways.h"\n', ["included from the top"]),
     "runtime/leave.c": ("void leave(void)\n{\n    exit(3);\n}\n", ["'exit(' belongs"]),
     "runtime/ask.c": ('const char *ask(void)\n{\n    return secure_getenv("HOME");\n}\n', ["'secure_getenv(' belongs"]),
+    "runtime/pointer.c": ("int is_set(const char *text)\n{\n    return text != NULL;\n}\n", ["a pointer is tested by itself"]),
+    "runtime/cast.c": ("#include <stdio.h>\n\nvoid say(void)\n{\n    (void)puts(\"(void)puts(\");\n}\n", ["dropped without a cast"]),
     "runtime/alone.h": ("struct alone {\n    size_t bytes;\n};\n", ["does not compile alone"]),
     "runtime/later.c": ("/* TO" + "DO: all of it */\n", ["unfinished work"]),
     "runtime/here.c": ('const char *here = "/ho' + 'me/someone/data";\n', ["a path of one machine"]),

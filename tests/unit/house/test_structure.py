@@ -21,7 +21,7 @@ GOOD = {
     "collectives/p2p/p2p.c": (["pl_p2p_run"], ["pl_world_new", "pl_algorithm_step"]),
     "collectives/algorithms/algorithm.c": (["pl_algorithm_step"], []),
     "collectives/backends.c": (["pl_backends_table"], ["pl_hier_run", "pl_shm_run"]),
-        "s3io/sampler.c": (["pl_sampler_next"], []),
+    "s3io/sampler.c": (["pl_sampler_next"], []),
     "s3io/record/record.c": (["pl_record_read"], ["pl_window_fill"]),
     "s3io/bytes/window.c": (["pl_window_fill", "pl_bytes_count"], ["pl_sampler_next"]),
     "s3io/s3/s3_get.c": (["pl_s3_get_part"], ["pl_s3_get_retry"]),
@@ -59,6 +59,8 @@ BROKEN = [
      ["entrypoint/main.c: uses pl_keys_derive of programs/keys/keys.c, which entrypoint/main.c must not know"]),
     ("one program that uses another's", {"programs/sync/main.c": (["main"], ["pl_keys_derive"]), "programs/keys/keys.c": (["pl_keys_derive"], [])}, [],
      ["programs/sync/main.c: uses pl_keys_derive of programs/keys/keys.c, which programs/sync must not know"]),
+    ("a name without pl_", {"s3io/record/record.c": (["record_read"], ["pl_window_fill"])}, [],
+     ["s3io/record/record.c: exports 'record_read': exported names begin with pl_"]),
     ("one name for two things", {"runtime/plan.c": (["pl_job_read"], [])}, [],
      ["entrypoint/job/job.c: defines pl_job_read, and so does runtime/plan.c"]),
 ]

@@ -16,11 +16,11 @@
 /* ---- evaluating ---- */
 
 struct world {
-    struct check_needs needs;
-    struct check_host hosts[3];
-    struct check_link links[6];
+    struct pl_check_needs needs;
+    struct pl_check_host hosts[3];
+    struct pl_check_link links[6];
     struct pl_text silent;
-    struct check_report report;
+    struct pl_check_report report;
 };
 
 /* Three hosts on which nothing is missed. */
@@ -28,41 +28,41 @@ static void make_world(struct world *world)
 {
     *world = (struct world){.needs = {.ranks = 2, .transport = "any", .hosts = "algo-1,algo-2,algo-3"}};
     for (int i = 0; i < 3; i++) {
-        world->hosts[i] = (struct check_host){.interface_exists = true,
-                                              .memory_bytes = 1024 * MIB,
-                                              .memory_free_bytes = 1000 * MIB,
-                                              .shm_bytes = 512 * MIB,
-                                              .shm_free_bytes = 512 * MIB,
-                                              .files = 1024,
-                                              .locked_bytes = CHECK_UNLIMITED,
-                                              .processes = CHECK_UNLIMITED,
-                                              .disk_bytes = 4096 * MIB};
+        world->hosts[i] = (struct pl_check_host){.interface_exists = true,
+                                                 .memory_bytes = 1024 * MIB,
+                                                 .memory_free_bytes = 1000 * MIB,
+                                                 .shm_bytes = 512 * MIB,
+                                                 .shm_free_bytes = 512 * MIB,
+                                                 .files = 1024,
+                                                 .locked_bytes = CHECK_UNLIMITED,
+                                                 .processes = CHECK_UNLIMITED,
+                                                 .disk_bytes = 4096 * MIB};
         snprintf(world->hosts[i].name, sizeof(world->hosts[i].name), "algo-%d", i + 1);
         snprintf(world->hosts[i].wanted, sizeof(world->hosts[i].wanted), "eth0");
     }
     for (int i = 0; i < 6; i++) {
-        world->links[i] = (struct check_link){
+        world->links[i] = (struct pl_check_link){
             .from = i / 2, .to = (i / 2 + 1 + i % 2) % 3, .mbit = 9000 + i, .transport = "tcp eth0"};
     }
-    world->report = (struct check_report){.needs = &world->needs,
-                                          .hosts = world->hosts,
-                                          .hosts_count = 3,
-                                          .links = world->links,
-                                          .links_count = 6,
-                                          .values = {.known = true},
-                                          .silent = &world->silent};
+    world->report = (struct pl_check_report){.needs = &world->needs,
+                                             .hosts = world->hosts,
+                                             .hosts_count = 3,
+                                             .links = world->links,
+                                             .links_count = 6,
+                                             .values = {.known = true},
+                                             .silent = &world->silent};
 }
 
 /* The number of missed needs, with the table and the reasons. */
 static size_t evaluate(const struct world *world, struct pl_text *table, struct pl_text *reasons)
 {
-    struct check_rows rows;
+    struct pl_check_rows rows;
     size_t missed;
 
-    check_evaluate(&world->report, &rows);
+    pl_check_evaluate(&world->report, &rows);
     ck_assert(!rows.failed);
-    missed = check_print(&rows, table, reasons);
-    check_rows_done(&rows);
+    missed = pl_check_print(&rows, table, reasons);
+    pl_check_rows_done(&rows);
     return missed;
 }
 
@@ -196,7 +196,7 @@ START_TEST(wrong_values_and_silent_hosts_are_missed)
     make_world(&world);
     world.report.values.wrong_broadcast = 3;
     expect_missed(&world, 1, "check: broadcast of all ranks: 3 wrong values; needed: right");
-    world.report.values = (struct check_values){.known = false};
+    world.report.values = (struct pl_check_values){.known = false};
     world.report.links_count = 0;
     world.hosts[2].name[0] = '\0'; /* nothing is known of it */
     pl_text_append(&world.silent, "algo-3 > algo-1\nalgo-3 > algo-2\n");
@@ -223,7 +223,7 @@ START_TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
     static const char info[] = "MemTotal: 8192 kB\nMemFree: 10 kB\nMemAvailable: 4096 kB\n";
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
-    struct check_host host;
+    struct pl_check_host host;
     char path[PATH_MAX];
 
     ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "sys/fs/cgroup", path), 0755, &error), &error);
@@ -231,7 +231,7 @@ START_TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
     scratch_write(&scratch, "proc/meminfo", info, strlen(info));
     scratch_write(&scratch, "sys/fs/cgroup/memory.max", "max\n", 4);
     scratch_write(&scratch, "sys/fs/cgroup/pids.max", "77\n", 3);
-    check_host_read(scratch.path, "/", "no-such-interface", &host);
+    pl_check_host_read(scratch.path, "/", "no-such-interface", &host);
     ck_assert_int_eq(host.memory_bytes, 8 * MIB);
     ck_assert_int_eq(host.memory_free_bytes, 4 * MIB);
     ck_assert_int_eq(host.processes, 77);
@@ -239,14 +239,14 @@ START_TEST(a_containers_limit_counts_where_it_is_below_the_machines_memory)
     ck_assert_int_eq(host.shm_bytes, CHECK_UNKNOWN);
     scratch_write(&scratch, "sys/fs/cgroup/memory.max", "3145728\n", 8);
     scratch_write(&scratch, "sys/fs/cgroup/memory.current", "1048576\n", 8);
-    check_host_read(scratch.path, "/", "lo", &host);
+    pl_check_host_read(scratch.path, "/", "lo", &host);
     ck_assert_int_eq(host.memory_bytes, 3 * MIB);
     ck_assert_int_eq(host.memory_free_bytes, 2 * MIB);
     scratch_done(&scratch);
 }
 END_TEST
 
-static void count_of(const char *lines, struct check_counters *counters)
+static void count_of(const char *lines, struct pl_check_counters *counters)
 {
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
@@ -254,13 +254,13 @@ static void count_of(const char *lines, struct check_counters *counters)
 
     ck_assert_ok(pl_file_make_dirs(scratch_path(&scratch, "proc/self/net", path), 0755, &error), &error);
     scratch_write(&scratch, "proc/self/net/dev", lines, strlen(lines));
-    check_host_count(scratch.path, counters);
+    pl_check_host_count(scratch.path, counters);
     scratch_done(&scratch);
 }
 
 START_TEST(what_moved_the_bytes_is_told_by_counters)
 {
-    struct check_counters before, after;
+    struct pl_check_counters before, after;
     char name[24];
 
     count_of("Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 100 1 0 0 0 0 0 0\n"
@@ -270,12 +270,12 @@ START_TEST(what_moved_the_bytes_is_told_by_counters)
     count_of("  eth0: 9 0 0 0 0 0 0 0 1600 1 0 0 0 0 0 0\n  eth1: 9 0 0 0 0 0 0 0 700 1 0 0 0 0 0 0\n"
              "    lo: 1 2 3 4 5 6 7 8 100 1 0 0 0 0 0 0\n",
              &after);
-    check_host_transport(&before, &after, 1000, name, sizeof(name));
+    pl_check_host_transport(&before, &after, 1000, name, sizeof(name));
     ck_assert_str_eq(name, "tcp eth0");
-    check_host_transport(&before, &after, 10000, name, sizeof(name));
+    pl_check_host_transport(&before, &after, 10000, name, sizeof(name));
     ck_assert_str_eq(name, "");
     after.efa_bytes = before.efa_bytes + 900;
-    check_host_transport(&before, &after, 1000, name, sizeof(name));
+    pl_check_host_transport(&before, &after, 1000, name, sizeof(name));
     ck_assert_str_eq(name, "efa");
 }
 END_TEST
@@ -287,17 +287,17 @@ START_TEST(mpiruns_contact_is_found_as_open_mpi_4_and_5_write_it)
     char *four[] = {"orted", "-mca", "orte_hnp_uri", "2137063424.0;tcp://10.78.0.1,10.99.0.1:37225"};
     char *five[] = {"prted", "--prtemca", "prte_hnp_uri", "prterun-algo-1-26@0.0;tcp://10.78.0.1:57239:24"};
     char *none[] = {"orted", "tcp://10.78.0.1", "tcp://:1", "tcp://a:b"};
-    struct check_contact contact;
+    struct pl_check_contact contact;
 
-    ck_assert(check_reach_find(four, 4, &contact));
+    ck_assert(pl_check_reach_find(four, 4, &contact));
     ck_assert_int_eq(contact.count, 2);
     ck_assert_str_eq(contact.addresses[1], "10.99.0.1");
     ck_assert_str_eq(contact.port, "37225");
-    ck_assert(check_reach_find(five, 4, &contact));
+    ck_assert(pl_check_reach_find(five, 4, &contact));
     ck_assert_int_eq(contact.count, 1);
     ck_assert_str_eq(contact.addresses[0], "10.78.0.1");
     ck_assert_str_eq(contact.port, "57239");
-    ck_assert(!check_reach_find(none, 4, &contact));
+    ck_assert(!pl_check_reach_find(none, 4, &contact));
 }
 END_TEST
 
@@ -306,21 +306,21 @@ START_TEST(a_port_that_answers_is_within_reach)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t length = sizeof(address);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct check_contact contact = {.addresses = {"127.0.0.1"}, .count = 1};
+    struct pl_check_contact contact = {.addresses = {"127.0.0.1"}, .count = 1};
     struct pl_error error = PL_ERROR_NONE;
 
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     snprintf(contact.port, sizeof(contact.port), "%d", ntohs(address.sin_port));
-    ck_assert_int_eq(check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(PL_NS_PER_S), &error),
+    ck_assert_int_eq(pl_check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(PL_NS_PER_S), &error),
                      PL_PEER);
     ck_assert_ptr_nonnull(strstr(error.cause, "(Connection refused): is a port closed between the hosts"));
     ck_assert_int_eq(listen(fd, 4), 0);
-    ck_assert_ok(check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
+    ck_assert_ok(pl_check_reach_try(&contact, "127.0.0.1", "eth0", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
                  &error);
     snprintf(contact.addresses[0], sizeof(contact.addresses[0]), "no address");
     error = PL_ERROR_NONE;
-    ck_assert_int_eq(check_reach_try(&contact, "127.0.0.1", "eth7", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
+    ck_assert_int_eq(pl_check_reach_try(&contact, "127.0.0.1", "eth7", pl_deadline_after_ns(60 * PL_NS_PER_S), &error),
                      PL_PEER);
     ck_assert_ptr_nonnull(strstr(error.cause, "the interface eth7 of"));
     close(fd);
@@ -329,7 +329,7 @@ END_TEST
 
 /* ---- options ---- */
 
-static enum pl_status read_words(char **words, struct check_needs *needs, int *ret_daemon, struct pl_error *error)
+static enum pl_status read_words(char **words, struct pl_check_needs *needs, int *ret_daemon, struct pl_error *error)
 {
     const char *master;
     int count = 0;
@@ -338,7 +338,7 @@ static enum pl_status read_words(char **words, struct check_needs *needs, int *r
         count++;
     }
     optind = 0;
-    return check_options_read(count, words, needs, &master, ret_daemon, error);
+    return pl_check_options_read(count, words, needs, &master, ret_daemon, error);
 }
 
 START_TEST(options_are_read_and_wrong_ones_refused)
@@ -347,7 +347,7 @@ START_TEST(options_are_read_and_wrong_ones_refused)
     char *wrapper[] = {"check", "--daemon-of", "algo-1", "--", "/usr/bin/orted", "--x", NULL};
     char *transport[] = {"check", "--expect", "infiniband", NULL}, *word[] = {"check", "efa", NULL};
     struct pl_error error = PL_ERROR_NONE;
-    struct check_needs needs;
+    struct pl_check_needs needs;
     int daemon;
 
     ck_assert_ok(read_words(good, &needs, &daemon, &error), &error);

@@ -585,7 +585,7 @@ static void ask_for_too_much(struct job *job, int worker, struct pl_world *world
     ck_assert_int_eq(pl_server_rows_save(server, 0, "/dev/null/x", &error), PL_SYSTEM);
     ck_assert_ok(pl_server_rows_pull(server, 0, &(int64_t){1}, 1, row, &error), &error); /* it goes on */
     /* past the library: a table that is not there, and a list that is too long */
-    ck_assert_int_eq(worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
     ck_assert_ptr_nonnull(strstr(error.cause, "0 rows of table 1"));
     pl_server_free(server);
 }
@@ -607,9 +607,9 @@ static void ask_past_the_end(struct job *job, int worker, struct pl_world *world
     struct pl_error error = PL_ERROR_NONE;
 
     message.count = PL_SERVER_ROWS_BYTES / (sizeof(int64_t) + COLUMNS * sizeof(float));
-    ck_assert_ok(worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), &error);
+    ck_assert_ok(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), &error);
     message.count++;
-    ck_assert_int_eq(worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
+    ck_assert_int_eq(pl_worker_ask(server, &message, -1, PL_SERVER_ROWS_DONE, &answer, &error), PL_CORRUPT);
     pl_server_free(server);
 }
 

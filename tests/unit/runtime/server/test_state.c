@@ -269,7 +269,7 @@ static void ask_twice(struct job *job, int worker, struct pl_world *world)
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         read_only_fd = open(path, O_RDONLY | O_CLOEXEC);
         ck_assert(fd >= 0 && read_only_fd >= 0);
-        ck_assert_int_ne(worker_ask(server, &message, read_only_fd, PL_SERVER_STATE, &message, &error), PL_OK);
+        ck_assert_int_ne(pl_worker_ask(server, &message, read_only_fd, PL_SERVER_STATE, &message, &error), PL_OK);
         ck_assert_msg(strstr(error.cause, "the file for the state of worker 1"), "%s", error.cause);
         atomic_store(&late.asks_again, true);
         ck_assert_ok(pl_server_pull_state(server, &error), &error);
