@@ -96,20 +96,56 @@ static enum pl_status set_most_stopped(const struct pl_environment *environment,
     return PL_OK;
 }
 
+/* Sets a variable to a number, unless it is set already. */
+static enum pl_status set_number(struct pl_environment *environment, const char *name, int number,
+                                 struct pl_error *reterr)
+{
+    char text[16];
+
+    snprintf(text, sizeof(text), "%d", number);
+    return pl_environment_get(environment, name) ? PL_OK : pl_environment_set(environment, name, text, reterr);
+}
+
 static enum pl_status set_thread_counts(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     const int workers = workers_of(environment);
     const int local_size = local_size_of(environment, 1) * (workers > 0 ? workers : 1);
-    char text[16];
 
-    snprintf(text, sizeof(text), "%d", threads_for(local_size));
     for (size_t i = 0; i < PL_ARRAY_ITEMS(variables); i++) {
-        if (!pl_environment_get(environment, variables[i])) {
-            PL_TRY(pl_environment_set(environment, variables[i], text, reterr));
-        }
+        PL_TRY(set_number(environment, variables[i], threads_for(local_size), reterr));
     }
     return PL_OK;
+}
+
+/*
+ * What torch.distributed reads for `env://`, where the job and the program's own options do not set it. Accelerate,
+ * DeepSpeed and transformers take the ranks from Open MPI, and the address from here.
+ */
+static enum pl_status set_torch(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const struct {
+        const char *name, *mpi_name;
+    } numbers[] = {{"RANK", "OMPI_COMM_WORLD_RANK"},
+                   {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                   {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK"},
+                   {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}};
+    const char *master = pl_environment_get(environment, PL_LAUNCHER_MASTER_VARIABLE);
+
+    if (!master || workers_of(environment) > 0) {
+        return PL_OK;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
+        const char *const names[] = {numbers[i].mpi_name, NULL};
+        const int number = number_of(environment, names, -1);
+
+        PL_TRY(number < 0 ? PL_OK : set_number(environment, numbers[i].name, number, reterr));
+    }
+    if (!pl_environment_get(environment, "MASTER_ADDR")) {
+        PL_TRY(pl_environment_set(environment, "MASTER_ADDR", master, reterr));
+    }
+    pl_environment_unset(environment, PL_LAUNCHER_MASTER_VARIABLE);
+    return set_number(environment, "MASTER_PORT", PL_JOB_MASTER_PORT, reterr);
 }
 
 /*
@@ -242,6 +278,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     if (!by_torchrun) {
         PL_TRY(run_dir ? pl_rundir_load_environment(run_dir, environment, reterr) : PL_OK);
         PL_TRY(set_thread_counts(environment, reterr));
+        PL_TRY(set_torch(environment, reterr));
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
     }

@@ -9,6 +9,9 @@
 /** How many processes a rank starts, for `paceline rank`: its host's workers, where it is a parameter server. */
 #define PL_LAUNCHER_WORKERS_VARIABLE "PACELINE_RANK_WORKERS"
 
+/** The host of rank 0, for `paceline rank`, which makes MASTER_ADDR of it. */
+#define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
+
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
 extern const struct pl_launcher pl_launcher_native_server;

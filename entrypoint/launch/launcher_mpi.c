@@ -117,6 +117,16 @@ static enum pl_status keep_domain_names(const struct pl_job *job, struct pl_laun
     return PL_OK;
 }
 
+/* What `paceline rank` cannot take from Open MPI: where rank 0 is, and the number of this host, for Lightning. */
+static enum pl_status set_torch_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    char number[16];
+
+    snprintf(number, sizeof(number), "%d", job->distribution_index);
+    PL_TRY(pl_launcher_set(plan, PL_LAUNCHER_MASTER_VARIABLE, job->master_host, reterr));
+    return pl_environment_get(job->process, "NODE_RANK") ? PL_OK : pl_launcher_set(plan, "NODE_RANK", number, reterr);
+}
+
 /* True when words[at] is the value of an option -x that begins with `prefix`. */
 static bool is_export_of(const struct pl_strv *words, size_t at, const char *prefix)
 {
@@ -387,6 +397,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     plan->ranks = PL_LAUNCH_PLAN_RANKS_MPIRUN;
     PL_TRY(set_host_name(job, plan, reterr));
     PL_TRY(keep_domain_names(job, plan, reterr));
+    PL_TRY(set_torch_hosts(job, plan, reterr));
     if (!pl_environment_get(job->process, "LD_LIBRARY_PATH")) {
         /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for
          * none. */

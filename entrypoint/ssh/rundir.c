@@ -65,7 +65,7 @@ enum pl_status pl_rundir_write(const struct pl_rundir *rundir, const char *name,
 /* True for a NAME=value that describes the host and so must not be taken from another one. */
 static bool is_of_host(const char *text)
 {
-    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME"};
+    static const char *const names[] = {"CURRENT_HOST", "PACELINE_HOST_NAME", "PACELINE_MASTER_ADDR", "NODE_RANK"};
     size_t length = strcspn(text, "=");
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {

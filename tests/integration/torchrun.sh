@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# torchrun over Gloo on two hosts with two ranks each: how the job ends, and that a rank that saves is not cut off. Needs a torch.
+# torch.distributed over Gloo on two hosts with two ranks each, by torchrun and once by MPI: how the job ends, and that a rank that saves is not cut off. Needs a torch.
 # `torchrun.sh long`: with other causes. `torchrun.sh full`: a rank that saves for longer, after a SIGTERM to either host.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/cluster.sh"
@@ -99,6 +99,21 @@ short)
   expect_code algo-1 0
   expect_apart 1
   case_end algo-1
+
+  case_begin "the same program under MPI: env:// has what torch.distributed reads"
+  cluster_environment=(MODE=end)
+  for host in algo-1 algo-2; do
+    job_config $host "algo-1 algo-2" 2
+    mkdir -p "$cluster/$host/ml/code"
+    cp "$cluster/train.py" "$cluster/$host/ml/code/"
+    sed -i 's/^{/{"sagemaker_program": "train.py", /' "$cluster/$host/ml/input/config/hyperparameters.json"
+    host_start $host env PACELINE_PYTHON="$python" "$paceline" train
+  done
+  wait_both 120
+  for rank in 0 1 2 3; do grep -q "rank $rank of 4" "$cluster/algo-1.log" || case_failed "rank $rank did not join"; done
+  for host in algo-1 algo-2; do expect_code $host 0; expect_success $host; done
+  expect_nobody
+  case_end algo-1 algo-2
 
   begin raise "rank 3 raises"
   await_ranks
