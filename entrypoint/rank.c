@@ -149,6 +149,24 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
 }
 
 /*
+ * Accelerate joins its ranks over CPUs only where it is told to use them: without the variable each rank of a host
+ * without a GPU trains by itself.
+ */
+static enum pl_status set_accelerate(struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const devices[] = {"SM_NUM_GPUS", "SM_NUM_NEURONS"};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(devices); i++) {
+        if (strcmp(pl_environment_get_or(environment, devices[i], ""), "0") != 0) {
+            return PL_OK;
+        }
+    }
+    return pl_environment_get(environment, "ACCELERATE_USE_CPU")
+               ? PL_OK
+               : pl_environment_set(environment, "ACCELERATE_USE_CPU", "true", reterr);
+}
+
+/*
  * mpirun's fixed options contain `btl ^openib`, which re-enables what Open MPI's packages switch off: the ofi
  * component. It moves nothing for the ob1 messaging that the same options select, but loads libfabric and its
  * providers, which costs 1.5 s a rank, most of it a sleep when the process ends. It stays when the user sets any of its
@@ -282,6 +300,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
         PL_TRY(exclude_ofi(environment, reterr));
         PL_TRY(set_most_stopped(environment, &options, reterr));
     }
+    PL_TRY(set_accelerate(environment, reterr));
     if (pl_environment_get(environment, PL_WATCH_PYTHON_VARIABLE)) {
         PL_TRY(pl_watch_hook_python(environment, call->self_path, reterr));
     }
