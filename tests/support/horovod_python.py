@@ -63,12 +63,14 @@ def pip(python, *packages):
         skip(f"pip cannot install {' '.join(packages)} here: {(done.stdout.strip().splitlines() or ['no word'])[-1]}")
 
 
-MORE = {"torch": [], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1"], "2.21.0": ["tf-keras==2.21.*", "tensorflow-cpu==2.21.0"]}
+HOROVOD = "horovod==0.28.1"
+PACKAGES = {"torch": [HOROVOD], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1", HOROVOD], "2.21.0": ["tf-keras==2.21.*", "tensorflow-cpu==2.21.0", HOROVOD],
+            "pytorch": ["torch", "numpy", "accelerate", "transformers", "lightning"]}
 
 
 def python_for(what):
     """A Python with Horovod's package, made once for a build folder, or the test is skipped. `what`: torch, Debian's, or a version of TensorFlow, from PyPI
-    (1.3 GB); 2.15.1 also has Debian's torch, where that is there."""
+    (1.3 GB); 2.15.1 also has Debian's torch, where that is there. Or, without Horovod, pytorch: PyPI's torch and libraries that stand on it."""
     base = python_with("torch", "venv") or what != "torch" and python_with("venv")
     if not base:
         skip("no Python here has venv" + (" and torch" if what == "torch" else ""))
@@ -78,9 +80,9 @@ def python_for(what):
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run side by side
         if not os.path.exists(f"{folder}/complete"):
             shutil.rmtree(folder, ignore_errors=True)
-            run(base, "-m", "venv", *([] if what == "2.21.0" else ["--system-site-packages"]), folder)
+            run(base, "-m", "venv", *([] if what in ("2.21.0", "pytorch") else ["--system-site-packages"]), folder)
             pip(python, "setuptools", "wheel")
-            pip(python, *MORE[what], "horovod==0.28.1")
+            pip(python, *PACKAGES[what])
             with open(f"{folder}/complete", "w", encoding="ascii"):
                 pass
     return python
