@@ -141,7 +141,7 @@ static void know(struct pl_server_state *server, uint64_t piece)
     server->is_known[piece] = true;
     atomic_fetch_add_explicit(&pl_server_view_header(&server->view)->known_pieces, 1, memory_order_release);
     for (int w = 0; w < server->options->workers; w++) {
-        server_notify(server, w);
+        pl_server_notify(server, w);
     }
 }
 
@@ -200,7 +200,7 @@ enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_s
 {
     const unsigned wire = server->layout.head->wire;
     const struct pl_server_range *range = &server->layout.pieces[push->piece];
-    struct pl_server_local *local = &server->locals[push->worker - server_first_worker(server)];
+    struct pl_server_local *local = &server->locals[push->worker - pl_server_first_worker(server)];
     const bool is_packed = pl_server_pieces_is_packed(server, push);
     void *packed = NULL;
 
@@ -218,7 +218,7 @@ enum pl_status pl_server_pieces_push(struct pl_server_state *server, struct pl_s
         atomic_fetch_add_explicit(&pl_server_view_header(&server->view)->sent_bytes, push->data_bytes,
                                   memory_order_relaxed);
     }
-    return pl_server_remote_send(server->remote, server_owner(server, push->piece), push, is_packed ? packed : data,
+    return pl_server_remote_send(server->remote, pl_server_owner(server, push->piece), push, is_packed ? packed : data,
                                  is_packed, reterr);
 }
 
@@ -256,7 +256,7 @@ static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int
     int host = worker / server->options->workers;
 
     if (host == server->host) {
-        pl_server_workers_applied(server, worker - server_first_worker(server));
+        pl_server_answer_applied(server, worker - pl_server_first_worker(server));
         return PL_OK;
     }
     return pl_server_pieces_send(server, host, piece, worker, reterr);
@@ -342,7 +342,7 @@ static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, 
         int host = w / server->options->workers;
 
         if (round->given[w] && host == server->host) {
-            pl_server_workers_applied(server, w - server_first_worker(server));
+            pl_server_answer_applied(server, w - pl_server_first_worker(server));
         } else if (round->given[w] && !has_sent[host]) {
             has_sent[host] = true;
             PL_TRY(pl_server_pieces_send(server, host, piece, PL_SERVER_ANSWERS_ALL, reterr));
@@ -401,16 +401,16 @@ void pl_server_pieces_put(struct pl_server_state *server, const struct pl_server
         pl_server_pieces_stop(server);
     }
     if (packet->worker == PL_SERVER_ANSWERS_FETCH) {
-        pl_server_workers_fetched(server);
+        pl_server_answer_fetched(server);
         return;
     }
     for (int w = 0; w < server->options->workers; w++) {
         struct pl_server_local *local = &server->locals[w];
 
-        if ((packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == server_first_worker(server) + w) &&
+        if ((packet->worker == PL_SERVER_ANSWERS_ALL || packet->worker == pl_server_first_worker(server) + w) &&
             local->is_pushing[packet->piece]) {
             local->is_pushing[packet->piece] = false;
-            pl_server_workers_applied(server, w);
+            pl_server_answer_applied(server, w);
         }
     }
 }

@@ -131,7 +131,7 @@ enum pl_status pl_server_rows_check(const struct pl_server_state *server, int lo
         (has_list(message->rows.what) && !is_list(server, table, message->count))) {
         return pl_error_set(reterr, PL_CORRUPT,
                             "worker %d asks for %llu rows of table %d: there are %llu tables, and one list at a time",
-                            server_first_worker(server) + local, (unsigned long long)message->count, message->number,
+                            pl_server_first_worker(server) + local, (unsigned long long)message->count, message->number,
                             (unsigned long long)server->layout.head->tables);
     }
     return PL_OK;
@@ -163,7 +163,7 @@ static enum pl_status ask_other(struct pl_server_state *server, int host, int wo
                                 const struct pl_server_message *message, const int64_t *ids, const float *values,
                                 struct pl_error *reterr)
 {
-    struct request *request = &server->rows->requests[worker - server_first_worker(server)];
+    struct request *request = &server->rows->requests[worker - pl_server_first_worker(server)];
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_ROWS, .worker = worker, .piece = request->table, .rows = message->rows};
     const uint32_t *at = request->at + request->first[host];
@@ -257,10 +257,10 @@ static void answer(struct pl_server_state *server, int local)
 
     message.loaded = request->loaded;
     if (request->error.status != PL_OK) {
-        pl_server_workers_refuse_one(server, local, &request->error);
+        pl_server_answer_refuse_one(server, local, &request->error);
     } else if (server->locals[local].fd >= 0 &&
                pl_server_message_send(server->locals[local].fd, &message, NULL, 0, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", server_first_worker(server) + local);
+        pl_log(PL_LOG_DEBUG, "worker %d is gone before its rows", pl_server_first_worker(server) + local);
     }
 }
 
@@ -283,7 +283,7 @@ enum pl_status pl_server_rows_ask(struct pl_server_state *server, int local, con
         deal(server, request, ids, count);
         for (int h = 0; h < server->hosts; h++) {
             if (h != server->host) {
-                PL_TRY(ask_other(server, h, server_first_worker(server) + local, message, ids, values, reterr));
+                PL_TRY(ask_other(server, h, pl_server_first_worker(server) + local, message, ids, values, reterr));
             }
         }
         at = request->at + request->first[server->host];
@@ -310,7 +310,7 @@ bool pl_server_rows_may_send(const struct pl_server_state *server, int host, con
         return false;
     }
     if (is_answer) {
-        request = &rows->requests[packet->worker - server_first_worker(server)];
+        request = &rows->requests[packet->worker - pl_server_first_worker(server)];
         if (!request->is_waiting[host] || request->table != packet->piece || packet->count > PL_FAILED ||
             !(packet->count == PL_OK ? memchr(packet->loaded.passed, '\0', sizeof(packet->loaded.passed))
                                      : memchr(packet->text, '\0', sizeof(packet->text)))) {
@@ -372,7 +372,7 @@ enum pl_status pl_server_rows_serve(struct pl_server_state *server, int host, co
 void pl_server_rows_answered(struct pl_server_state *server, int host, const struct pl_server_packet *packet,
                              const void *data)
 {
-    int local = packet->worker - server_first_worker(server);
+    int local = packet->worker - pl_server_first_worker(server);
     struct request *request = &server->rows->requests[local];
     uint64_t count = request->first[host + 1] - request->first[host];
     uint64_t bytes = row_bytes(server, request->table);

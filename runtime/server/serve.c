@@ -78,7 +78,7 @@ static bool may_send(const struct pl_server_state *server, int host, const struc
         return false;
     }
     if (packets[packet->kind].has_piece &&
-        (packet->piece >= layout->head->pieces || server_owner(server, packet->piece) != owner)) {
+        (packet->piece >= layout->head->pieces || pl_server_owner(server, packet->piece) != owner)) {
         return false;
     }
     if (packet->kind == PL_SERVER_PACKET_LAYOUT) {
@@ -392,7 +392,7 @@ static void tell_failure(struct pl_server_state *server, const struct pl_error *
     int64_t deadline_ns = pl_deadline_after_ns(FAILED_TELL_NS);
     bool moved;
 
-    pl_server_workers_refuse(server, error);
+    pl_server_answer_refuse(server, error);
     if (!server->remote || server->is_told) {
         return;
     }

@@ -100,18 +100,18 @@ struct pl_server_state {
     struct server_rows *rows;       /* NULL: no tables */
 };
 
-static inline int server_owner(const struct pl_server_state *server, uint64_t piece)
+static inline int pl_server_owner(const struct pl_server_state *server, uint64_t piece)
 {
     return (int)(piece % (uint64_t)server->hosts);
 }
 
-static inline int server_first_worker(const struct pl_server_state *server)
+static inline int pl_server_first_worker(const struct pl_server_state *server)
 {
     return server->host * server->options->workers;
 }
 
 /** Wake worker `local` of this host at the end of this round. */
-static inline void server_notify(struct pl_server_state *server, int local)
+static inline void pl_server_notify(struct pl_server_state *server, int local)
 {
     server->locals[local].is_notified = true;
 }
@@ -146,6 +146,20 @@ float *pl_server_pieces_unpack(struct pl_server_state *server, const struct pl_s
 enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, uint64_t piece, int worker,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/* answer.c */
+/** Call after a piece that a worker of this host pushed has been applied to the values. */
+void pl_server_answer_applied(struct pl_server_state *server, int local);
+/** Call when a piece that this host had asked for has arrived. */
+void pl_server_answer_fetched(struct pl_server_state *server);
+/** Tell the workers of this host that every piece that they had asked for has arrived. */
+void pl_server_answer_fetch(struct pl_server_state *server);
+/** Tell all workers of this host that the job has failed, and why. */
+void pl_server_answer_refuse(struct pl_server_state *server, const struct pl_error *error);
+/** Tell the process at the other end of a socket why it is refused. */
+void pl_server_answer_refuse_socket(int fd, const struct pl_error *error);
+/** Tell worker `local` of this host, if it is still connected, why its request has failed. */
+void pl_server_answer_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error);
+
 /* workers.c */
 /** Take what this host's workers have pushed, and what they ask for. */
 enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_moved,
@@ -158,8 +172,6 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
 /** Another server's workers have this layout; `layout` is the server's then in any case. */
 enum pl_status pl_server_workers_adopt(struct pl_server_state *server, int host, struct pl_server_layout *layout,
                                        struct pl_error *reterr) PL_MUST_CHECK;
-/** One more piece that a worker of this host has pushed is in the values. */
-void pl_server_workers_applied(struct pl_server_state *server, int local);
 /** Worker `worker` of the job has left, here or elsewhere. */
 enum pl_status pl_server_workers_left(struct pl_server_state *server, int worker, bool is_lost,
                                       struct pl_error *reterr) PL_MUST_CHECK;
@@ -175,15 +187,9 @@ enum pl_status pl_server_workers_add_sum(struct pl_server_state *server, int wor
                                          const struct pl_server_packet *part, struct pl_error *reterr) PL_MUST_CHECK;
 /** The sum is there. */
 void pl_server_workers_give_total(struct pl_server_state *server, const struct pl_server_packet *total);
-/** A piece that this host has asked for is here. */
-void pl_server_workers_fetched(struct pl_server_state *server);
 /** The process of a worker of this host has ended: it has left, or is lost. */
 enum pl_status pl_server_workers_ended(struct pl_server_state *server, const struct pl_server_ended *ended,
                                        struct pl_error *reterr) PL_MUST_CHECK;
-/** Tell all workers of this host that it is over. */
-void pl_server_workers_refuse(struct pl_server_state *server, const struct pl_error *error);
-/** Tell worker `local` of this host, if it is there, that what it asked for has failed. */
-void pl_server_workers_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error);
 
 /* rows.c */
 /** The layout is known: make what depends on its tables. */

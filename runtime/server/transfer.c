@@ -39,7 +39,7 @@ enum pl_status pl_server_transfer_begin(struct pl_server_state *server, int loca
     pl_file_close_at(&fd);
     return pl_error_set(reterr, PL_CORRUPT,
                         "worker %d says STATE with a file of %" PRIu64 " bytes%s, expected one of %" PRIu64,
-                        server_first_worker(server) + local, message->count,
+                        pl_server_first_worker(server) + local, message->count,
                         transfer->fd >= 0 ? " before another one has ended"
                         : is_there        ? ""
                                           : " that is not so long",
@@ -76,7 +76,7 @@ static void refuse_file(struct pl_server_state *server, int local)
     struct pl_error error = PL_ERROR_NONE;
 
     message.number =
-        (int32_t)pl_error_errno(&error, "the file for the state of worker %d", server_first_worker(server) + local);
+        (int32_t)pl_error_errno(&error, "the file for the state of worker %d", pl_server_first_worker(server) + local);
     pl_error_text(&error, message.text, sizeof(message.text));
     pl_server_transfer_cancel(server, local);
     if (of->fd >= 0 && pl_server_message_send(of->fd, &message, NULL, 0, NULL) != PL_OK) {
@@ -90,9 +90,9 @@ static enum pl_status begin_piece(struct pl_server_state *server, int local, str
     struct pl_server_transfer *transfer = &server->locals[local].transfer;
     const uint64_t piece = transfer->next++;
     const bool assigns = transfer->way == PL_SERVER_STATE_ASSIGN;
-    const int owner = server_owner(server, piece);
+    const int owner = pl_server_owner(server, piece);
     struct pl_server_packet packet = {.kind = assigns ? PL_SERVER_PACKET_GIVE : PL_SERVER_PACKET_ASK,
-                                      .worker = server_first_worker(server) + local,
+                                      .worker = pl_server_first_worker(server) + local,
                                       .piece = piece,
                                       .transfer = transfer->number};
     const uint64_t bytes = server->layout.pieces[piece].count_elems * (1 + server->slots) * sizeof(float);
@@ -142,7 +142,7 @@ enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *
             *ret_moved = true;
             pl_server_transfer_cancel(server, w);
             if (pl_server_message_send(local->fd, &done, NULL, 0, NULL) != PL_OK) {
-                pl_log(PL_LOG_DEBUG, "worker %d is gone before its state", server_first_worker(server) + w);
+                pl_log(PL_LOG_DEBUG, "worker %d is gone before its state", pl_server_first_worker(server) + w);
             }
         }
     }
@@ -172,7 +172,7 @@ static enum pl_status answer_ask(struct pl_server_state *server, int host, const
 /* An answer to a transfer of this host's, which may be given up meanwhile. */
 static void take_answer(struct pl_server_state *server, const struct pl_server_packet *packet, float *data)
 {
-    int local = packet->worker - server_first_worker(server);
+    int local = packet->worker - pl_server_first_worker(server);
     struct pl_server_transfer *transfer = &server->locals[local].transfer;
     uint64_t updates = packet->steps;
 

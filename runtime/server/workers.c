@@ -23,38 +23,6 @@ static enum pl_status send_all(struct pl_server_state *server, const struct pl_s
     return server->remote ? pl_server_remote_send_all(server->remote, packet, data, reterr) : PL_OK;
 }
 
-static void refuse(int fd, const struct pl_error *error)
-{
-    struct pl_server_message message = {.kind = PL_SERVER_REFUSED, .number = (int32_t)error->status};
-
-    pl_error_text(error, message.text, sizeof(message.text));
-    /* it may be gone already */
-    if (pl_server_message_send(fd, &message, NULL, 0, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "a worker that is refused is gone: %s", message.text);
-    }
-}
-
-void pl_server_workers_refuse(struct pl_server_state *server, const struct pl_error *error)
-{
-    for (int w = 0; w < server->options->workers; w++) {
-        if (server->locals[w].fd >= 0) {
-            refuse(server->locals[w].fd, error);
-        }
-    }
-    for (int i = 0; i < SERVER_MOST_PENDING; i++) {
-        if (server->pending[i] >= 0) {
-            refuse(server->pending[i], error);
-        }
-    }
-}
-
-void pl_server_workers_refuse_one(struct pl_server_state *server, int local, const struct pl_error *error)
-{
-    if (server->locals[local].fd >= 0) {
-        refuse(server->locals[local].fd, error);
-    }
-}
-
 /* The layout is known: make the shared file, and tell the other servers. */
 static enum pl_status open_layout(struct pl_server_state *server, struct pl_error *reterr)
 {
@@ -122,7 +90,7 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
 static enum pl_status check_join(struct pl_server_state *server, const struct pl_server_message *join, int layout_fd,
                                  struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
-    int worker = server_first_worker(server) + join->number;
+    int worker = pl_server_first_worker(server) + join->number;
     char own[48];
     enum pl_status status;
 
@@ -147,7 +115,7 @@ static enum pl_status check_join(struct pl_server_state *server, const struct pl
 static enum pl_status welcome(struct pl_server_state *server, int number, int fd, struct pl_error *reterr)
 {
     struct pl_server_local *local = &server->locals[number];
-    int worker = server_first_worker(server) + number;
+    int worker = pl_server_first_worker(server) + number;
     struct pl_server_message message = {.kind = PL_SERVER_WELCOME, .number = worker, .count = (uint64_t)server->total};
     struct pl_server_packet joined = {.kind = PL_SERVER_PACKET_JOINED, .worker = worker};
 
@@ -199,7 +167,7 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
         server->locals[message.number].fd = -1;
     }
     if (!closed) {
-        refuse(fd, &error);
+        pl_server_answer_refuse_socket(fd, &error);
         pl_log_error(&error, "a worker of host %d was refused", server->host);
     }
     pl_file_close_at(&fd);
@@ -208,12 +176,6 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
     }
     *reterr = error; /* whoever of them is right, the job is wrong */
     return error.status;
-}
-
-void pl_server_workers_applied(struct pl_server_state *server, int local)
-{
-    atomic_fetch_add_explicit(&pl_server_view_slot(&server->view, (uint64_t)local)->applied, 1, memory_order_release);
-    server_notify(server, local);
 }
 
 void pl_server_workers_publish_slowest(struct pl_server_state *server)
@@ -235,7 +197,7 @@ void pl_server_workers_publish_slowest(struct pl_server_state *server)
     if (atomic_load_explicit(&header->slowest_steps, memory_order_relaxed) < slowest) {
         atomic_store_explicit(&header->slowest_steps, slowest, memory_order_release);
         for (int w = 0; w < server->options->workers; w++) {
-            server_notify(server, w);
+            pl_server_notify(server, w);
         }
     }
 }
@@ -272,7 +234,7 @@ static enum pl_status take_piece(struct pl_server_state *server, int number, str
     const uint64_t pieces = server->layout.head->pieces, piece = local->taken % pieces;
     const struct pl_server_range *range = &server->layout.pieces[piece];
     float *data = pl_server_view_gradients(&server->view, (uint64_t)number) + range->first_elem;
-    int worker = server_first_worker(server) + number, owner = server_owner(server, piece);
+    int worker = pl_server_first_worker(server) + number, owner = pl_server_owner(server, piece);
     struct pl_server_packet push = {.kind = PL_SERVER_PACKET_PUSH,
                                     .worker = worker,
                                     .piece = piece,
@@ -295,16 +257,6 @@ static enum pl_status take_piece(struct pl_server_state *server, int number, str
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }
 
-/* What was asked for is here. */
-static void answer_fetch(struct pl_server_state *server)
-{
-    for (int w = 0; w < server->options->workers; w++) {
-        atomic_store_explicit(&pl_server_view_slot(&server->view, (uint64_t)w)->fetched, server->locals[w].fetches,
-                              memory_order_release);
-        server_notify(server, w);
-    }
-}
-
 /* Ask the owners of all other pieces for them, for all workers that want them now; who asks later has to wait. */
 static enum pl_status fetch(struct pl_server_state *server, struct pl_error *reterr)
 {
@@ -318,22 +270,15 @@ static enum pl_status fetch(struct pl_server_state *server, struct pl_error *ret
     for (uint64_t p = 0; p < server->layout.head->pieces; p++) {
         struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FETCH, .piece = p};
 
-        if (server_owner(server, p) != server->host) {
+        if (pl_server_owner(server, p) != server->host) {
             server->fetching++;
-            PL_TRY(pl_server_remote_send(server->remote, server_owner(server, p), &packet, NULL, false, reterr));
+            PL_TRY(pl_server_remote_send(server->remote, pl_server_owner(server, p), &packet, NULL, false, reterr));
         }
     }
     if (server->fetching == 0) {
-        answer_fetch(server);
+        pl_server_answer_fetch(server);
     }
     return PL_OK;
-}
-
-void pl_server_workers_fetched(struct pl_server_state *server)
-{
-    if (server->fetching > 0 && --server->fetching == 0) {
-        answer_fetch(server);
-    }
 }
 
 enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_moved, struct pl_error *reterr)
@@ -349,7 +294,7 @@ enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_
             return pl_error_set(reterr, PL_CORRUPT,
                                 "worker %d has pushed %" PRIu64 " pieces, of which %" PRIu64
                                 " were taken: expected at most %" PRIu64 " more",
-                                server_first_worker(server) + w, pushed, local->taken, server->layout.head->pieces);
+                                pl_server_first_worker(server) + w, pushed, local->taken, server->layout.head->pieces);
         }
         if (pushed != local->taken) { /* one from each worker by turns */
             *ret_moved = true;
@@ -435,9 +380,9 @@ void pl_server_workers_give_total(struct pl_server_state *server, const struct p
         }
         local->waits_for_sum = false;
         if (local->fd >= 0 && total->is_lost) {
-            refuse(local->fd, &error);
+            pl_server_answer_refuse_socket(local->fd, &error);
         } else if (local->fd >= 0 && pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d is gone before its sum", server_first_worker(server) + w);
+            pl_log(PL_LOG_DEBUG, "worker %d is gone before its sum", pl_server_first_worker(server) + w);
         }
     }
 }
@@ -488,7 +433,7 @@ void pl_server_workers_tell_alone(struct pl_server_state *server)
 
         if (local->fd >= 0 && local->waits_to_be_alone &&
             pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d is gone before it was alone", server_first_worker(server) + w);
+            pl_log(PL_LOG_DEBUG, "worker %d is gone before it was alone", pl_server_first_worker(server) + w);
         }
         local->waits_to_be_alone = false;
     }
@@ -505,7 +450,7 @@ static enum pl_status close_worker(struct pl_server_state *server, int number, b
     for (bool moved = true; moved;) {
         PL_TRY(pl_server_workers_take(server, &moved, reterr));
     }
-    return pl_server_workers_left(server, server_first_worker(server) + number, is_lost, reterr);
+    return pl_server_workers_left(server, pl_server_first_worker(server) + number, is_lost, reterr);
 }
 
 /* What it has pushed still counts; what it says from now on is that it has left. */
@@ -515,13 +460,13 @@ static enum pl_status let_outlast(struct pl_server_state *server, int number, st
         PL_TRY(pl_server_workers_take(server, &moved, reterr));
     }
     server->locals[number].waits_to_be_alone = true;
-    return pl_server_workers_stay(server, server_first_worker(server) + number, reterr);
+    return pl_server_workers_stay(server, pl_server_first_worker(server) + number, reterr);
 }
 
 enum pl_status pl_server_workers_hear(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
     struct pl_server_local *local = &server->locals[number];
-    int worker = server_first_worker(server) + number, fds[3] = {-1, -1, -1};
+    int worker = pl_server_first_worker(server) + number, fds[3] = {-1, -1, -1};
     struct pl_server_packet sum = {.kind = PL_SERVER_PACKET_SUM, .worker = worker};
     struct pl_error error = PL_ERROR_NONE;
     struct pl_server_message message;
@@ -539,7 +484,7 @@ enum pl_status pl_server_workers_hear(struct pl_server_state *server, int number
         error.status = pl_server_rows_check(server, number, &message, &error);
     }
     if (error.status != PL_OK) {
-        refuse(local->fd, &error);
+        pl_server_answer_refuse_socket(local->fd, &error);
         pl_log_error(&error, "worker %d was refused", worker);
         return close_worker(server, number, true, reterr);
     }
@@ -570,7 +515,7 @@ enum pl_status pl_server_workers_ended(struct pl_server_state *server, const str
 {
     const int number = ended->worker;
     struct pl_server_local *local = &server->locals[number];
-    int worker = server_first_worker(server) + number;
+    int worker = pl_server_first_worker(server) + number;
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
 
     /* what it said last, and then its end, though a child of its may have the socket too */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Covers runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c, runtime/server/remote.c,
- * runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c, runtime/server/worker_connect.c,
- * runtime/server/workers.c.
+ * Covers runtime/server/answer.c, runtime/server/layout.c, runtime/server/message.c, runtime/server/pieces.c,
+ * runtime/server/remote.c, runtime/server/serve.c, runtime/server/shared.c, runtime/server/worker.c,
+ * runtime/server/worker_connect.c, runtime/server/workers.c.
  */
 #include "base/clock.h"
 #include "base/knob.h"
