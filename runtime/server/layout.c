@@ -74,7 +74,7 @@ enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_
     return pl_server_layout_read(data, bytes, ret_layout, reterr);
 }
 
-/* The pieces follow each other and are all of the elements. */
+/* Whether the pieces follow each other and cover all elements. */
 static bool are_pieces_whole(struct pl_server_layout *layout)
 {
     uint64_t at = 0;
@@ -91,7 +91,7 @@ static bool are_pieces_whole(struct pl_server_layout *layout)
     return at == layout->head->elems;
 }
 
-/* Whether pieces, tables and lines are what follows the head, [left] bytes. */
+/* Whether pieces, tables and lines fill the bytes after the head exactly, [left] bytes. */
 static bool has_length(const struct pl_server_layout_head *head, size_t left)
 {
     if (head->pieces == 0 || head->pieces > left / sizeof(struct pl_server_range)) {
@@ -115,10 +115,10 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
                             (unsigned long long)head->version, VERSION);
     }
     if (!has_length(head, left)) {
-        return pl_error_set(reterr, PL_CORRUPT,
-                            "a worker's layout of %zu bytes has no %llu pieces, %llu tables and %llu bytes text",
-                            layout->bytes, (unsigned long long)head->pieces, (unsigned long long)head->tables,
-                            (unsigned long long)head->lines_bytes);
+        return pl_error_set(
+            reterr, PL_CORRUPT,
+            "a worker's layout of %zu bytes cannot hold %llu pieces, %llu tables and %llu bytes of text", layout->bytes,
+            (unsigned long long)head->pieces, (unsigned long long)head->tables, (unsigned long long)head->lines_bytes);
     }
     layout->pieces = (const struct pl_server_range *)(const void *)(head + 1);
     layout->tables = (const struct pl_table *)(const void *)(layout->pieces + head->pieces);
@@ -127,7 +127,7 @@ static enum pl_status check(struct pl_server_layout *layout, struct pl_error *re
         return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has a text that is not made of lines");
     }
     if (!are_pieces_whole(layout)) {
-        return pl_error_set(reterr, PL_CORRUPT, "a worker's layout has pieces that are not its %llu elements",
+        return pl_error_set(reterr, PL_CORRUPT, "the pieces of a worker's layout do not cover its %llu elements",
                             (unsigned long long)head->elems);
     }
     if (head->staleness < PL_SERVER_NO_BOUND || head->kind > PL_ADAGRAD || head->nesterov > 1 ||

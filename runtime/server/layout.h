@@ -16,7 +16,7 @@
 #include "runtime/optimizer.h"
 #include "runtime/server/table.h"
 
-enum { PL_SERVER_NO_BOUND = -1 }; /* a staleness: fully asynchronous */
+enum { PL_SERVER_NO_BOUND = -1 }; /* staleness of fully asynchronous training */
 
 struct pl_server_range {
     uint64_t first_elem;
@@ -38,27 +38,30 @@ struct pl_server_layout_head {
 
 struct pl_server_layout {
     size_t bytes;
-    char *data; /* the whole as it is handed on; what follows lies in it */
+    char *data; /* all bytes of the layout; the pointers below point into them */
     const struct pl_server_layout_head *head;
     const struct pl_server_range *pieces;
     const struct pl_table *tables;
     const char *lines;
-    uint64_t longest_elems; /* of a piece */
+    uint64_t longest_elems; /* number of elements of the longest piece */
 };
 
-/** Of a plan that is laid out, and checked options and tables. PL_MEMORY. */
+/** Makes the layout of a sealed plan with checked options and tables. Errors: PL_MEMORY. */
 enum pl_status pl_server_layout_new(const struct pl_plan *plan, const struct pl_optimizer_options *optimizer,
                                     int64_t staleness, unsigned wire, const struct pl_table *tables, size_t table_count,
                                     struct pl_server_layout *ret_layout, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** From `data` [bytes], on the heap, which is the layout's then in any case. PL_CORRUPT says what is wrong in it. */
+/**
+ * Reads a layout from `data` [bytes], which is on the heap. The layout takes ownership, also on failure. Errors:
+ * PL_CORRUPT says what is wrong.
+ */
 enum pl_status pl_server_layout_read(char *data, size_t bytes, struct pl_server_layout *ret_layout,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 void pl_server_layout_done(struct pl_server_layout *layout);
 
 struct pl_optimizer_options pl_server_layout_optimizer(const struct pl_server_layout *layout);
 
-/** PL_MISMATCH names the first line that differs and whose it is. */
+/** Errors: PL_MISMATCH names the first line that differs, and the worker that has it. */
 enum pl_status pl_server_layout_compare(const struct pl_server_layout *a, const char *whose_a,
                                         const struct pl_server_layout *b, const char *whose_b,
                                         struct pl_error *reterr) PL_MUST_CHECK;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-/* A closed connection is known before the end of its process, which says why. */
+/* A closed connection is seen before the end of its process, which tells the reason. */
 #define CAUSE_LAG_NS PL_NS_PER_S
 
 static bool are_too_few(const struct pl_server_state *server)
@@ -50,7 +50,7 @@ enum pl_status pl_server_lost_process(struct pl_server_state *server, int worker
     }
     snprintf(cause, sizeof(cause), WIFSIGNALED(wait_status) ? "was killed by signal %d" : "exited with code %d",
              WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
-    if (!server->workers[worker].is_lost && server->remote) { /* it had left, or never joined */
+    if (!server->workers[worker].is_lost && server->remote) { /* it had left before, or never joined */
         PL_TRY(pl_server_remote_send_all(server->remote, &packet, NULL, reterr));
     }
     pl_server_lost_note(server, worker);

@@ -37,8 +37,9 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
                                  message->kind == PL_SERVER_TOTAL || message->kind == PL_SERVER_STATE ||
                                  message->kind == PL_SERVER_ALONE || message->kind == PL_SERVER_ROWS_DONE;
     if (!is_known || message->number < 0) {
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's message of kind %u, number %d, is none %s sends",
-                            message->kind, message->number, from_worker ? "that a worker" : "that a server");
+        return pl_error_set(reterr, PL_CORRUPT,
+                            "a parameter server's message of kind %u, number %d, cannot come from %s", message->kind,
+                            message->number, from_worker ? "that a worker" : "that a server");
     }
     switch ((enum pl_server_message_kind)message->kind) {
     case PL_SERVER_JOIN:
@@ -53,7 +54,7 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
             message->number <= PL_FAILED) {
             return PL_OK;
         }
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's REFUSED has no status or no end of its text");
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's REFUSED has no status, or its text does not end");
     case PL_SERVER_STATE:
         return message->number <= PL_SERVER_STATE_ASSIGN
                    ? check_count(message, 1, INT64_MAX, reterr)
@@ -63,12 +64,12 @@ enum pl_status pl_server_message_check(const struct pl_server_message *message, 
         if (message->rows.what < PL_SERVER_ROWS_END && memchr(message->rows.path, '\0', sizeof(message->rows.path))) {
             return check_count(message, 0, PL_SERVER_ROWS_BYTES / sizeof(int64_t), reterr);
         }
-        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS asks for %llu, or has no end of its path",
+        return pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS asks for %llu, or its path does not end",
                             (unsigned long long)message->rows.what);
     case PL_SERVER_ROWS_DONE:
         return memchr(message->loaded.passed, '\0', sizeof(message->loaded.passed))
                    ? PL_OK
-                   : pl_error_set(reterr, PL_CORRUPT, "a parameter server's ROWS_DONE has no end of its text");
+                   : pl_error_set(reterr, PL_CORRUPT, "the text of a parameter server's ROWS_DONE does not end");
     case PL_SERVER_LEAVE:
     case PL_SERVER_OUTLAST:
     case PL_SERVER_ALONE:
@@ -101,7 +102,7 @@ enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_mess
                           "send to the parameter server or its worker");
 }
 
-/* How many descriptors come with a message; none where the caller takes none. */
+/* Returns how many descriptors belong to a message; 0 if the caller takes none. */
 static size_t fds_of(uint32_t kind, bool from_worker, const int *ret_fds)
 {
     if (!ret_fds) {
@@ -118,7 +119,8 @@ enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct
     ssize_t got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     enum pl_status status = PL_OK;
 
-    if (got < 0 && errno == ECONNRESET) { /* it has closed without reading all; what it sent before comes after this */
+    /* it closed without reading everything; its earlier messages can still be read */
+    if (got < 0 && errno == ECONNRESET) {
         got = pl_fd_receive_with(socket_fd, ret_message, sizeof(*ret_message), fds, &count);
     }
     *ret_closed = got == 0 || (got < 0 && errno == ECONNRESET);

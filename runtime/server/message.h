@@ -27,29 +27,29 @@
 #include <sys/un.h>
 
 enum pl_server_message_kind {
-    PL_SERVER_JOIN = 1, /* number: the worker's on its host; count: bytes of the layout */
-    PL_SERVER_WELCOME,  /* number: the worker's of the job; count: workers of the job */
+    PL_SERVER_JOIN = 1, /* number: of the worker on its host; count: bytes of the layout */
+    PL_SERVER_WELCOME,  /* number: of the worker in the job; count: workers of the job */
     PL_SERVER_REFUSED,  /* number: enum pl_status; text */
-    PL_SERVER_SUM,      /* count: values, of the `number` that are left of the sum */
-    PL_SERVER_TOTAL,    /* likewise */
+    PL_SERVER_SUM,      /* count: values in this message; number: values of the sum that are not sent yet */
+    PL_SERVER_TOTAL,    /* the same fields */
     PL_SERVER_LEAVE,
     PL_SERVER_STATE,   /* number: enum pl_server_state_way; count: bytes of the file, see transfer.c */
-    PL_SERVER_OUTLAST, /* it takes part no more, and stays to read */
+    PL_SERVER_OUTLAST, /* the worker takes no more steps, and only reads */
     PL_SERVER_ALONE,
-    PL_SERVER_ROWS,      /* number: the table's; count: rows, where what is asked has some */
-    PL_SERVER_ROWS_DONE, /* number: the table's; count: rows, where they were to be counted; loaded */
+    PL_SERVER_ROWS,      /* number: of the table; count: rows of the list, if the request has one */
+    PL_SERVER_ROWS_DONE, /* number: of the table; count: rows, if the request was to count them; loaded */
 };
 
-/** What is asked about the rows of a table. */
+/** The requests about the rows of a table. */
 enum pl_server_rows {
     PL_SERVER_ROWS_PULL,
     PL_SERVER_ROWS_PUSH,
     PL_SERVER_ROWS_COUNT,
-    PL_SERVER_ROWS_SAVE, /* in directory `path`, beside what is there; `moment`: that of the save */
-    PL_SERVER_ROWS_LOAD, /* from there, the newest whole save that is not of later than `moment` */
-    PL_SERVER_ROWS_KEEP, /* the save of `moment` is whole: remove all others there */
-    PL_SERVER_ROWS_DROP, /* it is not: remove it */
-    PL_SERVER_ROWS_END,  /* none: how many there are */
+    PL_SERVER_ROWS_SAVE, /* write to directory `path`, beside older saves; `moment`: time of the save */
+    PL_SERVER_ROWS_LOAD, /* read the newest complete save in `path` that is not later than `moment` */
+    PL_SERVER_ROWS_KEEP, /* the save of `moment` is complete: remove all others */
+    PL_SERVER_ROWS_DROP, /* the save of `moment` is not complete: remove it */
+    PL_SERVER_ROWS_END,  /* number of requests, not a request */
 };
 
 enum pl_server_state_way { PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN };
@@ -57,7 +57,7 @@ enum pl_server_state_way { PL_SERVER_STATE_PULL, PL_SERVER_STATE_ASSIGN };
 enum {
     PL_SERVER_MOST_VALUES = 64,
     PL_SERVER_TEXT_BYTES = 512,
-    PL_SERVER_MOST_WORKERS = 4096, /* of a job */
+    PL_SERVER_MOST_WORKERS = 4096, /* per job */
     PL_SERVER_MOST_SUMMED = 1 << 24,
 };
 
@@ -67,10 +67,11 @@ struct pl_server_rows_request {
     char path[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* ends in a NUL */
 };
 
-/** What servers have loaded. */
+/** What the servers have loaded. */
 struct pl_server_rows_loaded {
-    uint64_t oldest, newest; /* moments of the saves: two where not all servers have loaded the same */
-    char passed[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)]; /* why not the newest, or ""; ends in a NUL */
+    uint64_t oldest, newest; /* times of the saves; they differ if the servers have loaded different saves */
+    /* why a newer save was not loaded, or ""; ends in a NUL */
+    char passed[PL_SERVER_TEXT_BYTES - 2 * sizeof(uint64_t)];
 };
 
 struct pl_server_message {
@@ -86,24 +87,24 @@ struct pl_server_message {
 };
 
 /**
- * What the other side sent is not to be trusted: a known kind that `from_worker` may send, counts within their bounds,
- * a text that ends. PL_CORRUPT says what is wrong.
+ * Checks a message of the other side, which is not trusted: the kind is known and `from_worker` may send it, counts are
+ * within their bounds, and the text ends in a NUL. Errors: PL_CORRUPT says what is wrong.
  */
 enum pl_status pl_server_message_check(const struct pl_server_message *message, size_t bytes, bool from_worker,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The address of the server's socket at `path`. PL_INVALID: too long. */
+/** Fills the address of the server's socket at `path`. Errors: PL_INVALID if the path is too long. */
 enum pl_status pl_server_message_address(const char *path, struct sockaddr_un *ret_address,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Its descriptors stay the caller's. PL_PEER: the other side has closed. */
+/** Sends a message. The descriptors still belong to the caller. Errors: PL_PEER if the other side has closed. */
 enum pl_status pl_server_message_send(int socket_fd, const struct pl_server_message *message, const int *fds,
                                       size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A message that is there, checked, with its descriptors: 1 of JOIN and of a worker's STATE, 3 of WELCOME, else none.
- * `ret_fds` NULL: one with descriptors is PL_CORRUPT, and they are closed.
- * `*ret_closed`: the other side has closed, and there is no message.
+ * Receives and checks a message that has arrived, with its descriptors: 1 for JOIN and for a worker's STATE, 3 for
+ * WELCOME, else 0. If `ret_fds` is NULL, descriptors are closed and the message is PL_CORRUPT. `*ret_closed`: the other
+ * side has closed, and there is no message.
  */
 enum pl_status pl_server_message_receive(int socket_fd, bool from_worker, struct pl_server_message *ret_message,
                                          int ret_fds[3], bool *ret_closed, struct pl_error *reterr) PL_MUST_CHECK;

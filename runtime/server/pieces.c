@@ -11,7 +11,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Zeroes that take memory where they are used: of an array of all elements a server uses its own pieces. */
+/*
+ * Maps zeroes, whose memory is taken at the first use: a server uses only its own pieces of an array of all elements.
+ */
 static enum pl_status map_zeroes(uint64_t elems, float **ret_array, struct pl_error *reterr)
 {
     void *array =
@@ -132,7 +134,7 @@ void pl_server_pieces_close(struct pl_server_state *server)
     free(server->is_known);
 }
 
-/* The values of `piece` are there now, if they were not before: who waits for all of them is woken. */
+/* Notes that the values of `piece` are there, and wakes the workers that wait for all values. */
 static void know(struct pl_server_state *server, uint64_t piece)
 {
     if (server->is_known[piece]) {
@@ -156,7 +158,7 @@ void pl_server_pieces_overwrite(struct pl_server_state *server, uint64_t piece, 
     know(server, piece);
 }
 
-/* By how many updates of others the piece is newer than what `worker` has computed its gradient from, at most. */
+/* Counts the updates by other workers that the piece received after `worker` read the values of its gradient. */
 static void count_age(struct pl_server_state *server, uint64_t piece, int worker)
 {
     uint64_t *known = &server->known_updates[(uint64_t)worker * server->layout.head->pieces + piece];
@@ -168,10 +170,10 @@ static void count_age(struct pl_server_state *server, uint64_t piece, int worker
     if (*known > 0) {
         server->counts.ages[age]++;
     }
-    *known = server->updates[piece] + 2; /* with its own */
+    *known = server->updates[piece] + 2; /* its own update included */
 }
 
-/* One step of the optimizer over `piece`. */
+/* Takes one step of the optimizer over `piece`. */
 static void update(struct pl_server_state *server, uint64_t piece, double rate, const float *gradient)
 {
     const struct pl_server_range *range = &server->layout.pieces[piece];
@@ -240,7 +242,8 @@ enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, u
                                       .piece = piece,
                                       .data_bytes = range->count_elems * sizeof(float),
                                       .stops = pl_server_view_header(&server->view)->stops};
-    float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr); /* they change meanwhile */
+    /* the values may change while they are sent */
+    float *copy = pl_memory_new_aligned(range->count_elems, sizeof(float), 64, reterr);
 
     if (!copy) {
         return PL_MEMORY;
@@ -250,7 +253,7 @@ enum pl_status pl_server_pieces_send(struct pl_server_state *server, int host, u
     return pl_server_remote_send(server->remote, host, &packet, copy, true, reterr);
 }
 
-/* `worker` learns that its push of `piece` is in the values, and a worker of another host gets them. */
+/* Tells `worker` that its push of `piece` is applied. A worker of another host also gets the values. */
 static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int worker, struct pl_error *reterr)
 {
     int host = worker / server->options->workers;
@@ -262,7 +265,7 @@ static enum pl_status answer(struct pl_server_state *server, uint64_t piece, int
     return pl_server_pieces_send(server, host, piece, worker, reterr);
 }
 
-/* All other servers but `told` get the piece's values. */
+/* Sends the piece's values to all other servers but `told`. */
 static enum pl_status share(struct pl_server_state *server, uint64_t piece, int told, struct pl_error *reterr)
 {
     for (int h = 0; h < server->hosts; h++) {
@@ -303,7 +306,7 @@ void pl_server_pieces_stop(struct pl_server_state *server)
     atomic_store_explicit(&pl_server_view_header(&server->view)->stops, 1, memory_order_release);
 }
 
-/* The first values, or those of a checkpoint: all servers get them. */
+/* Sets the first values, or those of a checkpoint, and sends them to all servers. */
 static enum pl_status assign(struct pl_server_state *server, uint64_t piece, int worker, const float *data,
                              struct pl_error *reterr)
 {
@@ -312,7 +315,10 @@ static enum pl_status assign(struct pl_server_state *server, uint64_t piece, int
     return answer(server, piece, worker, reterr);
 }
 
-/* Once all workers that have not left have given their gradient: the average, in the order of their numbers. */
+/*
+ * Ends the round if all workers that have not left have given their gradient: applies the average, summed in the order
+ * of their numbers.
+ */
 static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, struct pl_error *reterr)
 {
     struct pl_server_round *round = &server->rounds[piece];
@@ -324,7 +330,7 @@ static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, 
     uint32_t count = 0;
 
     if (round->count == 0 || round->count < server->total - server->left) {
-        return PL_OK; /* not all can have given theirs */
+        return PL_OK; /* the gradients of some workers are still missing */
     }
     for (int w = 0; w < server->total; w++) {
         if (round->given[w]) {
@@ -336,7 +342,7 @@ static enum pl_status end_round(struct pl_server_state *server, uint64_t piece, 
     pl_kernel_reduce(pl_kernel_best(), &average, &sum, 1, sources, count, server->layout.pieces[piece].count_elems);
     update(server, piece, round->rate, server->sum);
     if (round->stops) {
-        pl_server_pieces_stop(server); /* before anybody sees the end of the step */
+        pl_server_pieces_stop(server); /* before any worker sees the end of the step */
     }
     for (int w = 0; w < server->total; w++) {
         int host = w / server->options->workers;
@@ -379,7 +385,8 @@ enum pl_status pl_server_pieces_take(struct pl_server_state *server, int worker,
     }
     round->given[worker] = data;
     round->count++;
-    round->stops = round->stops || (push->stops && push->piece == 0); /* piece 0 is the whole step's */
+    /* the request to stop comes with piece 0 and counts for the whole step */
+    round->stops = round->stops || (push->stops && push->piece == 0);
     return end_round(server, push->piece, reterr);
 }
 

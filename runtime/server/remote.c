@@ -16,16 +16,16 @@ struct outgoing {
     void *data;
     struct pl_transfer head;
     struct pl_server_packet packet;
-    size_t parts; /* of the data */
+    size_t parts; /* number of parts of the data */
     struct pl_transfer body[];
 };
 
-/* What comes from one server: a packet, then its data. */
+/* What arrives from one server: a packet, then its data. */
 struct incoming {
     struct pl_transfer head;
-    struct pl_transfer body; /* a part of the data */
+    struct pl_transfer body; /* one part of the data */
     char *data;
-    uint64_t received_bytes; /* of the data, before that part */
+    uint64_t received_bytes; /* bytes of the data before that part */
     bool has_ended;
     struct pl_server_packet packet;
 };
@@ -36,12 +36,12 @@ struct pl_server_remote {
     int rank;
     int size;
     struct incoming *incoming; /* [size] */
-    struct outgoing *first;    /* being sent */
+    struct outgoing *first;    /* the messages in flight */
     bool has_said_end;
-    int ended; /* others that have */
+    int ended; /* number of other servers that have ended */
 };
 
-/* How long the part of `packet`'s data is that begins at `at`. */
+/* Returns the length of the part of `packet`'s data that begins at `at`. */
 static size_t part_bytes(const struct pl_server_remote *remote, const struct pl_server_packet *packet, uint64_t at)
 {
     uint64_t left = packet->data_bytes - at;
@@ -113,7 +113,7 @@ bool pl_server_remote_free(struct pl_server_remote *remote)
 
         received = cancel(remote, &in->head) && cancel(remote, &in->body) && received;
         if (received && in->data && in->packet.kind == PL_SERVER_PACKET_LAYOUT) {
-            free(in->data); /* nobody has taken it */
+            free(in->data); /* no one has taken it */
         }
     }
     for (struct outgoing *out = remote->first, *next; out; out = next) {
@@ -127,7 +127,7 @@ bool pl_server_remote_free(struct pl_server_remote *remote)
         free(cancelled && out->owned ? out->data : NULL);
         free(cancelled ? out : NULL);
     }
-    free(received ? remote->incoming : NULL); /* else the transport may still write there */
+    free(received ? remote->incoming : NULL); /* otherwise the transport may still write there */
     free(remote);
     return sent && received;
 }
@@ -156,7 +156,7 @@ enum pl_status pl_server_remote_send(struct pl_server_remote *remote, int server
         status = transport->send(transport->context, (char *)data + at, bytes, server, TAG_DATA, &out->body[p], reterr);
         at += bytes;
     }
-    out->next = remote->first; /* where it failed, free() cancels what was begun */
+    out->next = remote->first; /* pl_server_remote_free() cancels a message that failed half-way */
     remote->first = out;
     return status;
 }
@@ -215,7 +215,7 @@ enum pl_status pl_server_remote_flush(struct pl_server_remote *remote, bool *ret
     return PL_OK;
 }
 
-/* The next packet of `server`, and its data; false in `*ret_done`: not there yet. */
+/* Receives the next packet of `server` and its data. `*ret_done` is false if they have not arrived completely. */
 static enum pl_status poll_receive(struct pl_server_remote *remote, int server, bool *ret_done, struct pl_error *reterr)
 {
     const struct pl_server_receiver *receiver = &remote->receiver;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of a table's rows: each server writes its own and reads all. */
+/* The files of a table's rows: each server writes its own file and reads those of all servers. */
 #include "runtime/server/row_file.h"
 
 #include "base/checksum.h"
@@ -32,14 +32,14 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     struct pl_error error = PL_ERROR_NONE;
 
     if (memcmp(head->magic, magic, sizeof(magic)) != 0) {
-        return pl_error_set(reterr, PL_CORRUPT, "it does not begin as a file of rows does");
+        return pl_error_set(reterr, PL_CORRUPT, "it does not begin with the mark of a file of rows");
     }
     if (head->version != VERSION) {
         return pl_error_set(reterr, PL_CORRUPT, "it is of version %llu, expected %d", (unsigned long long)head->version,
                             VERSION);
     }
     if (head->crc32c != head_crc(head)) {
-        return pl_error_set(reterr, PL_CORRUPT, "its head has another CRC-32C than it says");
+        return pl_error_set(reterr, PL_CORRUPT, "the CRC-32C of its head differs from the one that it names");
     }
     if (pl_table_check(&head->table, &error) != PL_OK) {
         return pl_error_set(reterr, PL_CORRUPT, "%s", error.cause);
@@ -52,7 +52,7 @@ enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_
     return PL_OK;
 }
 
-/* A part of a save; `moment` 0: one without it in its name. */
+/* A part of a save; `moment` is 0 for an old file without it in its name. */
 struct part {
     int number, of;
     uint64_t moment;
@@ -68,7 +68,7 @@ static void print_name(char name[NAME_MAX + 1], const char *table, const struct 
     snprintf(name + length, (size_t)(NAME_MAX + 1 - length), ".rows");
 }
 
-/* Whether `name` begins as a part of the table does; `*ret_rest`: what comes after that. */
+/* Whether `name` is the name of a part of the table, as far as its table and part; `*ret_rest` is what follows. */
 static bool read_name(const char *name, const char *table, struct part *ret_part, const char **ret_rest)
 {
     struct part part = {.moment = 0};
@@ -93,14 +93,17 @@ static enum pl_status open_directory(const char *directory, DIR **ret_stream, st
                                         "open directory '%s'", directory);
 }
 
-/* The newest save of the table that is not later than `most`, as its part 0; of 0 parts: there is none. */
+/*
+ * Finds the newest save of the table that is not later than `most`, and returns its part 0. If there is no save,
+ * `parts` is 0.
+ */
 static enum pl_status find_newest(const char *directory, const char *table, uint64_t most, struct part *ret_part,
                                   struct pl_error *reterr)
 {
     struct part newest = {.of = 0}, part;
     const struct dirent *entry;
     const char *rest;
-    int others = 0; /* another number of parts that this save has */
+    int others = 0; /* a different number of parts that the same save has */
     DIR *stream;
 
     PL_TRY(open_directory(directory, &stream, reterr));
@@ -136,15 +139,15 @@ enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *
     PL_TRY(open_directory(directory, &stream, reterr));
     while ((entry = readdir(stream))) {
         const char *name = entry->d_name;
-        bool is_unfinished = *name == '.'; /* as pl_file_write_atomic() names it */
+        bool is_unfinished = *name == '.'; /* a temporary file of pl_file_write_atomic() */
 
         if (!read_name(name + is_unfinished, table->name, &part, &rest) || *rest != (is_unfinished ? '.' : '\0') ||
             (is_unfinished ? !is_whole : (part.moment == moment) == is_whole)) {
             continue;
         }
-        /* servers of one directory do the same */
+        /* other servers of the same directory remove files too */
         if (unlinkat(dirfd(stream), name, 0) != 0 && errno != ENOENT && status == PL_OK) {
-            status = pl_error_errno(reterr, "remove '%s/%s', whose save is not wanted any more", directory, name);
+            status = pl_error_errno(reterr, "remove '%s/%s', which is of an older save", directory, name);
         }
     }
     closedir(stream);
@@ -207,7 +210,7 @@ struct reader {
     int host, hosts;
     char *buffer;
     uint64_t buffer_records;
-    uint64_t moment; /* of the save; that of part 0 where the name has none */
+    uint64_t moment; /* time of the save; if the name has none, that of part 0 */
 };
 
 static enum pl_status check_head(struct reader *reader, const struct pl_row_file_head *head, uint64_t bytes,
@@ -240,7 +243,7 @@ static enum pl_status check_head(struct reader *reader, const struct pl_row_file
                                             (unsigned long long)bytes, (unsigned long long)expected);
 }
 
-/* Its records, and whether they are whole. */
+/* Reads the records of a part, and checks their CRC. */
 static enum pl_status read_records(const struct reader *reader, int fd, const char *path, uint64_t rows,
                                    struct pl_error *reterr)
 {
@@ -262,7 +265,9 @@ static enum pl_status read_records(const struct reader *reader, int fd, const ch
         }
     }
     PL_TRY(read_all(fd, path, &said_crc, sizeof(said_crc), reterr));
-    return said_crc == crc32c ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "its rows have another CRC-32C than it says");
+    return said_crc == crc32c
+               ? PL_OK
+               : pl_error_set(reterr, PL_CORRUPT, "the CRC-32C of its rows differs from the one that it names");
 }
 
 static enum pl_status read_part(struct reader *reader, const char *path, const struct part *part, bool has_records,
@@ -277,14 +282,14 @@ static enum pl_status read_part(struct reader *reader, const char *path, const s
                                : pl_error_errno(reterr, "open a file of the table");
     }
     if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return pl_error_set(reterr, PL_CORRUPT, "it is no regular file");
+        return pl_error_set(reterr, PL_CORRUPT, "it is not a regular file");
     }
     PL_TRY(read_all(fd, path, &head, sizeof(head), reterr));
     PL_TRY(check_head(reader, &head, (uint64_t)info.st_size, part, reterr));
     return has_records ? read_records(reader, fd, path, head.rows, reterr) : PL_OK;
 }
 
-/* All heads come first: that a part is missing is known before the others are read. */
+/* Reads all heads first, so that a missing part is found before any records are read. */
 static enum pl_status read_save(struct reader *reader, const char *directory, const struct part *save,
                                 struct pl_error *reterr)
 {
@@ -314,7 +319,7 @@ static enum pl_status give(struct pl_error *reterr, const struct pl_error *error
     return error->status;
 }
 
-/* Of one save after another, from the newest on, until one is whole. */
+/* Tries one save after another, from the newest on, until one is complete. */
 static enum pl_status read_newest(struct reader *reader, const char *directory, uint64_t most,
                                   struct pl_server_rows_loaded *ret_loaded, struct pl_error *reterr)
 {

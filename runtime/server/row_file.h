@@ -23,30 +23,32 @@ struct pl_row_file_head {
     struct pl_table table;
     uint64_t part, parts; /* of server `part`, counted from 0 */
     uint64_t rows;
-    uint64_t moment; /* of the save, the same in all its parts */
-    uint64_t crc32c; /* of what comes before */
+    uint64_t moment; /* time of the save, the same in all its parts */
+    uint64_t crc32c; /* of the bytes before this field */
 };
 
-/** PL_CORRUPT says what is wrong in it. */
+/** Errors: PL_CORRUPT says what is wrong. */
 enum pl_status pl_row_file_check(const struct pl_row_file_head *head, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Write the rows of server `part` of `parts` into `directory`, beside what other saves have left there. It is on disk
- * then. Errors as pl_server_rows_save().
+ * Writes the rows of server `part` of `parts` into `directory`, beside files of other saves, and syncs the file.
+ * Errors: as pl_server_rows_save().
  */
 enum pl_status pl_row_file_write(const char *directory, const struct pl_table *table, const struct pl_row_store *store,
                                  int part, int parts, uint64_t moment, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * All parts of the save of `moment` are on disk, `is_whole`: remove those of all others from `directory`, and what
- * servers that were killed have left of theirs. Else remove its parts. Errors as pl_server_rows_save().
+ * Removes files of the table from `directory`. With `is_whole`, all parts of the save of `moment` are on disk: removes
+ * all other saves, and temporary files of killed servers. Else removes the parts of the save of `moment`. Errors: as
+ * pl_server_rows_save().
  */
 enum pl_status pl_row_file_remove(const char *directory, const struct pl_table *table, uint64_t moment, bool is_whole,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Put those rows of the newest whole save there, not later than `most`, into `store` that are server `host`'s of
- * `hosts`; what it had is gone in any case. Errors as pl_server_rows_load(); it is empty then.
+ * Reads the newest complete save that is not later than `most`, and puts the rows that belong to server `host` of
+ * `hosts` into `store`. The former contents of `store` are dropped, and it is empty on failure. Errors: as
+ * pl_server_rows_load().
  */
 enum pl_status pl_row_file_read(const char *directory, const struct pl_table *table, struct pl_row_store *store,
                                 int host, int hosts, uint64_t most, struct pl_server_rows_loaded *ret_loaded,

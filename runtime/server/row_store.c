@@ -11,20 +11,20 @@
 #include <sys/mman.h>
 
 enum {
-    CHUNK_BYTES = 32 << 20, /* about; its pages are taken at first use */
+    CHUNK_BYTES = 32 << 20, /* approximate; pages are taken at the first use */
     FIRST_SLOTS = 1024,
     LARGE_PAGE_BYTES = 2 << 20,
-    BATCH = 16, /* rows whose memory is fetched at the same time */
+    BATCH = 16, /* number of rows whose memory is prefetched together */
     LINE_BYTES = 64,
-    MOST_LINES = 8, /* of a record that are asked for ahead; what follows comes by itself */
+    MOST_LINES = 8, /* cache lines of a record that are prefetched; the hardware fetches the following ones */
 };
 
 /* The index has 32 bits of a hash, so at most 2^32 slots, of which 4/5 are used. */
 #define MOST_RECORDS (UINT32_MAX / 5 * 4)
 
 struct slot {
-    uint32_t number; /* of the record, counted from 1; 0: free */
-    uint32_t hash;   /* the lower half of its id's */
+    uint32_t number; /* number of the record, from 1 on; 0: free */
+    uint32_t hash;   /* lower half of the hash of its id */
 };
 
 struct pl_row_store {
@@ -135,7 +135,7 @@ static bool is_of(const char *record, int64_t id)
     return *(const int64_t *)(const void *)record == id;
 }
 
-/* NULL: it is not there. */
+/* Returns NULL if the row does not exist. */
 static char *find(const struct pl_row_store *store, int64_t id, uint64_t hash)
 {
     for (uint64_t s = hash & store->slot_mask;; s = (s + 1) & store->slot_mask) {
@@ -154,7 +154,7 @@ static char *find(const struct pl_row_store *store, int64_t id, uint64_t hash)
     }
 }
 
-/* Ask for the memory of `count` rows, up to BATCH: first of the index, then of the records that these are probably. */
+/* Prefetches the memory of `count` rows, up to BATCH: first the index, then the records that these probably are. */
 static void fetch(const struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                   uint64_t *ret_hash)
 {
@@ -190,7 +190,7 @@ static void set_first_values(const struct pl_table *table, int64_t id, float *va
         return;
     }
     state = pl_random_next(&state) ^ (uint64_t)id;
-    state = pl_random_next(&state); /* else the numbers of one id would be the next one's, shifted */
+    state = pl_random_next(&state); /* otherwise the numbers of one id would be those of the next id, shifted by one */
     for (uint64_t c = 0; c < table->columns; c++) {
         double unit = (double)(pl_random_next(&state) >> 40) / (double)(1 << 24);
 
@@ -226,8 +226,7 @@ void pl_row_store_pull(const struct pl_row_store *store, const int64_t *ids, con
 static enum pl_status say_full(const struct pl_row_store *store, uint64_t bytes, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_MEMORY,
-                        "table '%s' has %llu rows in %llu bytes on this server, which gets no memory for %llu bytes "
-                        "more",
+                        "table '%s' has %llu rows in %llu bytes on this server, which cannot allocate %llu more bytes",
                         store->table.name, (unsigned long long)store->rows,
                         (unsigned long long)pl_row_store_bytes(store), (unsigned long long)bytes);
 }
@@ -242,7 +241,7 @@ static void insert(struct slot *slots, uint64_t mask, struct slot slot)
     slots[s] = slot;
 }
 
-/* Rows are found at random: with small pages each would miss in the TLB. It works without. */
+/* Rows are accessed at random: with small pages each access would miss the TLB. Failure does no harm. */
 static void use_large_pages(char *data, size_t bytes)
 {
     size_t skipped = (LARGE_PAGE_BYTES - (uintptr_t)data % LARGE_PAGE_BYTES) % LARGE_PAGE_BYTES;
@@ -252,13 +251,13 @@ static void use_large_pages(char *data, size_t bytes)
     }
 }
 
-/* Room for one more in the index and in the last chunk. */
+/* Makes room for one more record in the index and in the last chunk. */
 static enum pl_status make_room(struct pl_row_store *store, struct pl_error *reterr)
 {
     uint64_t slot_count = store->slot_mask + 1;
 
     if (store->rows >= MOST_RECORDS) {
-        return pl_error_set(reterr, PL_LIMIT, "table '%s' has %llu rows on one server: no more are possible",
+        return pl_error_set(reterr, PL_LIMIT, "table '%s' has %llu rows on one server, the most that are possible",
                             store->table.name, (unsigned long long)store->rows);
     }
     if (store->rows + 1 > slot_count / 5 * 4) {
@@ -296,7 +295,7 @@ static enum pl_status make_room(struct pl_row_store *store, struct pl_error *ret
     return PL_OK;
 }
 
-/* A new record, whose values and state are zero. */
+/* Creates a record whose values and state are zero. */
 static enum pl_status create(struct pl_row_store *store, int64_t id, uint64_t hash, char **ret_record,
                              struct pl_error *reterr)
 {

@@ -19,35 +19,38 @@
 
 struct pl_row_store;
 
-/** An empty one. PL_MEMORY. */
+/** Makes an empty store. Errors: PL_MEMORY. */
 enum pl_status pl_row_store_new(const struct pl_table *table, struct pl_row_store **ret_store,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 void pl_row_store_free(struct pl_row_store *store);
 
 /**
- * In both of these row i is that of id `ids[at[i]]`, and its columns are at `at[i]` in the array [.., columns]; with
- * `at` NULL it is i itself. A row that is not there has its first value, and pull does not create it.
+ * In both functions row i has id `ids[at[i]]`, and its columns are at `at[i]` in the array [.., columns]. If `at` is
+ * NULL, the position is i. A row that does not exist reads as its initial value, and pull does not create it.
  */
 void pl_row_store_pull(const struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                        float *values);
 
-/** A step of the optimizer with each. PL_MEMORY says the table, its rows and bytes; PL_LIMIT: there are 2^32 - 1. */
+/**
+ * Takes a step of the optimizer for each row. Errors: PL_MEMORY names the table, its rows and bytes; PL_LIMIT at 2^32 -
+ * 1 rows.
+ */
 enum pl_status pl_row_store_push(struct pl_row_store *store, const int64_t *ids, const uint32_t *at, uint64_t count,
                                  const float *gradients, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put a whole record, new or over the one that is there, of any alignment. Errors as pl_row_store_push(). */
+/** Stores a complete record of any alignment, new or in place of the existing one. Errors: as pl_row_store_push(). */
 enum pl_status pl_row_store_put(struct pl_row_store *store, const void *record, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Forget all rows. */
+/** Removes all rows. */
 void pl_row_store_clear(struct pl_row_store *store);
 
 uint64_t pl_row_store_rows(const struct pl_row_store *store);
 uint64_t pl_row_store_record_bytes(const struct pl_row_store *store);
 
-/** What its rows take of memory, with the index. */
+/** Returns the bytes of memory that rows and index take. */
 uint64_t pl_row_store_bytes(const struct pl_row_store *store);
 
-/** All records, in chunks [pl_row_store_chunks()], until the next change. */
+/** Returns all records, in chunks [pl_row_store_chunks()]. They are valid until the next change. */
 uint64_t pl_row_store_chunks(const struct pl_row_store *store);
 struct iovec pl_row_store_chunk(const struct pl_row_store *store, uint64_t chunk);
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server's tables: what workers ask about rows is done here where they are this server's, and by the others for those
- * that are theirs. */
+/*
+ * A server's tables: requests about rows. This server does the part for its own rows, and asks the other servers for
+ * theirs.
+ */
 #include "runtime/server/row_file.h"
 #include "runtime/server/state.h"
 
@@ -10,29 +12,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The least that a row of a list takes: its id and one column. */
+/* The fewest bytes of a row in a list: its id and one column. */
 enum { LEAST_ROW_BYTES = sizeof(int64_t) + sizeof(float), MOST_ROWS = PL_SERVER_ROWS_BYTES / LEAST_ROW_BYTES };
 
 _Static_assert(sizeof(int64_t) + PL_SERVER_MOST_COLUMNS * sizeof(float) <= PL_SERVER_ROWS_BYTES, "a row has room");
 
-/* What a worker of this host has asked and waits for; it asks one thing after another. */
+/* A request of a worker of this host, which sends one request at a time. */
 struct request {
     enum pl_server_rows what;
     uint64_t table;
-    int waiting;      /* servers whose answer is still to come */
+    int waiting;      /* number of servers that have not answered yet */
     bool *is_waiting; /* [hosts] */
-    uint32_t *at;     /* [MOST_ROWS]: places in the list, server by server; of several servers */
-    uint16_t *owner;  /* [MOST_ROWS]: whose each is; the list itself is the worker's to change */
-    uint64_t *first;  /* [hosts + 1]: whose places begin where */
-    uint64_t counted; /* rows */
+    uint32_t *at;     /* [MOST_ROWS]: positions in the list, grouped by server, if there are several servers */
+    uint16_t *owner;  /* [MOST_ROWS]: the server that owns each row; a copy, since the worker may change the list */
+    uint64_t *first;  /* [hosts + 1]: where each server's positions begin */
+    uint64_t counted; /* number of rows */
     struct pl_server_rows_loaded loaded;
-    struct pl_error error; /* the first */
+    struct pl_error error; /* the first failure */
 };
 
 struct server_rows {
     struct pl_row_store **stores; /* [tables] */
     struct request *requests;     /* [workers of this host] */
-    char **stage;                 /* [hosts]: what comes from another server */
+    char **stage;                 /* [hosts]: buffer for data of another server */
 };
 
 enum pl_status pl_server_rows_open(struct pl_server_state *server, struct pl_error *reterr)
@@ -116,7 +118,7 @@ static uint64_t row_bytes(const struct pl_server_state *server, uint64_t table)
     return server->layout.tables[table].columns * sizeof(float);
 }
 
-/* Whether ids and rows of such a list fit into what holds them. */
+/* Whether ids and rows of the list fit into their shared memory. */
 static bool is_list(const struct pl_server_state *server, uint64_t table, uint64_t count)
 {
     return count <= PL_SERVER_ROWS_BYTES / (sizeof(int64_t) + row_bytes(server, table));
@@ -137,7 +139,7 @@ enum pl_status pl_server_rows_check(const struct pl_server_state *server, int lo
     return PL_OK;
 }
 
-/* Sort the places of the list by the server whose row it is. */
+/* Groups the positions of the list by the server that owns the row. */
 static void deal(const struct pl_server_state *server, struct request *request, const int64_t *ids, uint64_t count)
 {
     uint64_t *first = request->first;
@@ -151,14 +153,14 @@ static void deal(const struct pl_server_state *server, struct request *request, 
         first[h + 1] += first[h];
     }
     for (uint64_t i = count; i-- > 0;) {
-        /* from the end of each server's range on, so that `first` is right again afterwards */
+        /* filled from the end of each range, so that `first` has the beginnings again afterwards */
         request->at[--first[request->owner[i] + 1]] = (uint32_t)i;
     }
     memmove(first, first + 1, (size_t)server->hosts * sizeof(*first));
     first[server->hosts] = count;
 }
 
-/* Pass on what server `host` is to do. */
+/* Sends server `host` its part of the request. */
 static enum pl_status ask_other(struct pl_server_state *server, int host, int worker,
                                 const struct pl_server_message *message, const int64_t *ids, const float *values,
                                 struct pl_error *reterr)
@@ -196,7 +198,7 @@ static enum pl_status ask_other(struct pl_server_state *server, int host, int wo
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
-/* What this server itself has to do, for its own rows; `*ret_rows`: how many it has. */
+/* Does the part of this server. `*ret_rows` is the number of rows that it has. */
 static enum pl_status do_it(struct pl_server_state *server, uint64_t table,
                             const struct pl_server_rows_request *request, const int64_t *ids, const uint32_t *at,
                             uint64_t count, float *values, uint64_t *ret_rows, struct pl_server_rows_loaded *ret_loaded,
@@ -236,7 +238,7 @@ static enum pl_status do_it(struct pl_server_state *server, uint64_t table,
     return status;
 }
 
-/* One more server has loaded, where that was asked. */
+/* Adds the answer of one more server to a request to load. */
 static void add_loaded(struct request *request, const struct pl_server_rows_loaded *loaded)
 {
     struct pl_server_rows_loaded *all = &request->loaded;
@@ -248,7 +250,7 @@ static void add_loaded(struct request *request, const struct pl_server_rows_load
     }
 }
 
-/* All servers have done their part. */
+/* Answers the worker, when all servers have done their part. */
 static void answer(struct pl_server_state *server, int local)
 {
     struct request *request = &server->rows->requests[local];

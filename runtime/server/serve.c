@@ -19,27 +19,27 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Between two looks at the other servers, whose messages wake nobody. */
+/* Time between two looks at messages of other servers, which cannot wake this thread. */
 #define NAP_LEAST_NS (20 * PL_NS_PER_US)
 #define NAP_MOST_NS PL_NS_PER_MS
 
 #define FAILED_TELL_NS PL_NS_PER_S
 
-/* Who has connected and says nothing for so long makes room for one who waits. */
+/* A connection that sends no message for this long is closed if another one waits. */
 #define SILENT_NS PL_NS_PER_S
 
-/* What a packet of each kind has; END is remote.c's own, and those of rows are checked in rows.c. */
+/* The fields that a packet of each kind has. remote.c handles END, and rows.c checks those of rows. */
 static const struct {
-    bool has_worker; /* of the sender's host; of an answer, this one's */
-    bool has_piece;  /* of this server's; of an answer, the sender's */
-    bool has_data;   /* the piece's values or gradient */
-    bool has_state;  /* and its optimizer's arrays */
+    bool has_worker; /* a worker of the sender's host; in an answer, of this host */
+    bool has_piece;  /* a piece of this server; in an answer, of the sender */
+    bool has_data;   /* values or gradient of the piece */
+    bool has_state;  /* and the optimizer's arrays of the piece */
     bool is_answer;
-    bool is_early; /* may come while no layout is known */
+    bool is_early; /* may arrive before a layout is known */
 } packets[] = {
-    [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* with data of any length */
+    [PL_SERVER_PACKET_LAYOUT] = {.is_early = true}, /* its data has any length */
     [PL_SERVER_PACKET_JOINED] = {.has_worker = true},
-    [PL_SERVER_PACKET_LEFT] = {.has_worker = true, .is_early = true}, /* it may never have joined */
+    [PL_SERVER_PACKET_LEFT] = {.has_worker = true, .is_early = true}, /* the worker may never have joined */
     [PL_SERVER_PACKET_STEPS] = {.has_worker = true},
     [PL_SERVER_PACKET_PUSH] = {.has_worker = true, .has_piece = true, .has_data = true},
     [PL_SERVER_PACKET_FETCH] = {.has_piece = true},
@@ -101,7 +101,7 @@ static enum pl_status check_packet(const struct pl_server_state *server, int hos
                ? PL_OK
                : pl_error_set(reterr, PL_CORRUPT,
                               "the parameter server of host %d sent a packet of kind %u, worker %d, piece %" PRIu64
-                              ", %" PRIu64 " bytes, which is none that it may send",
+                              ", %" PRIu64 " bytes, which it may not send",
                               host, packet->kind, packet->worker, packet->piece, packet->data_bytes);
 }
 
@@ -187,7 +187,7 @@ static enum pl_status handle(void *context, int host, const struct pl_server_pac
     return PL_OK;
 }
 
-/* A server that was killed has left its socket, where nobody listens, and this one has its process number. */
+/* Removes the socket of a killed server that had the same process number. No process listens on it. */
 static bool remove_left(const struct sockaddr_un *address)
 {
     PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -241,7 +241,7 @@ static enum pl_status accept_worker(struct pl_server_state *server, struct pl_er
         }
     }
     if (server->pending[place] >= 0) {
-        pl_log(PL_LOG_WARNING, "host %d: a connection to the parameter server is closed: it says nothing, others wait",
+        pl_log(PL_LOG_WARNING, "host %d: a silent connection to the parameter server is closed, because others wait",
                server->host);
         pl_file_close_at(&server->pending[place]);
     }
@@ -250,8 +250,10 @@ static enum pl_status accept_worker(struct pl_server_state *server, struct pl_er
     return PL_OK;
 }
 
-/* When to look for others who connect: at once where a place is free, else as soon as the oldest of those who say
- * nothing has had its time. */
+/*
+ * Returns when to accept the next connection: at once if a place is free, else when the oldest silent connection has
+ * had its time.
+ */
 static int64_t accept_ns(const struct pl_server_state *server)
 {
     int64_t oldest_ns = INT64_MAX;
@@ -265,7 +267,7 @@ static int64_t accept_ns(const struct pl_server_state *server)
     return oldest_ns + SILENT_NS;
 }
 
-/* Wake those for whom something has changed. */
+/* Wakes the workers for which something has changed. */
 static void notify(struct pl_server_state *server)
 {
     const uint64_t one = 1;
@@ -276,13 +278,13 @@ static void notify(struct pl_server_state *server)
         if (local->is_notified && local->event_fd >= 0) {
             ssize_t written = write(local->event_fd, &one, sizeof(one));
 
-            PL_BUG_IF(written < 0 && errno != EAGAIN); /* full: it is awake */
+            PL_BUG_IF(written < 0 && errno != EAGAIN); /* the counter is full: the worker is awake */
         }
         local->is_notified = false;
     }
 }
 
-/* All workers have left, and the other servers know it. */
+/* Whether all workers have left, and the other servers know it. */
 static enum pl_status check_over(struct pl_server_state *server, bool *ret_over, struct pl_error *reterr)
 {
     *ret_over = false;
@@ -300,20 +302,20 @@ static enum pl_status check_over(struct pl_server_state *server, bool *ret_over,
     return PL_OK;
 }
 
-/* The process of a worker has ended. */
+/* Reads the end of a worker's process from the pipe. */
 static enum pl_status hear_end(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_ended ended;
     ssize_t got = read(server->ended_fd, &ended, sizeof(ended));
 
     if (got != sizeof(ended)) {
-        server->ended_fd = -1; /* the writer is gone, and this process with it */
+        server->ended_fd = -1; /* the writer is gone, and this process ends with it */
         return PL_OK;
     }
     return pl_server_workers_ended(server, &ended, reterr);
 }
 
-/* Wait for something from this host's workers for up to `nap_ns` (negative: for any time), and hear it. */
+/* Waits up to `nap_ns` (negative: without limit) for the workers of this host, and handles what has arrived. */
 static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls, int64_t nap_ns,
                            struct pl_error *reterr)
 {
@@ -326,9 +328,9 @@ static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls,
 
     for (int i = 0; i < count; i++) {
         polls[i] = (struct pollfd){.events = POLLIN};
-        polls[i].fd = i == 0              ? (silent_ns <= 0 ? server->listen_fd : -1) /* who comes waits in the queue */
-                      : i == 1            ? server->event_fd
-                      : i == 2            ? server->ended_fd
+        polls[i].fd = i == 0   ? (silent_ns <= 0 ? server->listen_fd : -1) /* a new connection waits in the queue */
+                      : i == 1 ? server->event_fd
+                      : i == 2 ? server->ended_fd
                       : i < first_pending ? server->locals[i - first_worker].fd
                                           : server->pending[i - first_pending];
     }
@@ -343,7 +345,7 @@ static enum pl_status hear(struct pl_server_state *server, struct pollfd *polls,
     for (int i = first_worker; i < first_pending; i++) {
         PL_TRY(polls[i].revents ? pl_server_workers_hear(server, i - first_worker, reterr) : PL_OK);
     }
-    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after what it said itself */
+    PL_TRY(polls[2].revents ? hear_end(server, reterr) : PL_OK); /* after the messages that the worker sent itself */
     for (int i = first_pending; i < count; i++) {
         PL_TRY(polls[i].revents ? pl_server_workers_join(server, i - first_pending, reterr) : PL_OK);
     }
@@ -384,8 +386,7 @@ static enum pl_status run(struct pl_server_state *server, struct pl_error *reter
     }
 }
 
-/* The workers of this host learn why it ends, and so do the other servers, for as long as that takes no longer than it
- * should. */
+/* Tells the workers of this host and the other servers why this server fails. It takes a limited time. */
 static void tell_failure(struct pl_server_state *server, const struct pl_error *error)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_FAILED, .count = error->status};
@@ -420,7 +421,7 @@ static enum pl_status open_server(struct pl_server_state *server, struct pl_erro
     server->total = options->workers * server->hosts;
     if (options->min_workers < 0 || options->min_workers > server->total) {
         return pl_error_set(reterr, PL_INVALID,
-                            "ps_min_workers is %d, and the job has %d workers: expected at most that",
+                            "ps_min_workers is %d, and the job has %d workers: expected at most the number of workers",
                             options->min_workers, server->total);
     }
     server->workers = pl_memory_new((size_t)server->total, sizeof(*server->workers), reterr);
@@ -441,7 +442,7 @@ static enum pl_status open_server(struct pl_server_state *server, struct pl_erro
 
 static void close_server(struct pl_server_state *server)
 {
-    bool is_idle = pl_server_remote_free(server->remote); /* before what it sends from */
+    bool is_idle = pl_server_remote_free(server->remote); /* before the memory that it sends from is freed */
 
     for (int w = 0; server->locals && w < server->options->workers; w++) {
         pl_file_close_at(&server->locals[w].fd);
@@ -451,7 +452,7 @@ static void close_server(struct pl_server_state *server)
     for (int i = 0; i < SERVER_MOST_PENDING; i++) {
         pl_file_close_at(&server->pending[i]);
     }
-    if (is_idle && server->layout.data) { /* else MPI may still read and write there; the process ends soon */
+    if (is_idle && server->layout.data) { /* otherwise MPI may still read and write there; the process ends soon */
         pl_server_pieces_close(server);
         pl_server_rows_close(server);
         pl_server_view_close(&server->view);

@@ -12,37 +12,41 @@
 
 #include "collectives/bootstrap.h"
 
-/** What is read from the pipe of ended processes. */
+/** The record that is read from the pipe of ended processes. */
 struct pl_server_ended {
-    int worker; /* on its host */
-    int status; /* as of waitpid(); 0 too where a stop has ended it */
+    int worker; /* its number on this host */
+    int status; /* as waitpid() returns it; also 0 if a stop has ended the process */
 };
 
 enum { PL_SERVER_AGES = 12 };
 
-/** What a server has done. */
+/** The counts of one server. */
 struct pl_server_serve_counts {
-    uint64_t pushes;         /* pieces that its host's workers have pushed */
-    uint64_t pulls;          /* requests of its host's workers for the newest values of all pieces */
-    uint64_t updates;        /* steps of the optimizer over a piece of its own */
-    uint64_t gradient_bytes; /* sent to other servers */
+    uint64_t pushes;         /* number of pieces that the workers of this host have pushed */
+    uint64_t pulls;          /* number of requests by the workers of this host for the newest values of all pieces */
+    uint64_t updates;        /* number of optimizer steps over pieces that this server owns */
+    uint64_t gradient_bytes; /* bytes sent to other servers */
     uint64_t value_bytes;
-    /* Updates by how many others a piece had since the worker knew it: none, 1, 2 to 3, 4 to 7, ...; with staleness 0
-     * there are none to count. */
+    /*
+     * Number of pushes by how many updates of other workers the piece had received since the worker last read it: 0, 1,
+     * 2 to 3, 4 to 7, ... With staleness 0 nothing is counted.
+     */
     uint64_t ages[PL_SERVER_AGES];
 };
 
 struct pl_server_serve_options {
-    const char *socket_path;        /* made by it, and removed at the end */
-    int workers;                    /* on each host; the job's workers are counted host by host */
-    struct pl_bootstrap *bootstrap; /* the servers of the job, a rank on each host */
-    int ended_fd;                   /* above 0: a pipe of struct pl_server_ended, of its host's workers' processes */
+    const char *socket_path;        /* created by pl_server_serve(), and removed at its end */
+    int workers;                    /* per host; the workers of the job are numbered host by host */
+    struct pl_bootstrap *bootstrap; /* the servers of the job, one rank per host */
+    /* if above 0, a pipe of struct pl_server_ended for the worker processes of this host */
+    int ended_fd;
     /*
-     * So many workers of the job may not be lost: by a connection that closes without a word, or a process that fails.
-     * With fewer the job ends, named after the last. 0: any may, as far as this function is concerned.
+     * How many workers must remain. A worker is lost if its connection closes without LEAVE, or if its process fails.
+     * If fewer remain the job ends, and the error names the last one that was lost. 0: this function accepts the loss
+     * of any worker.
      */
     int min_workers;
-    struct pl_server_serve_counts *counts; /* filled at the end; NULL: nobody asks */
+    struct pl_server_serve_counts *counts; /* filled at the end, unless NULL */
 };
 
 /**

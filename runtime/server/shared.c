@@ -29,7 +29,8 @@ enum pl_status pl_server_shape(struct pl_server_shape *shape, struct pl_error *r
             return PL_OK;
         }
     }
-    return pl_error_set(reterr, PL_LIMIT, "%llu elements and %llu workers' gradients need more bytes than there are",
+    return pl_error_set(reterr, PL_LIMIT,
+                        "%llu elements and %llu workers' gradients need more bytes than memory can hold",
                         (unsigned long long)shape->elems, (unsigned long long)shape->workers);
 }
 
@@ -64,7 +65,7 @@ void pl_server_view_close(struct pl_server_view *view)
     }
 }
 
-/* The values may change meanwhile, which the caller finds out: no race to report. */
+/* The values may change during the copy. The caller detects that, so it is not a race to report. */
 __attribute__((no_sanitize("thread"))) static void copy(float *restrict to, const float *restrict from, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
@@ -84,7 +85,7 @@ bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uin
     if (before % 2 != 0) {
         return false;
     }
-    *last_sequence = 0; /* what is there now is being overwritten */
+    *last_sequence = 0; /* the copy in `to` is being overwritten */
     copy(to, pl_server_view_values(view) + first, count);
     atomic_thread_fence(memory_order_acquire);
     if (atomic_load_explicit(&head->sequence, memory_order_relaxed) != before) {

@@ -25,16 +25,18 @@
 
 /** What a worker pushes. */
 enum pl_server_push {
-    PL_SERVER_PUSH_GRADIENT, /* the optimizer takes a step with it */
-    PL_SERVER_PUSH_VALUES,   /* it becomes the values */
+    PL_SERVER_PUSH_GRADIENT, /* a gradient, with which the optimizer takes a step */
+    PL_SERVER_PUSH_VALUES,   /* new values, which replace the old ones */
 };
 
-/** The server writes it. */
+/** Written by the server. */
 struct pl_server_header {
-    _Alignas(64) _Atomic uint64_t known_pieces; /* whose values this host has received or was given */
-    _Atomic uint64_t slowest_steps;             /* that every worker which has not left has finished */
-    _Atomic uint64_t sent_bytes;                /* of gradients, to other hosts */
-    _Atomic uint32_t stops; /* a worker has asked all to stop; with staleness 0 at this step's end */
+    _Alignas(64) _Atomic uint64_t known_pieces; /* number of pieces whose values this host has */
+    /* number of steps that every worker has finished, workers that have left excepted */
+    _Atomic uint64_t slowest_steps;
+    _Atomic uint64_t sent_bytes; /* bytes of gradients sent to other hosts */
+    /* a worker has asked all workers to stop; with staleness 0 they stop at the end of this step */
+    _Atomic uint32_t stops;
 };
 
 struct pl_server_piece {
@@ -42,44 +44,48 @@ struct pl_server_piece {
 };
 
 struct pl_server_slot {
-    /* The worker writes these; kind, rate and stops before the first piece of a step, while nothing of it is under
-     * way. */
-    _Alignas(64) _Atomic uint64_t pushed; /* pieces since it joined, in order of their numbers */
+    /* Written by the worker; kind, rate and stops before the first piece of a step, while no piece is in flight. */
+    _Alignas(64) _Atomic uint64_t pushed; /* number of pieces since it joined, in the order of their numbers */
     uint32_t kind;                        /* enum pl_server_push */
-    uint32_t stops;                       /* this worker asks all to stop */
+    uint32_t stops;                       /* this worker asks all workers to stop */
     double rate;                          /* learning rate */
-    _Atomic uint64_t fetches;             /* requests for the newest values of all pieces */
-    /* The server: how many of the pieces are in this host's values, and how many requests it has answered. */
+    _Atomic uint64_t fetches;             /* number of requests for the newest values of all pieces */
+    /*
+     * Written by the server: how many of the pushed pieces are applied to this host's values, and how many of the
+     * requests are answered.
+     */
     _Alignas(64) _Atomic uint64_t applied;
     _Atomic uint64_t fetched;
-    uint64_t first_step; /* that this worker counts from, written before it is welcome */
+    uint64_t first_step; /* step from which this worker counts; written before WELCOME */
 };
 
-/** For each worker, where there are tables: a list of ids, then rows. At least one row of any table. */
+/** Per worker, if there are tables: room for a list of ids and its rows, at least for one row of any table. */
 enum { PL_SERVER_ROWS_BYTES = 4 << 20 };
 
-/** The shape of a file; the first four are given, pl_server_shape() fills the rest. */
+/** The shape of a file. The caller sets the first four fields, and pl_server_shape() fills the rest. */
 struct pl_server_shape {
-    uint64_t elems;  /* of values, and of each worker's gradients */
+    uint64_t elems;  /* number of values, and of each worker's gradients */
     uint64_t pieces; /* at least 1 */
     uint64_t workers;
-    uint64_t rows_bytes; /* PL_SERVER_ROWS_BYTES or 0, of each worker */
-    uint64_t values_at;  /* offsets and sizes in bytes */
+    uint64_t rows_bytes; /* per worker: PL_SERVER_ROWS_BYTES, or 0 without tables */
+    uint64_t values_at;  /* offsets and sizes, in bytes */
     uint64_t slots_at;
     uint64_t slot_bytes;
     uint64_t file_bytes;
 };
 
-/** PL_LIMIT: more bytes than memory can hold. */
+/** Errors: PL_LIMIT if the file would be larger than memory can hold. */
 enum pl_status pl_server_shape(struct pl_server_shape *shape, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** A mapped file. */
 struct pl_server_view {
     struct pl_server_shape shape;
-    char *base; /* NULL: not mapped */
+    char *base; /* NULL if it is not mapped */
 };
 
-/** Map the file `fd`, which stays the caller's. PL_SYSTEM, and PL_CORRUPT where it has another size. */
+/**
+ * Maps the file `fd`, which still belongs to the caller. Errors: PL_SYSTEM; PL_CORRUPT if the file has another size.
+ */
 enum pl_status pl_server_view_open(struct pl_server_view *view, const struct pl_server_shape *shape, int fd,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 void pl_server_view_close(struct pl_server_view *view);
@@ -114,7 +120,7 @@ static inline char *pl_server_view_rows(const struct pl_server_view *view, uint6
     return view->base + view->shape.slots_at + (worker + 1) * view->shape.slot_bytes - view->shape.rows_bytes;
 }
 
-/** The server alone: change the values of `piece` between these two. */
+/** Called by the server alone: it changes the values of `piece` between these two calls. */
 static inline void pl_server_write_begin(struct pl_server_piece *piece)
 {
     atomic_store_explicit(&piece->sequence, atomic_load_explicit(&piece->sequence, memory_order_relaxed) + 1,
@@ -129,14 +135,17 @@ static inline void pl_server_write_end(struct pl_server_piece *piece)
 }
 
 /**
- * Copy `count` elements from `first` on, which are the values of `piece`, to `to`, all of one moment. `*last_sequence`
- * is that of the copy that `to` holds, 0 at first; an unchanged piece is not copied again. False: they are being
- * changed just now, and `to` may hold a mixture.
+ * Copies a consistent state of the values of `piece`, `count` elements from `first`, to `to`. `*last_sequence` is the
+ * sequence number of the copy that `to` holds, 0 at first; an unchanged piece is not copied again. Returns false if the
+ * values are changing just now; `to` may then hold a mixture.
  */
 bool pl_server_read_piece(const struct pl_server_view *view, uint64_t piece, uint64_t first, uint64_t count, float *to,
                           uint64_t *last_sequence) PL_MUST_CHECK;
 
-/** All of `data`, at the offset `at`, to a memory file or from there. False: errno says why not. */
+/**
+ * Writes all of `data` to a memory file at offset `at`, or reads it from there. Returns false and sets errno on
+ * failure.
+ */
 bool pl_server_copy_at(int fd, bool writes, void *data, uint64_t bytes, uint64_t at) PL_MUST_CHECK;
 
 #endif

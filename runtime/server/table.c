@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table's name and options: their ranges, and how they are said. */
+/* A table's name and options: their ranges, and their text. */
 #include "runtime/server/table.h"
 
 #include "base/memory.h"
@@ -39,10 +39,10 @@ enum pl_status pl_table_make(const struct pl_server_table *options, struct pl_ta
     size_t length = options->name ? strlen(options->name) : 0;
 
     if (!is_name(options->name, length)) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "a table's name is '%s', expected 1 to %d of letters, digits, '_', '-' and '.', which it "
-                            "does not begin with",
-                            options->name ? options->name : "", PL_SERVER_TABLE_NAME_BYTES - 1);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "a table's name is '%s', expected 1 to %d letters, digits, '_', '-' and '.', and no '.' at its beginning",
+            options->name ? options->name : "", PL_SERVER_TABLE_NAME_BYTES - 1);
     }
     memcpy(table.name, options->name, length);
     PL_TRY(pl_table_check(&table, reterr));
@@ -59,7 +59,7 @@ enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *ret
     } numbers[] = {{"bound", table->bound, 0.0}, {"rate", table->rate, -FLT_MAX}, {"epsilon", table->epsilon, 0.0}};
 
     if (!is_name(table->name, length)) {
-        return pl_error_set(reterr, PL_INVALID, "a table has no name, or none that a table may have");
+        return pl_error_set(reterr, PL_INVALID, "a table has no name, or a name that is not allowed");
     }
     for (size_t i = length; i < sizeof(table->name); i++) {
         if (table->name[i] != '\0') {
@@ -71,14 +71,14 @@ enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *ret
                             (unsigned long long)table->columns, PL_SERVER_MOST_COLUMNS);
     }
     if (table->kind != PL_SGD && table->kind != PL_ADAGRAD) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "table '%s' has optimizer %llu: rows have SGD and Adagrad alone, which leave those alone "
-                            "that are not pushed",
-                            table->name, (unsigned long long)table->kind);
+        return pl_error_set(
+            reterr, PL_UNSUPPORTED,
+            "table '%s' has optimizer %llu: expected SGD or Adagrad, which do not change rows that are not pushed",
+            table->name, (unsigned long long)table->kind);
     }
     if (table->initial > PL_SERVER_UNIFORM) {
-        return pl_error_set(reterr, PL_INVALID, "table '%s' has first values of kind %llu, which there is not",
-                            table->name, (unsigned long long)table->initial);
+        return pl_error_set(reterr, PL_INVALID, "table '%s' has initial values of the unknown kind %llu", table->name,
+                            (unsigned long long)table->initial);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         if (!(numbers[i].value >= numbers[i].least && numbers[i].value <= (double)FLT_MAX)) {

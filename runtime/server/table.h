@@ -11,9 +11,9 @@
 #include "base/text.h"
 #include "runtime/server_rows.h"
 
-/** struct pl_server_table in a form without pointers. */
+/** The options of struct pl_server_table without pointers. */
 struct pl_table {
-    char name[PL_SERVER_TABLE_NAME_BYTES]; /* all bytes after its end are NUL */
+    char name[PL_SERVER_TABLE_NAME_BYTES]; /* filled up with NULs */
     uint64_t columns;
     uint64_t initial; /* enum pl_server_initial */
     uint64_t seed;
@@ -21,11 +21,11 @@ struct pl_table {
     double bound, rate, epsilon;
 };
 
-/** PL_INVALID, PL_UNSUPPORTED: which value, and what was expected. */
+/** Errors: PL_INVALID and PL_UNSUPPORTED name the value and what was expected. */
 enum pl_status pl_table_make(const struct pl_server_table *options, struct pl_table *ret_table,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What others wrote is not to be trusted. Errors as pl_table_make(). */
+/** Checks a table that another process wrote. Errors: as pl_table_make(). */
 enum pl_status pl_table_check(const struct pl_table *table, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** "table 'users' [64] initial=zeros ..." */
@@ -33,7 +33,7 @@ void pl_table_print(const struct pl_table *table, struct pl_text *text);
 
 struct pl_optimizer_options pl_table_optimizer(const struct pl_table *table);
 
-/** Floats of a row beside its values. */
+/** Returns the number of floats per row beside its values. */
 static inline uint64_t pl_table_state_columns(const struct pl_table *table)
 {
     return table->kind == PL_ADAGRAD ? table->columns : 0;
@@ -46,7 +46,9 @@ static inline uint64_t pl_table_hash(int64_t id)
     return pl_random_next(&state);
 }
 
-/** Which of `hosts` servers has the row, by the upper bits of its hash: the lower ones are the store's. */
+/**
+ * Returns which of `hosts` servers owns the row, by the upper bits of its hash. The lower bits are used by the store.
+ */
 static inline int pl_table_owner(int64_t id, int hosts)
 {
     return (int)(((pl_table_hash(id) >> 32) * (uint64_t)hosts) >> 32);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { MOST_WAITING = 4 }; /* pieces of one transfer that are copied beside the arrays */
+enum { MOST_WAITING = 4 }; /* number of pieces of one transfer that are in flight */
 
 static uint64_t file_bytes(const struct pl_server_state *server)
 {
@@ -51,7 +51,7 @@ void pl_server_transfer_cancel(struct pl_server_state *server, int local)
     pl_file_close_at(&server->locals[local].transfer.fd);
 }
 
-/* `data`, [1 + slots][piece], to the file or from there. */
+/* Copies `data`, [1 + slots][piece], to the file or from the file. */
 static bool copy_piece(const struct pl_server_state *server, int fd, bool writes, uint64_t piece, float *data,
                        uint64_t *updates)
 {
@@ -68,7 +68,7 @@ static bool copy_piece(const struct pl_server_state *server, int fd, bool writes
                              arrays * elems * sizeof(float) + piece * sizeof(*updates));
 }
 
-/* A file that cannot be read or written is its worker's failure, and not the job's. */
+/* A file that cannot be read or written fails the request of its worker, not the job. */
 static void refuse_file(struct pl_server_state *server, int local)
 {
     struct pl_server_local *of = &server->locals[local];
@@ -84,7 +84,7 @@ static void refuse_file(struct pl_server_state *server, int local)
     }
 }
 
-/* Begin one more piece: of this server's it is done at once, another one's is asked for or given. */
+/* Begins one more piece. A piece of this server is copied at once; for another one its owner gets ASK or GIVE. */
 static enum pl_status begin_piece(struct pl_server_state *server, int local, struct pl_error *reterr)
 {
     struct pl_server_transfer *transfer = &server->locals[local].transfer;
@@ -149,7 +149,7 @@ enum pl_status pl_server_transfer_advance(struct pl_server_state *server, bool *
     return PL_OK;
 }
 
-/* The piece's state, for another server's worker. */
+/* Sends the state of a piece to a worker of another server. */
 static enum pl_status answer_ask(struct pl_server_state *server, int host, const struct pl_server_packet *ask,
                                  struct pl_error *reterr)
 {
@@ -169,7 +169,7 @@ static enum pl_status answer_ask(struct pl_server_state *server, int host, const
     return pl_server_remote_send(server->remote, host, &packet, data, true, reterr);
 }
 
-/* An answer to a transfer of this host's, which may be given up meanwhile. */
+/* Takes the answer to a transfer of this host, which may have been cancelled. */
 static void take_answer(struct pl_server_state *server, const struct pl_server_packet *packet, float *data)
 {
     int local = packet->worker - pl_server_first_worker(server);
@@ -177,7 +177,7 @@ static void take_answer(struct pl_server_state *server, const struct pl_server_p
     uint64_t updates = packet->steps;
 
     if (packet->kind == PL_SERVER_PACKET_STATE) {
-        pl_server_pieces_overwrite(server, packet->piece, data); /* the newest that this host has */
+        pl_server_pieces_overwrite(server, packet->piece, data); /* the newest values that this host has */
     }
     if (transfer->fd < 0 || packet->transfer != transfer->number) {
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker of parameter servers: a plan whose gradients lie in its server's memory, and what is pulled from there. */
+/* A worker of parameter servers: a plan whose gradients lie in the server's memory, and the values that it pulls. */
 #include "runtime/server/worker.h"
 
 #include "base/activity.h"
@@ -31,15 +31,16 @@ static enum pl_status check_options(const struct pl_world *world, const struct p
                                     struct pl_error *reterr)
 {
     if (pl_world_size(world) > 1) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "a worker of parameter servers is alone in its world, which has %d ranks: start it "
-                            "without mpirun",
-                            pl_world_size(world));
+        return pl_error_set(
+            reterr, PL_UNSUPPORTED,
+            "a worker of parameter servers has a world of one rank, found %d ranks: start it without mpirun",
+            pl_world_size(world));
     }
     if (options->optimizer.clip_norm != 0.0 || options->optimizer.loss_scale != 0.0) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "%s needs the gradients of all pieces at once, which a parameter server does not have",
-                            options->optimizer.clip_norm != 0.0 ? "clip_norm" : "loss_scale");
+        return pl_error_set(
+            reterr, PL_UNSUPPORTED,
+            "%s needs the gradients of all pieces at once, but a parameter server gets them piece by piece",
+            options->optimizer.clip_norm != 0.0 ? "clip_norm" : "loss_scale");
     }
     return PL_OK;
 }
@@ -129,7 +130,10 @@ void pl_server_set_rate(struct pl_server *server, double rate)
     server->rate = rate;
 }
 
-/* The plan is laid out and wants memory for gradients, which is the server's: so this is where a worker joins. */
+/*
+ * Gives the plan memory for its gradients. It is the server's memory, so the worker joins here, once the plan is laid
+ * out.
+ */
 static enum pl_status allocate_gradients(void *context, float **ret_gradients, struct pl_error *reterr)
 {
     struct pl_server *server = context;
@@ -220,7 +224,7 @@ static bool is_fulfilled(const struct pl_server *server, enum pl_worker_awaited 
     return true;
 }
 
-/* What has not come `limit`: "within timeout_s", or "so far". */
+/* Fails with what has not arrived; `limit` is "within timeout_s" or "so far". */
 static enum pl_status say_late(const struct pl_server *server, enum pl_worker_awaited what, const char *limit,
                                struct pl_error *reterr)
 {
@@ -243,8 +247,8 @@ static enum pl_status say_late(const struct pl_server *server, enum pl_worker_aw
         break;
     }
     return pl_error_set(reterr, PL_TIMEOUT,
-                        "this worker has finished %" PRIu64 " steps, the slowest one %" PRIu64
-                        ": it did not come nearer than ps_staleness %" PRId64 " %s",
+                        "this worker has finished %" PRIu64 " steps, and the slowest worker %" PRIu64
+                        ": the slowest did not come within ps_staleness %" PRId64 " %s",
                         server->slot->first_step + server->counts.steps,
                         (uint64_t)pl_server_view_header(&server->view)->slowest_steps, server->staleness, limit);
 }
@@ -282,7 +286,7 @@ enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited 
     }
 }
 
-/* Every piece that is newer than the plan's values. */
+/* Copies every piece that is newer than the plan's values. */
 static enum pl_status pull_newer(struct pl_server *server, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_world_deadline_ns(server->world);
@@ -294,9 +298,9 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
         pl_plan_bucket(server->plan, p, &first, &count);
         while (!pl_server_read_piece(&server->view, p, first, count, values + first, &server->sequence[p])) {
             if (pl_deadline_passed(deadline_ns)) {
-                return pl_error_set(reterr, PL_TIMEOUT, "piece %zu did not stay the same for the time of a copy", p);
+                return pl_error_set(reterr, PL_TIMEOUT, "piece %zu changed during each try to copy it", p);
             }
-            sched_yield(); /* the server may want this CPU to end its update */
+            sched_yield(); /* the server may need this CPU to end its update */
         }
         server->counts.pieces_pulled += before != server->sequence[p];
     }
@@ -306,7 +310,7 @@ static enum pl_status pull_newer(struct pl_server *server, struct pl_error *rete
 enum pl_status pl_server_push(struct pl_server *server, struct pl_error *reterr)
 {
     PL_TRY(pl_worker_check_started(server, reterr));
-    PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts what was not, and there is nothing else to wait for */
+    PL_TRY(pl_plan_wait(server->plan, reterr)); /* starts the pieces that were not ready; nothing else is waited for */
     server->is_pushed = true;
     return PL_OK;
 }
@@ -382,7 +386,7 @@ enum pl_status pl_server_start(struct pl_server *server, struct pl_error *reterr
     }
     PL_TRY(pl_worker_await(server, ALL_KNOWN, reterr));
     server->has_started = true;
-    return pl_server_pull(server, reterr); /* of other hosts' pieces this one may have old values */
+    return pl_server_pull(server, reterr); /* this worker may have old values of other hosts' pieces */
 }
 
 enum pl_status pl_server_sum(struct pl_server *server, double *values, size_t count, struct pl_error *reterr)

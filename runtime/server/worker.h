@@ -11,69 +11,72 @@
 
 struct pl_server {
     struct pl_world *world;
-    struct pl_trace *trace; /* NULL: none */
+    struct pl_trace *trace; /* may be NULL */
     struct pl_plan *plan;
     struct pl_optimizer_options optimizer;
-    struct pl_optimizer *copy; /* of the servers' optimizer; NULL: nobody has asked for it */
+    struct pl_optimizer *copy; /* copy of the servers' optimizer; NULL until the program asks for it */
     struct sockaddr_un address;
-    int number; /* on its host */
+    int number; /* its number on this host */
     int64_t staleness;
     unsigned wire; /* 0 or a flag PL_WIRE_* */
-    int worker;    /* of the job */
+    int worker;    /* its number in the job */
     int workers;
     int fd;
     int server_event_fd; /* wakes the server */
-    int event_fd;        /* the server wakes us */
+    int event_fd;        /* wakes this worker */
     struct pl_server_view view;
     struct pl_server_slot *slot;
-    uint64_t *sequence; /* [pieces]: which update of each the plan's values have */
+    uint64_t *sequence; /* [pieces]: the update that the plan's values have */
     double rate;
     bool has_started;
     bool has_left;
     bool asks_stop;
-    bool is_stopping; /* known at the end of the last step */
-    bool is_pushed;   /* a step is under way: pl_server_wait() comes next */
+    bool is_stopping; /* set at the end of the last step */
+    bool is_pushed;   /* a step was pushed: pl_server_wait() must follow */
     struct pl_server_counts counts;
     struct pl_table *tables;
     size_t table_count;
     size_t table_capacity;
 };
 
-/* What a worker waits for. */
+/* The conditions that a worker waits for. */
 enum pl_worker_awaited { ALL_APPLIED, ALL_KNOWN, ALL_FETCHED, NOT_AHEAD };
 
 /* worker.c */
-/** PL_INVALID before pl_server_join() and after pl_server_leave(), and for the second before pl_server_start(). */
+/**
+ * Errors: PL_INVALID before pl_server_join() and after pl_server_leave(); the second function also before
+ * pl_server_start().
+ */
 enum pl_status pl_worker_check_there(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_worker_check_started(const struct pl_server *server, struct pl_error *reterr) PL_MUST_CHECK;
-/** PL_INVALID in the middle of a step: `call` is what comes too early. */
+/** Errors: PL_INVALID in the middle of a step, naming the `call` that comes too early. */
 enum pl_status pl_worker_check_between(const struct pl_server *server, const char *call,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_worker_await(struct pl_server *server, enum pl_worker_awaited what,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /* worker_connect.c */
-/** Which server, which of its workers and what staleness: from the options, else from the environment. */
+/** Finds the server's socket, this worker's number and the staleness, from the options, else from the environment. */
 enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_server_options *options,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_layout *layout, int64_t deadline_ns,
                               struct pl_error *reterr) PL_MUST_CHECK;
 void pl_worker_disconnect(struct pl_server *server);
-/** The failure that a message or the end of the connection is. */
+/** Returns the failure that a REFUSED message, or the end of the connection, stands for. */
 enum pl_status pl_worker_read_failure(const struct pl_server_message *message, bool closed,
                                       struct pl_error *reterr) PL_MUST_CHECK;
-/** A server that is gone may have said why. */
+/** Sends a message. If the server is gone, the error is the reason that it gave. */
 enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
                               size_t fd_count, struct pl_error *reterr) PL_MUST_CHECK;
-/** When a wait that begins now is to be told of (the setting stall_s), and telling it, once. */
+/** Returns when a wait that begins now is to be logged (setting stall_s); the second function logs it, once. */
 int64_t pl_worker_stall_ns(const struct pl_server *server);
 void pl_worker_warn_stalled(const struct pl_server *server, const char *what, int64_t *stall_ns);
-/** Wait for a message of `kind`. */
+/** Waits for a message of `kind`. */
 enum pl_status pl_worker_receive(struct pl_server *server, uint32_t kind, struct pl_server_message *ret_message,
                                  int ret_fds[3], int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 /**
- * Send `message`, with `sent_fd` unless that is -1, and wait for the answer of `kind`, up to the setting timeout_s.
- * What the server refuses; PL_PEER, PL_TIMEOUT.
+ * Sends `message`, with `sent_fd` unless that is -1, and waits for the answer of `kind` up to the setting timeout_s.
+ * Errors: the server's error, PL_PEER, PL_TIMEOUT.
  */
 enum pl_status pl_worker_ask(struct pl_server *server, const struct pl_server_message *message, int sent_fd,
                              uint32_t kind, struct pl_server_message *ret_answer,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's connection to the parameter server of its host: finding it, joining, messages. */
+/* A worker's connection to the parameter server of its host: find it, join, exchange messages. */
 #include "runtime/server/worker.h"
 
 #include "base/clock.h"
@@ -23,7 +23,6 @@
 
 #define CONNECT_NAP_NS (20 * PL_NS_PER_MS)
 
-/* From the options, else from the environment. */
 enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_server_options *options,
                                      struct pl_error *reterr)
 {
@@ -36,7 +35,7 @@ enum pl_status pl_worker_find_server(struct pl_server *server, const struct pl_s
     path = path ? path : pl_environment_get_or(environment, PL_SERVER_SOCKET_VARIABLE, NULL);
     if (!path) {
         return pl_error_set(reterr, PL_INVALID,
-                            "no parameter server is beside this process: %s is not set, as `paceline train` sets it "
+                            "no parameter server runs beside this process: %s is not set; `paceline train` sets it "
                             "with PACELINE_PS=native",
                             PL_SERVER_SOCKET_VARIABLE);
     }
@@ -64,12 +63,12 @@ void pl_worker_disconnect(struct pl_server *server)
     free(PL_TAKE(server->sequence));
 }
 
-/* The server may not listen yet. */
+/* Connects until the deadline: the server may not listen yet. */
 static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, struct pl_error *reterr)
 {
     server->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (server->fd < 0) {
-        return pl_error_errno(reterr, "make a socket to the parameter server");
+        return pl_error_errno(reterr, "open a socket to the parameter server");
     }
     while (connect(server->fd, (const struct sockaddr *)&server->address, sizeof(server->address)) != 0) {
         if (errno != ENOENT && errno != ECONNREFUSED && errno != EINTR && errno != EAGAIN) {
@@ -83,12 +82,12 @@ static enum pl_status connect_to(struct pl_server *server, int64_t deadline_ns, 
         pl_clock_nap(CONNECT_NAP_NS, deadline_ns);
     }
     if (!pl_fd_peer_is_same_user(server->fd)) {
-        return pl_error_set(reterr, PL_INVALID, "what listens at '%s' is another user's", server->address.sun_path);
+        return pl_error_set(reterr, PL_INVALID, "the process that listens at '%s' belongs to another user",
+                            server->address.sun_path);
     }
     return fcntl(server->fd, F_SETFL, 0) == 0 ? PL_OK : pl_error_errno(reterr, "use a socket to the parameter server");
 }
 
-/* The failure that a message or the end of the connection is. */
 enum pl_status pl_worker_read_failure(const struct pl_server_message *message, bool closed, struct pl_error *reterr)
 {
     if (closed) {
@@ -101,7 +100,6 @@ enum pl_status pl_worker_read_failure(const struct pl_server_message *message, b
                         message->kind);
 }
 
-/* A server that is gone may have said why. */
 enum pl_status pl_worker_send(struct pl_server *server, const struct pl_server_message *message, const int *sent_fds,
                               size_t fd_count, struct pl_error *reterr)
 {
@@ -191,7 +189,7 @@ enum pl_status pl_worker_join(struct pl_server *server, const struct pl_server_l
     server->event_fd = fds[2];
     server->worker = welcome.number;
     server->workers = (int)welcome.count;
-    /* How many workers a host has is known by the file's size alone. */
+    /* The number of workers per host follows from the file's size. */
     shape.workers = 1;
     PL_TRY(pl_server_shape(&shape, reterr));
     if (fstat(memory_fd, &info) != 0 || (uint64_t)info.st_size < shape.file_bytes) {

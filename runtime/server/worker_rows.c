@@ -22,8 +22,8 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
     }
     if (server->staleness == 0) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "table '%s': with ps_staleness 0 a step is one update by all workers, which rows do not "
-                            "have; expected none or a number above 0",
+                            "table '%s': with ps_staleness 0 a step is one update by all workers, which tables do not "
+                            "support; expected none or a number above 0",
                             made.name);
     }
     if (server->table_count >= PL_SERVER_MOST_TABLES) {
@@ -32,7 +32,7 @@ enum pl_status pl_server_rows_add(struct pl_server *server, const struct pl_serv
     }
     for (size_t t = 0; t < server->table_count; t++) {
         if (strcmp(server->tables[t].name, made.name) == 0) {
-            return pl_error_set(reterr, PL_INVALID, "table '%s' is there already", made.name);
+            return pl_error_set(reterr, PL_INVALID, "table '%s' exists already", made.name);
         }
     }
     PL_TRY(pl_memory_grow(&server->tables, &server->table_capacity, server->table_count + 1, sizeof(*server->tables),
@@ -69,7 +69,7 @@ static enum pl_status check_table(const struct pl_server *server, size_t table, 
                : pl_error_set(reterr, PL_INVALID, "table %zu: there are %zu", table, server->table_count);
 }
 
-/* Ask part by part: ids go into the shared list, and rows after them, or come from there. */
+/* Sends the request part by part: ids go into the shared list, and rows follow them or are read from there. */
 static enum pl_status ask_list(struct pl_server *server, size_t table, enum pl_server_rows what, const int64_t *ids,
                                uint64_t count, float *pulled, const float *pushed, struct pl_error *reterr)
 {
@@ -105,7 +105,7 @@ enum pl_status pl_server_rows_pull(struct pl_server *server, size_t table, const
     return ask_list(server, table, PL_SERVER_ROWS_PULL, ids, count, values, NULL, reterr);
 }
 
-/* Whether ids are ascending without repeats: there is nothing to add up then. */
+/* Whether the ids are ascending without repeats, so that no rows need to be added up. */
 static bool are_distinct(const int64_t *ids, uint64_t count)
 {
     for (uint64_t i = 1; i < count; i++) {
@@ -116,7 +116,7 @@ static bool are_distinct(const int64_t *ids, uint64_t count)
     return true;
 }
 
-/* A row to be sorted: its id, and its position in the list. */
+/* A row to be sorted: its id and its position in the list. */
 struct placed {
     int64_t id;
     uint64_t at;
@@ -132,7 +132,7 @@ static int compare_placed(const void *left_at, const void *right_at)
     return (left->at > right->at) - (left->at < right->at);
 }
 
-/* The sum of the rows of each id, in ascending order of ids; rows of one id are added in their order. */
+/* Adds up the rows of each id, in ascending order of ids; rows of one id are added in their order. */
 static enum pl_status sum_rows(const int64_t *ids, const float *rows, uint64_t count, uint64_t columns,
                                int64_t **ret_ids, float **ret_sums, uint64_t *ret_count, struct pl_error *reterr)
 {
@@ -192,7 +192,7 @@ static enum pl_status set_directory(const struct pl_server *server, size_t table
                                     struct pl_server_rows_request *request, struct pl_error *reterr)
 {
     PL_TRY(check_table(server, table, reterr));
-    if (*directory != '/') { /* a server has a working directory of its own */
+    if (*directory != '/') { /* the server has another working directory */
         return pl_error_set(reterr, PL_INVALID, "directory '%s' for rows of table '%s': expected an absolute path",
                             directory, server->tables[table].name);
     }
@@ -204,8 +204,10 @@ static enum pl_status set_directory(const struct pl_server *server, size_t table
     return PL_OK;
 }
 
-/* The saves before go when all servers have said that their parts of this one are on disk, so that at any moment one
- * save is whole. */
+/*
+ * Older saves are removed when all servers have said that their parts of this one are on disk, so that one save is
+ * complete at any moment.
+ */
 enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const char *directory,
                                    struct pl_error *reterr)
 {
@@ -215,14 +217,15 @@ enum pl_status pl_server_rows_save(struct pl_server *server, size_t table, const
     enum pl_status status;
 
     PL_TRY(set_directory(server, table, directory, &request, reterr));
-    clock_gettime(CLOCK_REALTIME, &now); /* the next run is to know which save is newer, after a reboot too */
+    /* wall-clock time, so that a later run knows which save is newer, also after a reboot */
+    clock_gettime(CLOCK_REALTIME, &now);
     request.moment = (uint64_t)now.tv_sec * PL_NS_PER_S + (uint64_t)now.tv_nsec;
     status = ask(server, table, 0, &request, &done, reterr);
     if (status == PL_OK) {
         request.what = PL_SERVER_ROWS_KEEP;
         status = ask(server, table, 0, &request, &done, reterr);
         if (status != PL_OK) {
-            pl_error_context(reterr, "this save is whole, those before are left");
+            pl_error_context(reterr, "this save is complete, but older saves could not be removed");
         }
         return status;
     }
@@ -244,14 +247,15 @@ enum pl_status pl_server_rows_load(struct pl_server *server, size_t table, const
     PL_TRY(set_directory(server, table, directory, &request, reterr));
     PL_TRY(ask(server, table, 0, &request, &done, reterr));
     first = done.loaded;
-    while (done.loaded.oldest != done.loaded.newest) { /* hosts have copies of different saves: one that all have */
+    /* the hosts have copies of different saves: look for one that all have */
+    while (done.loaded.oldest != done.loaded.newest) {
         request.moment = done.loaded.oldest;
         PL_TRY(ask(server, table, 0, &request, &done, reterr));
     }
     if (*first.passed || first.oldest != first.newest) {
-        pl_log(PL_LOG_WARNING, "table '%s': the newest save in '%s' is passed over for one before it: %s",
+        pl_log(PL_LOG_WARNING, "table '%s': the newest save in '%s' is not used, but an older one: %s",
                server->tables[table].name, directory,
-               *first.passed ? first.passed : "some hosts have no file of it, expected all files on each of them");
+               *first.passed ? first.passed : "some hosts have no file of it; each host needs all files");
     }
     return PL_OK;
 }

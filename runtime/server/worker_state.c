@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker's copy of the servers' optimizer, values and state to and from them, and the end of a job that is asked to
- * stop. */
+/* A worker's copy of the servers' optimizer, the transfer of values and state, and a stop that a worker asks for. */
 #include "runtime/server/worker.h"
 
 #include "base/clock.h"
@@ -22,13 +21,13 @@ enum pl_status pl_server_optimizer(struct pl_server *server, struct pl_optimizer
     return PL_OK;
 }
 
-/* The arrays in their order, see transfer.c. */
+/* Returns the arrays in the order of transfer.c. */
 static float *array_of(const struct pl_server *server, unsigned number)
 {
     return number == 0 ? pl_plan_values(server->plan) : pl_optimizer_slot(server->copy, number - 1);
 }
 
-/* All arrays and the pieces' counts of updates, `updates` [pieces]. */
+/* Copies all arrays and `updates` [pieces], the number of updates of each piece. */
 static enum pl_status copy_file(const struct pl_server *server, int fd, bool writes, uint64_t *updates,
                                 struct pl_error *reterr)
 {
@@ -43,7 +42,7 @@ static enum pl_status copy_file(const struct pl_server *server, int fd, bool wri
     return good ? PL_OK : pl_error_errno(reterr, "copy the state of parameter servers");
 }
 
-/* The servers fill the file, or read it. */
+/* Has the servers fill the file, or read it. */
 static enum pl_status transfer(struct pl_server *server, int fd, enum pl_server_state_way way, uint64_t bytes,
                                struct pl_error *reterr)
 {

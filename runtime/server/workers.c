@@ -23,7 +23,7 @@ static enum pl_status send_all(struct pl_server_state *server, const struct pl_s
     return server->remote ? pl_server_remote_send_all(server->remote, packet, data, reterr) : PL_OK;
 }
 
-/* The layout is known: make the shared file, and tell the other servers. */
+/* Call when the layout is known: makes the shared file, and tells the other servers. */
 static enum pl_status open_layout(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_LAYOUT, .data_bytes = server->layout.bytes};
@@ -79,14 +79,14 @@ static enum pl_status read_layout(int fd, uint64_t bytes, struct pl_server_layou
         if (got <= 0 && !(got < 0 && errno == EINTR)) {
             free(data);
             return got < 0 ? pl_error_errno(reterr, "read a worker's layout")
-                           : pl_error_set(reterr, PL_CORRUPT, "a worker's layout ends early");
+                           : pl_error_set(reterr, PL_CORRUPT, "a worker's layout is shorter than it says");
         }
         at += got > 0 ? (uint64_t)got : 0;
     }
     return pl_server_layout_read(data, bytes, ret_layout, reterr);
 }
 
-/* Whether the worker that says JOIN may; what is wrong with it alone is its own failure. */
+/* Checks whether the worker that sent JOIN may join. If only this worker is wrong, the failure is its own. */
 static enum pl_status check_join(struct pl_server_state *server, const struct pl_server_message *join, int layout_fd,
                                  struct pl_server_layout *ret_layout, struct pl_error *reterr)
 {
@@ -130,7 +130,7 @@ static enum pl_status welcome(struct pl_server_state *server, int number, int fd
     pl_server_view_slot(&server->view, (uint64_t)number)->first_step = joined.steps;
     if (pl_server_message_send(fd, &message, (const int[]){server->memory_fd, server->event_fd, local->event_fd}, 3,
                                NULL) != PL_OK) {
-        return PL_OK; /* it is gone, as reading from it will tell */
+        return PL_OK; /* it is gone; the next read from it will tell */
     }
     return send_all(server, &joined, NULL, reterr);
 }
@@ -174,7 +174,7 @@ enum pl_status pl_server_workers_join(struct pl_server_state *server, int pendin
     if (error.status != PL_MISMATCH && !is_fatal) {
         return PL_OK;
     }
-    *reterr = error; /* whoever of them is right, the job is wrong */
+    *reterr = error; /* the job is wrong, whichever of the two is right */
     return error.status;
 }
 
@@ -202,20 +202,20 @@ void pl_server_workers_publish_slowest(struct pl_server_state *server)
     }
 }
 
-/* A worker of this host has pushed all pieces of a step. */
+/* Call when a worker of this host has pushed all pieces of a step. */
 static enum pl_status finish_step(struct pl_server_state *server, int worker, struct pl_error *reterr)
 {
     struct pl_server_packet packet = {
         .kind = PL_SERVER_PACKET_STEPS, .worker = worker, .steps = ++server->workers[worker].steps};
 
     if (server->layout.head->staleness <= 0) {
-        return PL_OK; /* nobody asks */
+        return PL_OK; /* no one waits for it */
     }
     pl_server_workers_publish_slowest(server);
     return send_all(server, &packet, NULL, reterr);
 }
 
-/* Without steps in common all stop as soon as they hear of it. */
+/* Tells all workers to stop at once: asynchronous workers have no steps in common. */
 static enum pl_status stop_all(struct pl_server_state *server, struct pl_error *reterr)
 {
     const struct pl_server_packet packet = {.kind = PL_SERVER_PACKET_STOP};
@@ -244,7 +244,7 @@ static enum pl_status take_piece(struct pl_server_state *server, int number, str
                                     .rate = slot->rate};
 
     if (push.push > PL_SERVER_PUSH_VALUES) {
-        return pl_error_set(reterr, PL_CORRUPT, "worker %d pushes something of kind %u", worker, push.push);
+        return pl_error_set(reterr, PL_CORRUPT, "worker %d pushed data of the unknown kind %u", worker, push.push);
     }
     local->taken++;
     server->counts.pushes++;
@@ -257,7 +257,7 @@ static enum pl_status take_piece(struct pl_server_state *server, int number, str
     return piece + 1 == pieces && push.push == PL_SERVER_PUSH_GRADIENT ? finish_step(server, worker, reterr) : PL_OK;
 }
 
-/* Ask the owners of all other pieces for them, for all workers that want them now; who asks later has to wait. */
+/* Requests all pieces of other owners, for all workers that want them now. A later request has to wait. */
 static enum pl_status fetch(struct pl_server_state *server, struct pl_error *reterr)
 {
     for (int w = 0; w < server->options->workers; w++) {
@@ -296,7 +296,7 @@ enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_
                                 " were taken: expected at most %" PRIu64 " more",
                                 pl_server_first_worker(server) + w, pushed, local->taken, server->layout.head->pieces);
         }
-        if (pushed != local->taken) { /* one from each worker by turns */
+        if (pushed != local->taken) { /* one piece from each worker in turn */
             *ret_moved = true;
             PL_TRY(take_piece(server, w, reterr));
         }
@@ -308,7 +308,7 @@ enum pl_status pl_server_workers_take(struct pl_server_state *server, bool *ret_
     return PL_OK;
 }
 
-/* Server 0: the sum, once all workers that have not left have given their part. */
+/* On server 0: ends the sum if all workers that have not left have given their values. */
 static enum pl_status end_sum(struct pl_server_state *server, struct pl_error *reterr)
 {
     struct pl_server_packet total = {.kind = PL_SERVER_PACKET_TOTAL};
@@ -336,7 +336,7 @@ static enum pl_status end_sum(struct pl_server_state *server, struct pl_error *r
         }
     }
     if (is_first) {
-        return PL_OK; /* all have left */
+        return PL_OK; /* all workers have left */
     }
     pl_server_workers_give_total(server, &total);
     return send_all(server, &total, NULL, reterr);
@@ -348,7 +348,7 @@ enum pl_status pl_server_workers_add_sum(struct pl_server_state *server, int wor
     struct pl_server_worker *of = &server->workers[worker];
 
     if (of->has_summed) {
-        return pl_error_set(reterr, PL_CORRUPT, "worker %d gives two parts of a sum", worker);
+        return pl_error_set(reterr, PL_CORRUPT, "worker %d gave its values for a sum twice", worker);
     }
     if (!of->sum) {
         of->sum = pl_memory_new(PL_SERVER_MOST_VALUES, sizeof(*of->sum), reterr);
@@ -433,13 +433,13 @@ void pl_server_workers_tell_alone(struct pl_server_state *server)
 
         if (local->fd >= 0 && local->waits_to_be_alone &&
             pl_server_message_send(local->fd, &message, NULL, 0, NULL) != PL_OK) {
-            pl_log(PL_LOG_DEBUG, "worker %d is gone before it was alone", pl_server_first_worker(server) + w);
+            pl_log(PL_LOG_DEBUG, "worker %d is gone before all others had left", pl_server_first_worker(server) + w);
         }
         local->waits_to_be_alone = false;
     }
 }
 
-/* What it has pushed still counts. */
+/* The pieces that it has pushed still count. */
 static enum pl_status close_worker(struct pl_server_state *server, int number, bool is_lost, struct pl_error *reterr)
 {
     struct pl_server_local *local = &server->locals[number];
@@ -453,7 +453,7 @@ static enum pl_status close_worker(struct pl_server_state *server, int number, b
     return pl_server_workers_left(server, pl_server_first_worker(server) + number, is_lost, reterr);
 }
 
-/* What it has pushed still counts; what it says from now on is that it has left. */
+/* The pieces that it has pushed still count. From now on its only message is LEAVE. */
 static enum pl_status let_outlast(struct pl_server_state *server, int number, struct pl_error *reterr)
 {
     for (bool moved = true; moved;) {
@@ -477,7 +477,7 @@ enum pl_status pl_server_workers_hear(struct pl_server_state *server, int number
         error.status = pl_server_transfer_begin(server, number, &message, fds[0], &error);
     }
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_JOIN) {
-        error.status = pl_error_set(&error, PL_CORRUPT, "worker %d says JOIN twice", worker);
+        error.status = pl_error_set(&error, PL_CORRUPT, "worker %d sent JOIN twice", worker);
         pl_file_close_at(&fds[0]);
     }
     if (error.status == PL_OK && !closed && message.kind == PL_SERVER_ROWS) {
@@ -518,7 +518,10 @@ enum pl_status pl_server_workers_ended(struct pl_server_state *server, const str
     int worker = pl_server_first_worker(server) + number;
     struct pollfd ready = {.fd = local->fd, .events = POLLIN};
 
-    /* what it said last, and then its end, though a child of its may have the socket too */
+    /*
+     * Reads the worker's last messages, then its end of file, which does not come while a child process holds the
+     * socket.
+     */
     while (local->fd >= 0 && poll(&ready, 1, 0) > 0) {
         PL_TRY(pl_server_workers_hear(server, number, reterr));
     }

@@ -175,7 +175,7 @@ static void save_twice(struct job *job, int worker, struct pl_world *world)
         expect_rows(server, 2.0F);
         link_files(other, directory);
         of_other = other;
-        load(server, folders, "is passed over for one before it: some hosts have no file of it");
+        load(server, folders, "is not used, but an older one: some hosts have no file of it");
         expect_rows(server, 1.0F);
         of_other = NULL;
     }

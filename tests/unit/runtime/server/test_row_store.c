@@ -252,7 +252,7 @@ START_TEST(a_store_that_cannot_grow_says_its_rows_and_bytes)
     fails_from_bytes = 0;
     ck_assert_int_eq(error.status, PL_MEMORY);
     ck_assert_msg(strstr(error.cause, "table 't' has ") && strstr(error.cause, " rows in ") &&
-                      strstr(error.cause, "gets no memory for "),
+                      strstr(error.cause, "cannot allocate "),
                   "%s", error.cause);
     ck_assert_uint_eq(pl_row_store_rows(store), (uint64_t)id);
     ck_assert_ok(pl_row_store_push(store, &id, NULL, 1, gradient, &error), &error); /* it is as it was */
@@ -263,8 +263,8 @@ END_TEST
 START_TEST(tables_that_cannot_be_are_refused)
 {
     struct pl_server_table bad[] = {sgd, sgd, sgd, sgd, sgd, sgd, sgd, sgd, sgd};
-    static const char *const words[] = {"name",  "name", "columns",      "columns", "SGD and Adagrad",
-                                        "bound", "rate", "first values", "epsilon"};
+    static const char *const words[] = {"name",  "name", "columns",        "columns", "SGD or Adagrad",
+                                        "bound", "rate", "initial values", "epsilon"};
     struct pl_table table;
 
     bad[0].name = "a/b";

@@ -453,17 +453,17 @@ START_TEST(files_that_are_not_as_they_were_saved_are_refused)
     test.table.columns = COLUMNS;
 
     flip_bit(part[1], (off_t)sizeof(struct pl_row_file_head) + 100);
-    fail_to_load(&test, PL_CORRUPT, "its rows have another CRC-32C");
+    fail_to_load(&test, PL_CORRUPT, "the CRC-32C of its rows differs");
     flip_bit(part[1], (off_t)sizeof(struct pl_row_file_head) + 100);
     flip_bit(part[1], 90);
-    fail_to_load(&test, PL_CORRUPT, "its head has another CRC-32C");
+    fail_to_load(&test, PL_CORRUPT, "the CRC-32C of its head differs");
     flip_bit(part[1], 90);
     ck_assert(stat(part[1], &info) == 0 && truncate(part[1], info.st_size - 8) == 0);
     fail_to_load(&test, PL_CORRUPT, "bytes, expected");
     ck_assert_int_eq(unlink(part[1]), 0);
     fail_to_load(&test, PL_NOT_FOUND, "a file of the table is missing");
     ck_assert(mkfifo(part[1], 0600) == 0);
-    fail_to_load(&test, PL_CORRUPT, "no regular file");
+    fail_to_load(&test, PL_CORRUPT, "not a regular file");
     ck_assert_int_eq(unlink(part[1]), 0);
     /* of another save */
     ck_assert_int_eq(rename(part[0], scratch_path(&scratch, "d/kept", kept)), 0);
@@ -638,7 +638,7 @@ static void push_without_memory(struct job *job, int worker, struct pl_world *wo
     has_no_memory = true;
     meet(server);
     ck_assert_int_eq(pl_server_rows_push(server, 0, ids, IDS, rows[0], &error), PL_MEMORY);
-    ck_assert_msg(strstr(error.cause, "table 'own' has 0 rows in ") && strstr(error.cause, "gets no memory for "), "%s",
+    ck_assert_msg(strstr(error.cause, "table 'own' has 0 rows in ") && strstr(error.cause, "cannot allocate "), "%s",
                   error.cause);
     pl_server_free(server);
 }
