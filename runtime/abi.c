@@ -54,7 +54,7 @@ static void leave(int status, void *context)
     free(leaving);
 }
 
-/* atexit()'s functions do not get the status. */
+/* Functions of atexit() do not get the exit status. */
 static enum pl_status call_at_exit(void (*function)(int status, void *context), void *context, struct pl_error *reterr)
 {
     if (on_exit(function, context) != 0) {

@@ -15,24 +15,24 @@
 #include <stddef.h>
 
 /**
- * Bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result", "pl_plan_tensor",
- * "pl_server_options", "pl_server_table"), 0 when no binding needs it.
+ * Returns the bytes of `struct NAME` ("pl_error", "pl_named_op", "pl_named_options", "pl_named_result",
+ * "pl_plan_tensor", "pl_server_options", "pl_server_table"), or 0 for a struct that no binding needs.
  */
 size_t pl_abi_struct_bytes(const char *name);
 
 /**
- * When this process ends by exit(0) leave the job: shut the named tensors of set 0 down, free `sets` and stop
- * `runtime`, all of which are the library's from here on. With any other status it just ends, so that the others find
- * this rank gone and report it. For interpreters whose own exit hooks do not get the status;
- * the buffers of operations under way must outlive the interpreter.
+ * Leaves the job if this process ends by exit(0): shuts down the named tensors of set 0, frees `sets` and stops
+ * `runtime`. The library owns all of them from this call on. With any other exit status the process just ends, and the
+ * other ranks report that it is gone. This is for interpreters whose exit hooks do not get the status. The buffers of
+ * operations in flight must outlive the interpreter.
  */
 enum pl_status pl_abi_leave_at_exit(struct pl_runtime *runtime, struct pl_process_sets *sets,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same for a worker of parameter servers: when this process ends by exit(0) leave them, if it has not, and stop
- * `runtime`. `server` and `runtime` are the library's from here on, so that the plan's memory lasts until then. A child
- * of fork() leaves nothing.
+ * The same for a worker of parameter servers: if this process ends by exit(0), it leaves the servers unless it has left
+ * them already, and stops `runtime`. The library owns `server` and `runtime` from this call on, so that the plan's
+ * memory lasts until then. A child of fork() leaves nothing.
  */
 enum pl_status pl_abi_leave_servers_at_exit(struct pl_runtime *runtime, struct pl_server *server,
                                             struct pl_error *reterr) PL_MUST_CHECK;

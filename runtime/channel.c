@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The member `name` of the channel as text; `*ret_text` stays where it is absent, null or empty. */
+/*
+ * Reads the member `name` of the channel as text. `*ret_text` does not change if the member is absent, null or empty.
+ */
 static enum pl_status text_member(struct pl_json_value channel, const char *name, const char **ret_text,
                                   struct pl_error *reterr)
 {

@@ -12,7 +12,7 @@
 #include "runtime/start.h"
 #include "s3io/channel.h"
 
-/** A channel with the strings that `info` points to. Zero-initialise. */
+/** A channel, with the memory of the strings that `info` points to. Zero-initialise. */
 struct pl_channel_setup {
     struct pl_channel info;
     char *name;
@@ -20,15 +20,15 @@ struct pl_channel_setup {
 };
 
 /**
- * Look `name` up in the environment of `runtime`. After pl_stop_watch() its FIFOs are stoppable: a wait for a feeder
- * that does not come, or sends no more, ends with PL_CANCELLED when this process is asked to stop. A channel that the
- * environment does not have is PL_NOT_FOUND, listing those it has; a SM_INPUT_DATA_CONFIG that is no strict JSON
- * (base/json/json.h), or has another kind than text where the mode stands, is PL_INVALID.
+ * Looks `name` up in the environment of `runtime`. After pl_stop_watch() its FIFOs can be stopped: a wait for a feeder
+ * that does not come, or that sends nothing more, ends with PL_CANCELLED if this process is asked to stop. Errors:
+ * PL_NOT_FOUND lists the channels that the environment has; PL_INVALID if SM_INPUT_DATA_CONFIG is not strict JSON
+ * (base/json/json.h), or if its mode is not text.
  */
 enum pl_status pl_channel_setup_find(const struct pl_runtime *runtime, const char *name,
                                      struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A File channel `name` at the directory `path`, for programs that run outside the platform. */
+/** Describes a File channel `name` at the directory `path`, for programs that run outside the platform. */
 enum pl_status pl_channel_setup_directory(const char *name, const char *path, struct pl_channel_setup *ret_setup,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 

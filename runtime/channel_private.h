@@ -6,7 +6,7 @@
 #include "base/environment.h"
 #include "runtime/channel.h"
 
-/** pl_channel_setup_find() in `environment`. */
+/** As pl_channel_setup_find(), in `environment`. */
 enum pl_status pl_channel_setup_find_in(const struct pl_environment *environment, const char *name,
                                         struct pl_channel_setup *ret_setup, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -16,36 +16,45 @@
 #include "runtime/plan.h"
 #include "s3io/sampler.h"
 
-/** Where SageMaker reads checkpoints, and restores them before a restarted job begins, where a job names no other. */
+/**
+ * The directory from which SageMaker saves checkpoints, and to which it restores them before a restarted job begins,
+ * unless the job names another one.
+ */
 #define PL_CHECKPOINT_DIRECTORY "/opt/ml/checkpoints"
 
 /**
- * The job's directory for checkpoints: what PACELINE_CHECKPOINT_DIR names, which `paceline train` sets from
- * checkpointconfig.json, else PL_CHECKPOINT_DIRECTORY, that very path also where SAGEMAKER_BASE_DIR names another tree.
- * The caller frees.
+ * Returns the job's directory for checkpoints: PACELINE_CHECKPOINT_DIR, which `paceline train` sets from
+ * checkpointconfig.json, else PL_CHECKPOINT_DIRECTORY. SAGEMAKER_BASE_DIR does not change the latter. The caller frees
+ * the result.
  */
 enum pl_status pl_checkpoints_directory(char **ret_directory, struct pl_error *reterr) PL_MUST_CHECK;
 
 enum { PL_CHECKPOINT_EXTRA_BYTES = 256 };
 
-/** What a checkpoint holds besides arrays. Plain memory; rank 0's is kept, and loading gives it to all ranks. */
+/** The part of a checkpoint that is not arrays. Rank 0's is saved, and loading gives it to all ranks. */
 struct pl_checkpoint_state {
     uint64_t step;
     struct pl_sampler_state sampler;
     uint64_t world_size; /* set by saving */
     uint64_t extra_bytes;
-    unsigned char extra[PL_CHECKPOINT_EXTRA_BYTES]; /* the program's own: counters, the key of a random stream */
+    unsigned char extra[PL_CHECKPOINT_EXTRA_BYTES]; /* of the program: counters, the key of a random stream */
 };
 
-/** Zero-initialise, then set what differs. */
+/** Zero-initialise, then set the fields that differ from the defaults. */
 struct pl_checkpoints_options {
     /* NULL: pl_checkpoints_directory() */
     const char *directory;
-    /* so many newest ones stay, counted from the one just written; those of later steps are another run's. 0: 3 */
+    /*
+     * how many of the newest checkpoints stay, counted from the last written one; later steps belong to another run. 0:
+     * 3
+     */
     unsigned keep;
-    /* how many train together, where the plan's world is not all of them: workers of parameter servers. 0: its size */
+    /*
+     * number of processes that train together, if the plan's world is not all of them (workers of parameter servers).
+     * 0: the world's size
+     */
     unsigned world_size;
-    /* Called on rank 0 for every checkpoint that was passed over, with the reason. NULL: a warning is logged. */
+    /* Called on rank 0 for every checkpoint that is passed over, with the reason. NULL: the library logs a warning. */
     void (*note)(void *context, const char *text);
     void *context;
 };
@@ -53,8 +62,8 @@ struct pl_checkpoints_options {
 struct pl_checkpoints;
 
 /**
- * Prepare; rank 0 creates the directory and removes what a killed run left half written. `optimizer` may be NULL.
- * PL_INVALID: `plan` is not sealed.
+ * Opens a directory for checkpoints. Rank 0 creates it and removes what a killed run left half written. `optimizer` may
+ * be NULL. Errors: PL_INVALID if `plan` is not sealed.
  */
 enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *optimizer,
                                    const struct pl_checkpoints_options *options,
@@ -70,7 +79,7 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
 enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const struct pl_checkpoint_state *state,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Wait until the last one is on disk. */
+/** Waits until the last checkpoint is on disk. */
 enum pl_status pl_checkpoints_flush(struct pl_checkpoints *checkpoints, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

@@ -12,18 +12,19 @@
 
 enum { LINE_BYTES = 152 };
 
-/* What ranks compare at first. Of each member the greatest of all ranks counts: ~x then tells whether all x are equal.
- * No rank needs memory for it.
+/*
+ * What ranks compare first, by an allreduce with MAX for each field. With ~x beside x it tells whether all x are equal,
+ * and no rank allocates memory.
  */
 struct summary {
-    /* the size less the rank, of one that has failed: of the lowest it is the greatest; 0: it has not */
+    /* size minus rank for a rank that has failed, so that the lowest such rank has the greatest value; else 0 */
     int64_t failed;
     int64_t count;
     int64_t hash;
     int64_t not_hash;
 };
 
-/* What a failed rank sends to the others: the text of its error. */
+/* The error text that a failed rank sends to the others. */
 struct words {
     enum pl_status status;
     char text[PL_ERROR_CAUSE_BYTES];
@@ -34,7 +35,7 @@ static uint64_t hash_line(const char *line)
     return pl_hash(PL_HASH_START, line, strlen(line) + 1);
 }
 
-/* Reduce `mine` over all ranks, unless some rank has failed: then all get that rank's error. */
+/* Reduces `mine` over all ranks. If a rank has failed, all ranks get its error. */
 static enum pl_status reduce_summary(struct pl_world *world, const char *what, const struct pl_error *own,
                                      struct summary *mine, struct pl_error *reterr)
 {
@@ -82,13 +83,15 @@ enum pl_status pl_compare_gather(struct pl_world *world, const void *send, void 
     return status;
 }
 
-/* The lists differ: report the first differing lines of rank 0 and of the lowest rank that differs from it. `most` is
- * the longest list's count, at least 1. */
+/*
+ * Reports the first line that differs between rank 0 and the lowest rank whose list differs. `most` is the count of the
+ * longest list, at least 1.
+ */
 static enum pl_status explain(struct pl_world *world, const char *what, uint64_t hash, const char *const *lines,
                               size_t count, size_t most, struct pl_error *reterr)
 {
     size_t size = (size_t)pl_world_size(world);
-    size_t width = most + 1; /* the whole list's hash, and each line's */
+    size_t width = most + 1; /* one hash of the whole list, and one per line */
     size_t other = 1, first = 0;
     struct pl_error own = PL_ERROR_NONE;
     PL_AUTO_FREE uint64_t *mine = pl_memory_new(width, sizeof(*mine), &own);

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-/** One line under construction; zero-initialise with PL_METRICS_NONE. */
+/** A line under construction. Initialise it with PL_METRICS_NONE. */
 struct pl_metrics {
     struct pl_text line;
     struct pl_text json;
@@ -24,25 +24,26 @@ struct pl_metrics {
 void pl_metrics_whole(struct pl_metrics *metrics, const char *name, int64_t value);
 
 /**
- * `decimals` digits after the point in the line; in JSON as many as the value has. NaN and infinities, for which JSON
- * has no number, are "nan", "inf" and "-inf" in the line and null in JSON, which pandas reads as a missing value.
+ * Adds a number, with `decimals` digits after the point in the line, and with full precision in JSON. NaN and
+ * infinities, which JSON does not have, are "nan", "inf" and "-inf" in the line and null in JSON, which pandas reads as
+ * a missing value.
  */
 void pl_metrics_real(struct pl_metrics *metrics, const char *name, int decimals, double value);
 
 /**
- * Write the line to `stream` with one write, append the JSON object to the file `jsonl_path` unless that is NULL, and
- * empty `metrics`. Directories on the way to the file are made.
+ * Writes the line to `stream` with one write, appends the JSON object to the file `jsonl_path` unless that is NULL, and
+ * empties `metrics`. Creates missing directories of the file.
  */
 enum pl_status pl_metrics_write(struct pl_metrics *metrics, FILE *stream, const char *jsonl_path,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_metrics_done(struct pl_metrics *metrics);
 
-/** Show `format` in place of the last progress line when stderr is a terminal; otherwise nothing. */
+/** Shows `format` in place of the last progress line if stderr is a terminal; otherwise does nothing. */
 void pl_metrics_show_progress(const char *format, ...) PL_PRINTF(1, 2);
 #define pl_progress_show pl_metrics_show_progress /* its former name, for one release */
 
-/** Erase the progress line, before another line is printed. */
+/** Erases the progress line, before another line is printed. */
 void pl_metrics_clear_progress(void);
 #define pl_progress_clear pl_metrics_clear_progress /* its former name, for one release */
 

@@ -31,12 +31,12 @@
 
 enum {
     PL_NAMED_MAX_DIMS = 8,
-    PL_NAMED_MAX_NAME_BYTES = 256, /* with the NUL */
+    PL_NAMED_MAX_NAME_BYTES = 256, /* including the NUL */
 };
 
 struct pl_named;
 
-/** A submitted operation; 0 is none. */
+/** A submitted operation; 0 stands for no operation. */
 typedef uint64_t pl_named_handle;
 
 /**
@@ -61,43 +61,43 @@ struct pl_named_op {
     enum pl_kind kind;
     enum pl_dtype dtype;
     enum pl_op op;
-    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED changes nothing: names are agreed on */
+    unsigned flags; /* PL_REPRODUCIBLE, PL_WIRE_*; PL_AGREED has no effect, because names are always agreed on */
     bool scaled;    /* as in struct pl_collective */
-    /* the caller applies the factors, with a rounding of its own to each; ranks only agree on them */
+    /* the caller applies the factors and rounds after each; ranks only agree on them */
     bool is_scaled_by_caller;
     double prescale;
     double postscale;
     int root;
     unsigned dims;
     uint64_t shape[PL_NAMED_MAX_DIMS];
-    enum pl_memory memory;  /* of both buffers; PL_MEMORY_DEVICE for ALLREDUCE and BROADCAST only */
+    enum pl_memory memory;  /* the memory of both buffers; PL_MEMORY_DEVICE for ALLREDUCE and BROADCAST only */
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;
 };
 
-/** What an operation that makes new memory gave. Zero for the others. */
+/** The result of an operation that makes new memory. Zero for the other kinds. */
 struct pl_named_result {
-    void *data; /* the caller's; free() */
+    void *data; /* belongs to the caller, who frees it */
     uint64_t rows;
     uint64_t bytes;
-    uint64_t *rows_of_rank; /* [n], rows that came from each rank (ALLGATHER, ALLTOALL); free() */
+    uint64_t *rows_of_rank; /* [n], number of rows from each rank (ALLGATHER, ALLTOALL); the caller frees it */
 };
 
 void pl_named_result_done(struct pl_named_result *result);
 
-/** What the average divides by while some ranks have joined. */
+/** The divisor of an average while some ranks have joined. */
 enum pl_named_divisor {
-    PL_NAMED_DIVIDE_BY_CONTRIBUTORS, /* the ranks that gave a tensor */
-    PL_NAMED_DIVIDE_BY_SIZE,         /* all ranks: what Horovod does */
+    PL_NAMED_DIVIDE_BY_CONTRIBUTORS, /* number of ranks that gave a tensor */
+    PL_NAMED_DIVIDE_BY_SIZE,         /* number of all ranks, as in Horovod */
 };
 
-/** How far an operation is, as ranks see it in the same order; ROUND is none's. */
+/** The phases of an operation, which all ranks see in the same order. ROUND belongs to no operation. */
 enum pl_named_phase {
-    PL_NAMED_ANNOUNCED, /* by one rank, here or elsewhere */
-    PL_NAMED_AGREED,    /* all ranks have, or it fails: nobody waits for announcements any more */
-    PL_NAMED_STARTED,   /* its collective was posted */
-    PL_NAMED_ENDED,     /* and has ended */
+    PL_NAMED_ANNOUNCED, /* one rank, here or elsewhere, has announced it */
+    PL_NAMED_AGREED,    /* all ranks have announced it, or it has failed */
+    PL_NAMED_STARTED,   /* its collective was started */
+    PL_NAMED_ENDED,     /* its collective has ended */
     PL_NAMED_ROUND,     /* a round of announcements has arrived */
 };
 
@@ -107,49 +107,51 @@ struct pl_named_event {
     enum pl_kind kind;
     enum pl_dtype dtype;
     unsigned dims;
-    const uint64_t *shape; /* [dims], this rank's; dimension 0 is 0 for ALLGATHER and ALLTOALL */
-    int rank;              /* ANNOUNCED: by which, as pl_world_global_rank() numbers it */
-    bool first;            /* ANNOUNCED: no rank had before */
+    const uint64_t *shape; /* [dims], shape on this rank; dimension 0 is 0 for ALLGATHER and ALLTOALL */
+    int rank;              /* ANNOUNCED: the rank, as pl_world_global_rank() numbers it */
+    bool first;            /* ANNOUNCED: it is the first rank that announces the operation */
 };
 
-/** Sees what happens in an engine, called in the thread that uses it, which it must not use. */
+/** Callbacks for the events of an engine. They run in the thread that uses the engine, and must not use it. */
 struct pl_named_observer {
-    bool active; /* changed by pl_named_observe(); nothing is called without */
+    bool active; /* set by pl_named_observe(); false: no callback is called */
     void *context;
     void (*happened)(void *context, const struct pl_named_event *event);
 };
 
-/** From any thread. A call may still be under way, or come, when this has returned. */
+/**
+ * Switches an observer on or off, from any thread. A call may still be in progress, or begin, when this has returned.
+ */
 void pl_named_observe(struct pl_named_observer *observer, bool active);
 
 /** Zero-initialise. */
 struct pl_named_options {
     uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
     enum pl_named_divisor join_divisor;
-    void *stream;     /* the CUDA stream that fills and uses buffers in device memory */
+    void *stream;     /* the CUDA stream that writes and reads buffers in device memory */
     bool strict_join; /* ALLGATHER and BROADCAST fail while a rank has joined, as in Horovod */
     /*
      * A rank that waits may still submit, from another thread: that all ranks wait for different names is no mistake
      * then. They go on until a name is complete, or until the deadline; pl_service_new() sets it.
      */
     bool concurrent;
-    const struct pl_named_observer *observer; /* outlives the engine; may differ between ranks. NULL: none */
+    const struct pl_named_observer *observer; /* must outlive the engine; may differ between ranks; may be NULL */
 };
 
 /**
- * Make an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not
+ * Makes an engine on `world`, which must outlive it. `options` may be NULL, and must be equal on all ranks. Not
  * collective.
  */
 enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_options *options, struct pl_named **ret_named,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Release without waiting; operations under way are cancelled and make the world unusable. See pl_named_shutdown().
- * NULL is fine.
+ * Releases the engine without waiting. Operations in flight are cancelled, which makes the world unusable. See
+ * pl_named_shutdown(). NULL is fine.
  */
 void pl_named_free(struct pl_named *named);
 
-/** Number of ranks of the engine's world. */
+/** Returns the number of ranks of the engine's world. */
 int pl_named_ranks(const struct pl_named *named);
 
 /**

@@ -31,25 +31,28 @@ struct pl_service;
  */
 struct pl_completion {
     void (*call)(struct pl_completion *completion);
-    struct pl_named_result *results; /* in: room for one result an operation, set on success; NULL drops them */
-    int ranks;             /* in: of the set, for which the caller has made splits and room; 0: it looks at neither */
-    enum pl_status status; /* out: PL_OK or, in `error`, what pl_named_wait() returns */
+    /* in: room for one result per operation, set on success; NULL if the caller does not want them */
+    struct pl_named_result *results;
+    /* in: number of ranks for which the caller has made splits and room; it must be that of the set. 0 if there are
+     * neither */
+    int ranks;
+    enum pl_status status; /* out: PL_OK, or the error that pl_named_wait() returns, with its text in `error` */
     struct pl_error error;
-    int last_joined_rank; /* out, of a join */
-    bool has_leaked;      /* out, after a failure: the buffers are to be leaked, see pl_world_has_leaked() */
-    bool done;            /* the service's */
+    int last_joined_rank; /* out: of a join */
+    bool has_leaked;      /* out, after a failure: the caller must not free the buffers, see pl_world_has_leaked() */
+    bool done;            /* used by the service */
 };
 
 /**
- * Make process set 0 on `world`, which must outlive the service, and start the thread. `options` may be NULL;
- * `concurrent` is set. Not collective.
+ * Makes process set 0 on `world`, which must outlive the service, and starts the thread. `options` may be NULL; the
+ * service sets `concurrent`. Not collective.
  */
 enum pl_status pl_service_new(struct pl_world *world, const struct pl_named_options *options,
                               struct pl_service **ret_service, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Release without waiting; what is under way ends with PL_CANCELLED, and makes the world unusable. See
- * pl_service_shutdown(). No other thread is in a call. NULL is fine.
+ * Releases the service without waiting. Operations in flight end with PL_CANCELLED, which makes the world unusable. See
+ * pl_service_shutdown(). No other thread may be in a call. NULL is fine.
  */
 void pl_service_free(struct pl_service *service);
 
@@ -65,23 +68,25 @@ void pl_service_free(struct pl_service *service);
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Submit operations that start together or not at all, see pl_named_submit_group(). */
+/** Submits operations that start together or not at all, see pl_named_submit_group(). */
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Join set 0 after the operations that were submitted before, see pl_named_join(); they may be under way. Until all
- * ranks have joined this rank submits nothing in set 0.
+ * Joins set 0 after the operations that were submitted before, see pl_named_join(). They may still be in flight. Until
+ * all ranks have joined, this rank must not submit anything in set 0.
  */
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether the operation has ended. Where nobody waits the service's thread goes on with it at once. */
+/**
+ * Returns whether the operation has ended. If no thread waits for it, the service's thread continues with it at once.
+ */
 bool pl_service_test(struct pl_service *service, const struct pl_completion *completion);
 
 /**
- * Wait for the operation and return how it ended. Any number of threads wait at the same time, one for each
+ * Waits for the operation and returns its status. Any number of threads may wait at the same time, one for each
  * completion.
  */
 enum pl_status pl_service_wait(struct pl_service *service, struct pl_completion *completion,
@@ -98,16 +103,19 @@ enum pl_status pl_service_add_set(struct pl_service *service, const int *ranks, 
                                   struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_service_remove_set(struct pl_service *service, int set, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What process_set.h says of the sets. */
+/** Information about the sets, see process_set.h. */
 int pl_service_list_sets(struct pl_service *service, int *ret_sets, int room);
 int pl_service_find_set(struct pl_service *service, const int *ranks, int count);
 bool pl_service_in_set(struct pl_service *service, int set);
 enum pl_status pl_service_set_size(struct pl_service *service, int set, int *ret_size,
                                    struct pl_error *reterr) PL_MUST_CHECK;
-/** `set`'s ranks in `ret_ranks` [count]; PL_INVALID: it has another number of them, since a thread has changed it. */
+/**
+ * Stores the ranks of `set` in `ret_ranks` [count]. Errors: PL_INVALID if the set does not have `count` ranks, because
+ * another thread has changed it.
+ */
 enum pl_status pl_service_set_ranks(struct pl_service *service, int set, int *ret_ranks, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
-/** This rank's number in `set`. */
+/** Returns this rank's number in `set`. */
 enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret_rank,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -119,8 +127,8 @@ enum pl_status pl_service_set_rank(struct pl_service *service, int set, int *ret
 void pl_service_abort(struct pl_service *service, const struct pl_error *why);
 
 /**
- * Leave, in all sets of this rank: what is not agreed on ends with PL_CANCELLED on all ranks. Waits until the other
- * ranks have received that, see pl_named_shutdown().
+ * Leaves, in all sets of this rank. Operations that are not agreed on end with PL_CANCELLED on all ranks. Waits until
+ * the other ranks have received that, see pl_named_shutdown().
  */
 enum pl_status pl_service_shutdown(struct pl_service *service, struct pl_error *reterr) PL_MUST_CHECK;
 

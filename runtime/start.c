@@ -24,7 +24,7 @@
 
 struct pl_runtime {
     struct pl_environment *environment;
-    struct pl_bootstrap *bootstrap; /* NULL when the caller's */
+    struct pl_bootstrap *bootstrap; /* NULL if it belongs to the caller */
     struct pl_device *device;
     struct pl_world *world;
     struct pl_trace *trace;
@@ -42,7 +42,7 @@ static void free_runtime(struct pl_runtime *runtime)
     free(runtime);
 }
 
-/* The ring file of `rank`, next to the trace that `path` names. */
+/* Names the ring file of `rank`, beside the trace file `path`. */
 static enum pl_status ring_path(const char *path, int rank, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -51,7 +51,7 @@ static enum pl_status ring_path(const char *path, int rank, char **ret_path, str
     return pl_text_take(&text, ret_path, reterr);
 }
 
-/* Nothing has failed yet, so no call can return this. */
+/* Warns here because no call can return it: nothing has failed yet. */
 static void warn_stalled(void *context, const struct pl_event *event)
 {
     char whom[32] = "other ranks";
@@ -95,7 +95,7 @@ static enum pl_status observe(struct pl_runtime *runtime, struct pl_error *reter
     return PL_OK;
 }
 
-/* One rank of each host makes the rings of its host a trace, once all of them are complete. */
+/* On one rank of each host: merges the rings of the host into a trace, once all of them are complete. */
 static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, struct pl_error *reterr)
 {
     int size = pl_world_size(runtime->world), host = pl_world_cross_rank(runtime->world);
@@ -129,8 +129,10 @@ static enum pl_status merge_rings(struct pl_runtime *runtime, const char *path, 
     return status;
 }
 
-/* Whether the variable of Horovod's that the first `length` bytes of `name` name sets something here, or would without
- * Paceline's own. */
+/*
+ * Whether the first `length` bytes of `name` are a variable of Horovod that has an effect here, or would have one
+ * without Paceline's own variable.
+ */
 static bool counts(const struct pl_knobs *knobs, const char *name, size_t length)
 {
     for (unsigned i = 0; i < PL_KNOB_COUNT; i++) {
@@ -143,12 +145,14 @@ static bool counts(const struct pl_knobs *knobs, const char *name, size_t length
     return false;
 }
 
-/* Horovod's, since the program that came with them may count on what they do there, and Paceline's that are gone.
- * */
+/*
+ * Warns of variables without effect: Horovod's, because the program may rely on them, and Paceline's that no longer
+ * exist.
+ */
 static void warn_without_effect(const struct pl_runtime *runtime, bool has_timeline)
 {
     static const char timeline[] = "HOROVOD_TIMELINE";             /* and HOROVOD_TIMELINE_MARK_CYCLES */
-    static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS="; /* process sets always are */
+    static const char dynamic[] = "HOROVOD_DYNAMIC_PROCESS_SETS="; /* process sets are always dynamic */
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     for (char *const *at = pl_environment_strings(runtime->environment); *at; at++) {
@@ -171,8 +175,9 @@ static void warn_without_effect(const struct pl_runtime *runtime, bool has_timel
 /* How a program starts. */
 struct manner {
     bool on_device;
-    const char *device; /* NULL: as the knob says */
-    bool as_horovod;    /* no deadline where none was set, and the timeline is the caller's */
+    const char *device; /* NULL: the setting decides */
+    /* without a deadline unless one was set, and without a trace, since the caller has its own timeline */
+    bool as_horovod;
 };
 
 static enum pl_status start(struct pl_runtime *runtime, struct pl_bootstrap *bootstrap, const struct manner *manner,
@@ -264,12 +269,14 @@ struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime)
     return runtime->trace;
 }
 
-/* A barrier of the world reports which rank it waits for and notices one that has died; bootstrap's own barrier after
- * it is then short. */
+/*
+ * Runs a barrier of the world, which reports the rank that it waits for and notices one that has died. The bootstrap's
+ * own barrier after it is then short.
+ */
 static enum pl_status leave(struct pl_runtime *runtime, struct pl_error *reterr)
 {
     const char *path = pl_knob_text(pl_world_knobs(runtime->world), PL_KNOB_TRACE);
-    /* seen by a rank that is still at work */
+    /* the name that a rank sees which is still at work */
     struct pl_collective barrier = {.kind = PL_BARRIER, .name = "pl_runtime_stop"};
     struct pl_error error = PL_ERROR_NONE;
 
@@ -289,7 +296,7 @@ void pl_runtime_stop(struct pl_runtime *runtime)
     if (!runtime) {
         return;
     }
-    /* After a failure no rank is waited for. */
+    /* after a failure this rank does not wait for the others */
     if (pl_world_failure(runtime->world, NULL) == PL_OK && leave(runtime, &error) != PL_OK) {
         pl_error_context(&error, "waited %.1f s", (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S);
         pl_log_error(&error, "leaving without the other ranks");

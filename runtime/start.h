@@ -37,15 +37,15 @@ enum pl_status pl_runtime_start(struct pl_runtime **ret_runtime, struct pl_error
 enum pl_status pl_runtime_start_on_device(struct pl_bootstrap *bootstrap, const char *device,
                                           struct pl_runtime **ret_runtime, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** This rank's GPU, NULL where none is used. It belongs to the runtime. */
+/** Returns this rank's GPU, or NULL if it has none. It belongs to the runtime. */
 struct pl_device *pl_runtime_device(const struct pl_runtime *runtime);
 
 struct pl_world *pl_runtime_world(const struct pl_runtime *runtime);
 
-/** The variable `name` of the environment as it was at the start; `otherwise` where it is not set or empty. */
+/** Returns the variable `name` of the environment as it was at the start, or `otherwise` if it is not set or empty. */
 const char *pl_runtime_variable(const struct pl_runtime *runtime, const char *name, const char *otherwise);
 
-/** This rank's trace: collectives are in it already, the program may add spans of its own. */
+/** Returns this rank's trace. Collectives are recorded in it; the program may add spans of its own. */
 struct pl_trace *pl_runtime_trace(const struct pl_runtime *runtime);
 
 /**

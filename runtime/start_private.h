@@ -8,14 +8,14 @@
 #include "runtime/start.h"
 
 /**
- * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which stays the caller's; and as
- * Horovod does: without a deadline for collectives where the setting timeout_s was not set, so that a rank may be late
- * by any time, and HOROVOD_TIMELINE is the caller's affair, not a trace of the run.
+ * As pl_runtime_start(), or over ranks that the caller brings as `bootstrap`, which still belongs to the caller; and
+ * with Horovod's behaviour: without a deadline for collectives unless the setting timeout_s was set, so that a rank may
+ * be late by any time. HOROVOD_TIMELINE is left to the caller and does not start a trace.
  */
 enum pl_status pl_runtime_start_unlimited(struct pl_bootstrap *bootstrap, struct pl_runtime **ret_runtime,
                                           struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The environment as it was at the start. */
+/** Returns the environment as it was at the start. */
 const struct pl_environment *pl_runtime_environment(const struct pl_runtime *runtime);
 
 #endif

@@ -13,8 +13,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Global, since a signal handler can reach nothing else. A signalfd would need the signal blocked in all threads, and
- * BLAS and MPI have started threads of their own by now. */
+/*
+ * Global, because a signal handler can reach nothing else. A signalfd would need the signal blocked in all threads, but
+ * BLAS and MPI have already started threads.
+ */
 static atomic_bool requested;         /* lock-free, so that a handler may set it while another thread reads it */
 static _Atomic int requested_fd = -1; /* an eventfd for poll(), readable once `requested` is set */
 
@@ -62,9 +64,9 @@ int pl_stop_fd(void)
 
 struct pl_stop {
     struct pl_world *world;
-    struct pl_request *request; /* the allreduce of the last call; NULL: none, or it has ended */
-    int32_t own;                /* whether this rank was asked to stop when that began */
-    int32_t any;                /* and whether any rank was, once the request has ended */
+    struct pl_request *request; /* the allreduce of the last call; NULL if it has completed or there was no call */
+    int32_t own;                /* whether this rank was asked to stop when the allreduce began */
+    int32_t any;                /* whether any rank was, once the allreduce has completed */
 };
 
 enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, struct pl_error *reterr)
@@ -79,7 +81,7 @@ enum pl_status pl_stop_new(struct pl_world *world, struct pl_stop **ret_stop, st
     return PL_OK;
 }
 
-/* Take the result of the last call's allreduce. */
+/* Takes the result of the last call's allreduce. */
 static enum pl_status take_answer(struct pl_stop *stop, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(stop->request);
@@ -109,7 +111,7 @@ enum pl_status pl_stop_agreed(struct pl_stop *stop, bool *ret_stop, struct pl_er
 void pl_stop_free(struct pl_stop *stop)
 {
     if (stop) {
-        take_answer(stop, NULL); /* a failure stays with the world */
+        take_answer(stop, NULL); /* the world keeps a failure */
         free(stop);
     }
 }

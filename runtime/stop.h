@@ -11,19 +11,19 @@
 
 #include "collectives/world.h"
 
-/** From now on SIGTERM is only noted, for the whole process, as signals are the process's. */
+/** From now on SIGTERM to this process is only recorded. */
 enum pl_status pl_stop_watch(struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Whether this process was asked to stop since pl_stop_watch(). */
 bool pl_stop_requested(void);
 
 /**
- * A descriptor that is readable from the moment this process is asked to stop, for waits to poll; it stays the
- * library's. -1 before pl_stop_watch(). pl_channel_setup_find() gives it to the channels that it finds.
+ * Returns a descriptor that becomes readable when this process is asked to stop, for waits to poll. It belongs to the
+ * library. -1 before pl_stop_watch(). pl_channel_setup_find() gives it to the channels that it finds.
  */
 int pl_stop_fd(void);
 
-/** Finding out, once a step, whether any rank of a world was asked to stop. */
+/** Finds out, once per step, whether any rank of a world was asked to stop. */
 struct pl_stop;
 
 /** `world` must outlive it. Not collective. */

@@ -23,12 +23,12 @@
 enum {
     DEFAULT_RECORDS = 16384,
     MAX_RECORDS = 1 << 24,
-    PROGRAM = UINT16_MAX, /* `kind` of a span that is no collective */
+    PROGRAM = UINT16_MAX, /* `kind` of a span of the program */
     LEAST_RECORDS = 3,
     PARTS = UINT8_MAX + 1,
 };
 
-/* Times are printed from the start of a day: below 2^53 thousandths of a microsecond a double has them exactly. */
+/* Times are printed relative to the start of a day: below 2^53 thousandths of a microsecond a double is exact. */
 #define DAY_NS (24 * 3600 * PL_NS_PER_S)
 
 static const char ring_magic[8] = {'P', 'L', 'T', 'R', 'A', 'C', 'E', '2'};
@@ -38,7 +38,7 @@ struct ring_head {
     uint32_t record_bytes;
     uint32_t records;
     int32_t rank, size, host, unused;
-    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as well as their clocks agree */
+    int64_t realtime_minus_monotonic_ns; /* puts hosts on one time line, as exactly as their clocks agree */
     _Atomic uint64_t written;
     char padding[80];
 };
@@ -50,14 +50,14 @@ struct ring_record {
     int32_t waited_for;
     uint16_t kind;
     uint8_t status;
-    uint8_t part; /* of the event, the highest for those beyond */
+    uint8_t part; /* number of the event's part; parts beyond the highest number share it */
     char name[PL_TRACE_NAME_BYTES];
 };
 
 _Static_assert(sizeof(struct ring_head) == 128 && sizeof(struct ring_record) == 64, "the file's layout");
 
 struct pl_trace {
-    pthread_mutex_t lock;   /* of writers */
+    pthread_mutex_t lock;   /* held by writers */
     struct ring_head *head; /* the records follow it */
     struct ring_record *records;
     size_t bytes;
@@ -91,7 +91,7 @@ enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_tr
         if (fd < 0) {
             return pl_error_errno(reterr, "create the trace '%s'", options->path);
         }
-        /* Room is taken now: a full disk found at a store would be a SIGBUS. */
+        /* Allocates the blocks now: a disk that is full at a later store would be a SIGBUS. */
         errno = pl_file_allocate(fd, 0, (off_t)bytes);
         if (errno != 0) {
             return pl_error_errno(reterr, "make room for the trace '%s'", options->path);
@@ -135,7 +135,7 @@ uint64_t pl_trace_count(const struct pl_trace *trace)
     return atomic_load_explicit(&trace->head->written, memory_order_acquire);
 }
 
-/* The slot of the next record, for one writer at a time; publish() makes it count. */
+/* Returns the slot of the next record, for one writer at a time. publish() makes it visible. */
 static struct ring_record *next_record(struct pl_trace *trace)
 {
     pthread_mutex_lock(&trace->lock);
@@ -190,7 +190,7 @@ static void print_head(struct pl_trace_events *events, const struct ring_head *h
     pl_trace_events_thread(events, head->rank, 1, "collectives");
 }
 
-/* On the wall clock; what a damaged ring holds wraps around. */
+/* Converts to the wall clock. Values of a damaged ring wrap around. */
 static int64_t wall_ns(const struct ring_head *head, int64_t ns)
 {
     return (int64_t)((uint64_t)ns + (uint64_t)head->realtime_minus_monotonic_ns);
@@ -223,7 +223,7 @@ static void print_record(struct pl_trace_events *events, const struct ring_head 
     pl_trace_events_end(events);
 }
 
-/* A line for the collectives of each sub-world. */
+/* Prints a line for the collectives of each sub-world. */
 static void print_parts(struct pl_trace_events *events, const struct ring_head *head, const bool parts[PARTS])
 {
     for (int part = 1; part < PARTS; part++) {
@@ -256,16 +256,16 @@ static enum pl_status read_at(int fd, const char *path, off_t at, void *to, size
     return (size_t)got == bytes ? PL_OK : no_ring(path, reterr);
 }
 
-/* A ring as it was when it was read; its records are freed by the caller. */
+/* A copy of a ring. The caller frees its records. */
 struct ring {
     struct ring_head head;
     struct ring_record *records;
-    uint64_t first; /* of the records up to head.written, the first that is whole */
+    uint64_t first; /* the first complete record of those up to head.written */
 };
 
 static enum pl_status read_ring(const char *path, struct ring *ring, struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but refused */
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
     PL_AUTO_FREE struct ring_record *records = NULL;
     struct ring_head head_after;
 
@@ -284,14 +284,14 @@ static enum pl_status read_ring(const char *path, struct ring *ring, struct pl_e
     }
     PL_TRY(read_at(fd, path, sizeof(ring->head), records, ring->head.records * sizeof(*records), reterr));
     PL_TRY(read_at(fd, path, 0, &head_after, sizeof(head_after), reterr));
-    /* Records that the writer may have overwritten while they were read, the next one included, are left out. */
+    /* Leaves out the records that the writer may have overwritten during the read, and the one after them. */
     ring->first = head_after.written >= ring->head.records ? head_after.written - ring->head.records + 1 : 0;
     ring->records = records;
     records = NULL;
     return PL_OK;
 }
 
-/* The start of the day, by UTC, in which the first of all records began; that of 1970 without records. */
+/* Returns the start of the UTC day in which the first of all records began, or of 1970-01-01 without records. */
 static enum pl_status find_midnight(const char *const *paths, size_t count, int64_t *ret_ns, struct pl_error *reterr)
 {
     *ret_ns = INT64_MAX;

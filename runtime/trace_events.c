@@ -24,7 +24,7 @@ void pl_trace_events_number(struct pl_trace_events *events, const char *key, int
     pl_text_printf(events->text, "%" PRId64, value);
 }
 
-/* Digit by digit: a double of the time since 1970 has steps of 256 ns. */
+/* Prints digit by digit: a double of the time since 1970 has steps of 256 ns. */
 void pl_trace_events_time(struct pl_trace_events *events, const char *key, int64_t ns)
 {
     uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;

@@ -19,20 +19,20 @@ struct pl_trace_events {
     bool comma;    /* before the next field */
 };
 
-/** `name` NULL: the event has none. Broken UTF-8 in a name is not written as it is. */
+/** Begins an event, without a name if `name` is NULL. Invalid UTF-8 in a name is replaced. */
 void pl_trace_events_begin(struct pl_trace_events *events, const char *phase, const char *name, int pid, int tid);
 
-/** The fields from here on are the event's arguments. */
+/** Begins the event's arguments: the fields that follow belong to them. */
 void pl_trace_events_args(struct pl_trace_events *events);
 
-/** A field. Times are nanoseconds, written as the format's microseconds with three digits after the point. */
+/** Writes a field. Times are nanoseconds, and are written as microseconds with three digits after the point. */
 void pl_trace_events_time(struct pl_trace_events *events, const char *key, int64_t ns);
 void pl_trace_events_text(struct pl_trace_events *events, const char *key, const char *value);
 void pl_trace_events_number(struct pl_trace_events *events, const char *key, int64_t value);
 
 void pl_trace_events_end(struct pl_trace_events *events);
 
-/** The name of process `pid`, or of a thread in it. */
+/** Writes the name of process `pid`, or of a thread in it. */
 void pl_trace_events_process(struct pl_trace_events *events, int pid, const char *name);
 void pl_trace_events_thread(struct pl_trace_events *events, int pid, int tid, const char *name);
 

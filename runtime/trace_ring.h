@@ -10,20 +10,20 @@
 /** Zero-initialise. */
 struct pl_trace_options {
     const char *path; /* the ring's file; NULL: memory */
-    uint64_t records; /* how many are kept; 0: 16384 */
+    uint64_t records; /* number of records that are kept; 0: 16384 */
     int rank, size, host;
 };
 
 enum pl_status pl_trace_new(const struct pl_trace_options *options, struct pl_trace **ret_trace,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The file stays. NULL is fine. */
+/** Frees the trace. The file remains. NULL is fine. */
 void pl_trace_free(struct pl_trace *trace);
 
-/** Add what a collective did; `trace_at` is the trace, so that this can be an observer's function. */
+/** Records a collective. `trace_at` is the trace, so that this can be an observer's function. */
 void pl_trace_add_event(void *trace_at, const struct pl_event *event);
 
-/** Records written so far, including those that were overwritten. */
+/** Returns the number of records written so far, including those that were overwritten. */
 uint64_t pl_trace_count(const struct pl_trace *trace);
 
 /**

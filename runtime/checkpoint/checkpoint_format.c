@@ -11,7 +11,7 @@
 
 enum { MAX_RECORD_BYTES = 65536 };
 
-/* Whole numbers of a record: field of the struct, name. */
+/* The whole numbers of a record: field of the struct, name. */
 #define RECORD_NUMBERS(X)                                                                                              \
     X(state.step, "step")                                                                                              \
     X(state.world_size, "world_size")                                                                                  \
@@ -24,8 +24,10 @@ enum { MAX_RECORD_BYTES = 65536 };
     X(optimizer.good_steps, "optimizer_good_steps")                                                                    \
     X(data_crc32c, "data_crc32c")
 
-/* In the form that pl_python_json_print(PL_PYTHON_JSON_COMPACT) gives, so that the checksum can be taken again from
- * what was parsed. */
+/*
+ * Prints in the form of pl_python_json_print(PL_PYTHON_JSON_COMPACT), so that the checksum can be computed again from
+ * the parsed JSON.
+ */
 static void print_state(const struct pl_checkpoint_record *record, struct pl_text *text)
 {
     pl_text_append(text, "{");
@@ -110,7 +112,7 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     whole = read_number(root, "crc32c", UINT32_MAX, &crc) && state;
     if (whole) {
         pl_python_json_print(state, PL_PYTHON_JSON_COMPACT, &text);
-        PL_TRY(pl_text_check(&text, reterr)); /* without memory it is unknown whether the record is good */
+        PL_TRY(pl_text_check(&text, reterr)); /* without memory it is unknown whether the record is correct */
         whole = pl_checksum_crc32c(0, text.data, text.length) == crc;
     }
 #define READ_NUMBER(field, name)                                                                                       \

@@ -10,15 +10,15 @@
 struct pl_checkpoint_record {
     struct pl_checkpoint_state state;
     struct pl_optimizer_state optimizer;
-    uint32_t data_crc32c; /* of all tensors in file order */
+    uint32_t data_crc32c; /* of the data of all tensors, in file order */
 };
 
-/** Append {"crc32c": N, "state": {...}}. */
+/** Appends {"crc32c": N, "state": {...}}. */
 void pl_checkpoint_record_print(const struct pl_checkpoint_record *record, struct pl_text *text);
 
 /**
- * PL_CORRUPT with the reason when anything is not as pl_checkpoint_record_print() wrote it; PL_NOT_FOUND, PL_SYSTEM,
- * PL_MEMORY: it cannot be read.
+ * Errors: PL_CORRUPT with the reason if the file differs from what pl_checkpoint_record_print() writes; PL_NOT_FOUND,
+ * PL_SYSTEM or PL_MEMORY if it cannot be read.
  */
 enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_record *ret_record,
                                          struct pl_error *reterr) PL_MUST_CHECK;

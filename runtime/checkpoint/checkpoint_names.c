@@ -19,8 +19,10 @@ void pl_checkpoint_name(char name[PL_CHECKPOINT_NAME_BYTES], uint64_t step, cons
     snprintf(name, PL_CHECKPOINT_NAME_BYTES, "checkpoint-%0*llu.%s", STEP_DIGITS, (unsigned long long)step, suffix);
 }
 
-/* "checkpoint-000000000123.json" is step 123 with the suffix "json". Any other spelling of the number is a name of the
- * program's own. */
+/*
+ * Reads the step of a name: "checkpoint-000000000123.json" has step 123 and the suffix "json". A name with any other
+ * spelling of the number belongs to the program.
+ */
 static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
 {
     char ours[PL_CHECKPOINT_NAME_BYTES];
@@ -33,7 +35,7 @@ static bool step_of(const char *name, const char *suffix, uint64_t *ret_step)
     return strcmp(name, ours) == 0;
 }
 
-/* Whether a checkpoint's data lack their JSON file: the run was killed between writing or removing the two. */
+/* Whether a checkpoint's data have no JSON file. The run was killed between writing or removing the two. */
 static bool is_half(int dir_fd, const char *name)
 {
     char record[PL_CHECKPOINT_NAME_BYTES];

@@ -10,12 +10,12 @@
 
 enum { PL_CHECKPOINT_NAME_BYTES = 64 };
 
-/** "checkpoint-000000000123.json" for step 123 and the suffix "json". */
+/** Prints a name: "checkpoint-000000000123.json" for step 123 and the suffix "json". */
 void pl_checkpoint_name(char name[PL_CHECKPOINT_NAME_BYTES], uint64_t step, const char *suffix);
 
 /**
- * The steps that have a JSON file in the directory `path`, newest first; the caller frees `*ret_steps`. With `clean`
- * also remove what is half written or half removed.
+ * Lists the steps that have a JSON file in the directory `path`, newest first. The caller frees `*ret_steps`. With
+ * `clean` it also removes checkpoints that are half written or half removed.
  */
 enum pl_status pl_checkpoint_steps(const char *path, bool clean, uint64_t **ret_steps, size_t *ret_count,
                                    struct pl_error *reterr) PL_MUST_CHECK;

@@ -27,11 +27,11 @@
 
 enum { MAX_SLOTS = 2 };
 
-/* One tensor of a file: where it lies in the copy and its name there. */
+/* One tensor of a file: its place in the copy, and its name in the file. */
 struct entry {
     char *name;
     const struct pl_plan_tensor *tensor;
-    unsigned array; /* 0: values, 1...: optimizer slots */
+    unsigned array; /* 0: values; 1 and more: optimizer slots */
 };
 
 struct pl_checkpoints {
@@ -39,20 +39,22 @@ struct pl_checkpoints {
     struct pl_optimizer *optimizer;
     struct pl_checkpoints_options options;
     char *directory;
-    bool writes; /* rank 0 */
+    bool writes; /* true on rank 0 */
 
     unsigned arrays;
     float *live[1 + MAX_SLOTS];
     struct entry *entries;
     size_t entry_count;
 
-    float *copy; /* [arrays][elems], of what is being written; belongs to the writer while `writing` */
+    float *copy; /* [arrays][elems]: the data to be written; the writer thread owns it while `writing` */
     struct pl_checkpoint_record record;
     bool writing;
     pthread_t writer;
 
-    /* In device memory the copy is pinned and filled on a stream of its own, from `begun` (recorded on the plan's) to
-     * `copied`. */
+    /*
+     * In device memory the copy is pinned. A stream of its own fills it, after the event `begun` of the plan's stream;
+     * the event `copied` ends the copy.
+     */
     struct pl_device *device;
     void *stream, *begun, *copied;
     int64_t copy_deadline_ns;
@@ -196,8 +198,9 @@ enum pl_status pl_checkpoints_open(struct pl_plan *plan, struct pl_optimizer *op
     return PL_OK;
 }
 
-/* Remove all but the newest of this run. What is of later steps was passed over when the run began, or is another
- * run's: it must not push ours out.
+/*
+ * Removes all but the newest checkpoints of this run. Later steps were passed over when the run began, or belong to
+ * another run: they must not push this run's checkpoints out.
  */
 static void remove_old(const struct pl_checkpoints *c)
 {
@@ -206,13 +209,13 @@ static void remove_old(const struct pl_checkpoints *c)
     size_t count = 0, newest = 0;
 
     if (pl_checkpoint_steps(c->directory, false, &steps, &count, NULL) != PL_OK) {
-        return; /* old files do no harm; the next save tries again */
+        return; /* old files do no harm, and the next save tries again */
     }
     while (newest < count && steps[newest] > c->record.state.step) {
         newest++;
     }
     for (size_t i = newest + c->options.keep; i < count; i++) {
-        /* The JSON file first: a half-removed checkpoint must not look whole. */
+        /* removes the JSON file first: a half-removed checkpoint must not look complete */
         if (file_path(c, steps[i], "json", &path, NULL) == PL_OK) {
             unlink(pl_text_string(&path));
         }
@@ -222,7 +225,7 @@ static void remove_old(const struct pl_checkpoints *c)
     }
 }
 
-/* All tensors of a file, as they lie in the copy. The caller frees. */
+/* Describes all tensors of a file, as they lie in the copy. The caller frees the result. */
 static struct pl_tensor *describe_entries(const struct pl_checkpoints *c, struct pl_error *reterr)
 {
     struct pl_tensor *tensors = pl_memory_new(c->entry_count, sizeof(*tensors), reterr);
@@ -261,7 +264,7 @@ static enum pl_status write_files(struct pl_checkpoints *c, struct pl_error *ret
     return PL_OK;
 }
 
-/* Copy all arrays; in device memory that only begins here, after what the plan's stream has been given. */
+/* Copies all arrays. In device memory this only starts the copy, behind the work of the plan's stream. */
 static enum pl_status take_copy(struct pl_checkpoints *c, struct pl_error *reterr)
 {
     uint64_t elems = pl_plan_elems(c->plan);
@@ -338,9 +341,9 @@ enum pl_status pl_checkpoints_save(struct pl_checkpoints *checkpoints, const str
     return PL_OK;
 }
 
-/* What rank 0 sends to the others while they wait for a checkpoint. */
+/* What rank 0 sends to the ranks that wait for a checkpoint. */
 struct answer {
-    bool reading;          /* more answers follow: nothing else counts */
+    bool reading;          /* rank 0 is still reading, and more answers follow; the other fields are not set */
     struct pl_error error; /* why rank 0 has no checkpoint */
     bool found;
     struct pl_checkpoint_record record;
@@ -354,7 +357,7 @@ static enum pl_status give_answer(const struct pl_checkpoints *c, struct answer 
     return pl_collective_run(pl_plan_world(c->plan), &from_rank_0, reterr);
 }
 
-/* The tensors of `file`, to the copy, which has the layout of the arrays: gaps in it stay zero. */
+/* Reads the tensors of `file` into the copy, which has the layout of the arrays. Gaps between tensors stay zero. */
 static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_safetensors *file, const char *path,
                                    uint32_t crc_wanted, struct pl_error *reterr)
 {
@@ -372,7 +375,10 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
         const struct entry *entry = &c->entries[i];
         float *to = c->copy + entry->array * pl_plan_elems(c->plan) + entry->tensor->offset_elems;
 
-        /* Before each one, so that the others' deadline is that of one tensor, however large the whole is. */
+        /*
+         * Before each tensor, so that the deadline of the other ranks covers one tensor, however large the checkpoint
+         * is.
+         */
         PL_TRY(give_answer(c, &reading, reterr));
         PL_TRY(pl_safetensors_read(file, i, to, reterr));
         crc = pl_checksum_crc32c(crc, to, wanted[i].bytes);
@@ -381,7 +387,7 @@ static enum pl_status read_tensors(struct pl_checkpoints *c, const struct pl_saf
                              : pl_error_set(reterr, PL_CORRUPT, "'%s': the checksum of its tensors is wrong", path);
 }
 
-/* Check the checkpoint of `step` whole, then copy it to where it belongs. */
+/* Checks the whole checkpoint of `step`, then copies it into the plan and its optimizer. */
 static enum pl_status load_step(struct pl_checkpoints *c, uint64_t step, struct pl_checkpoint_record *ret_record,
                                 struct pl_error *reterr)
 {
@@ -425,8 +431,10 @@ static void note(const struct pl_checkpoints *c, const char *format, ...)
     }
 }
 
-/* What is wrong with the checkpoint itself. All else, an I/O error say, may pass, and an older one would then cost the
- * steps between. */
+/*
+ * Whether the checkpoint itself is wrong. Any other failure, for example an I/O error, may be temporary, and an older
+ * checkpoint would then cost the steps between them.
+ */
 static bool is_useless(enum pl_status status)
 {
     return status == PL_CORRUPT || status == PL_LIMIT || status == PL_MISMATCH || status == PL_NOT_FOUND;
@@ -438,7 +446,7 @@ static enum pl_status load_newest(struct pl_checkpoints *c, bool *ret_found, str
     PL_AUTO_FREE uint64_t *steps = NULL;
     size_t count = 0;
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
-    struct pl_error other = PL_ERROR_NONE; /* of the newest that is another model's */
+    struct pl_error other = PL_ERROR_NONE; /* error of the newest checkpoint that is of another model */
 
     PL_TRY(pl_checkpoints_flush(c, reterr));
     PL_TRY(pl_checkpoint_steps(c->directory, false, &steps, &count, reterr));

@@ -25,19 +25,19 @@ static const char *const codes[PL_DTYPE_COUNT] = {
 /* A tensor of a file. */
 struct entry {
     struct pl_tensor tensor;
-    const char *code; /* its dtype, as the header has it */
-    unsigned dims;    /* as the header has them */
+    const char *code; /* its dtype, as written in the header */
+    unsigned dims;    /* as written in the header */
     uint64_t offset;  /* from `data_at` */
-    size_t in_header; /* which of the header's it is */
+    size_t in_header; /* its number in the header */
 };
 
 struct pl_safetensors {
     char *path;
     int fd;
     uint64_t bytes;
-    uint64_t data_at; /* where the tensors begin, after length and header */
+    uint64_t data_at; /* where the tensors begin, behind length and header */
     struct pl_json *header;
-    struct entry *entries; /* [count], by their place in the file */
+    struct entry *entries; /* [count], in the order of the file */
     size_t count;
 };
 
@@ -128,7 +128,7 @@ static enum pl_status corrupt(const struct pl_safetensors *file, const char *why
     return pl_error_set(reterr, PL_CORRUPT, "'%s': %s", file->path, why);
 }
 
-/* Read, not mapped: what a file system cannot give is an error then, and not a SIGBUS. */
+/* Reads instead of mapping: a failure of the file system is then an error, not a SIGBUS. */
 static enum pl_status read_at(const struct pl_safetensors *file, uint64_t at, void *to, uint64_t bytes,
                               struct pl_error *reterr)
 {
@@ -157,7 +157,8 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
 {
     struct stat info;
 
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is not waited for, but too short */
+    /* a FIFO is not waited for: it counts as too short */
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0) {
         return pl_error_raise(reterr, errno == ENOENT ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO, errno, "open '%s'",
                               file->path);
@@ -169,7 +170,7 @@ static enum pl_status open_file(struct pl_safetensors *file, struct pl_error *re
     return file->bytes < 8 ? corrupt(file, "too short for a safetensors file", reterr) : PL_OK;
 }
 
-/* A whole number, from 0. */
+/* Reads a whole number from 0 on. */
 static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr)
 {
     int64_t number;
@@ -180,8 +181,8 @@ static enum pl_status whole(struct pl_json_value value, uint64_t *ret_value, str
 }
 
 /*
- * The tensor's shape, and how many bytes that makes of a dtype that Paceline has. Further dimensions than a pl_tensor
- * has room for are counted, so that the file's other tensors can be read. Errors as pl_json_wrong().
+ * Reads the tensor's shape, and computes its bytes if Paceline has the dtype. Dimensions beyond the room of a pl_tensor
+ * are counted, so that the file's other tensors can be read. Errors: as pl_json_wrong().
  */
 static enum pl_status read_shape(struct pl_json_value shape, struct entry *entry, struct pl_error *reterr)
 {
@@ -204,7 +205,7 @@ static enum pl_status read_shape(struct pl_json_value shape, struct entry *entry
     return PL_OK;
 }
 
-/* One member of the header; errors as pl_json_wrong(). */
+/* Reads one member of the header. Errors: as pl_json_wrong(). */
 static enum pl_status read_entry(struct pl_json_value member, struct entry *entry, struct pl_error *reterr)
 {
     struct pl_json_value offsets = pl_json_member(member, "data_offsets");
@@ -236,7 +237,7 @@ static enum pl_status read_entry(struct pl_json_value member, struct entry *entr
     return PL_OK;
 }
 
-/* By place; one without bytes before the one that has them. */
+/* Orders by place; an empty tensor comes before the one at the same place. */
 static int compare_places(const void *left_at, const void *right_at)
 {
     const struct entry *left = left_at;
@@ -253,8 +254,8 @@ static int compare_places(const void *left_at, const void *right_at)
 }
 
 /*
- * All of the header's tensors, which follow each other without gaps. The header may have them in any order: files by
- * early versions of the reference implementation are ordered by name, and its reader sorts them as well.
+ * Reads all tensors of the header, and checks that they follow each other without gaps. Their order in the header is
+ * free: early versions of the reference implementation wrote them by name, and its reader sorts them as well.
  */
 static enum pl_status read_entries(struct pl_safetensors *file, struct pl_error *reterr)
 {

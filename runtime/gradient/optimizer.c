@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* it and its inverse are floats; gradients that are zero never overflow and would let it grow on */
+/* The scale and its inverse must be floats. Zero gradients never overflow, and would let it grow without bound. */
 static const double most_loss_scale = 0x1p126;
 
 struct pl_optimizer {
@@ -20,17 +20,17 @@ struct pl_optimizer {
     struct pl_optimizer_options options;
     struct pl_optimizer_state state;
     double norm;
-    double factor; /* of the last step's gradients, undoing the loss scale */
+    double factor; /* factor for the last step's gradients, which undoes the loss scale */
     unsigned slots;
     float *slot[PL_OPTIMIZER_MOST_SLOTS];
 
-    /* In device memory only: */
+    /* in device memory only: */
     struct pl_device *device;
     void *scratch;   /* [PL_DEVICE_NORM_BYTES], device memory */
-    double *squares; /* pinned: the sum of squares of the last step's gradients */
+    double *squares; /* pinned memory: the sum of squares of the last step's gradients */
 };
 
-/* Whether the norm of the gradients is needed. */
+/* Whether the step needs the norm of the gradients. */
 static bool wants_norm(const struct pl_optimizer *optimizer)
 {
     return optimizer->options.clip_norm > 0.0 || optimizer->options.loss_scale > 0.0;
@@ -93,11 +93,12 @@ void pl_optimizer_free(struct pl_optimizer *optimizer)
         if (optimizer->squares) {
             pl_device_release_pinned(optimizer->device, optimizer->squares);
         }
-        free(pl_world_has_leaked(pl_plan_world(optimizer->plan)) ? NULL : optimizer); /* a broadcast of its state */
+        /* a broadcast of its state may still be in flight */
+        free(pl_world_has_leaked(pl_plan_world(optimizer->plan)) ? NULL : optimizer);
     }
 }
 
-/* Buckets `begin` to `end` - 1, which are neighbours: one launch on a device. */
+/* Takes the step for the adjacent buckets `begin` to `end` - 1. On a device it is one launch. */
 static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin, size_t end,
                                    const struct pl_device_step *step, struct pl_error *reterr)
 {
@@ -125,7 +126,7 @@ static enum pl_status step_buckets(struct pl_optimizer *optimizer, size_t begin,
     return PL_OK;
 }
 
-/* In double and always in the same order, so that every rank gets the same bits. */
+/* Sums in double and always in the same order, so that every rank gets the same bits. */
 static double squared_norm(const struct pl_plan *plan)
 {
     const float *gradient = pl_plan_gradients(plan);
@@ -140,7 +141,7 @@ static double squared_norm(const struct pl_plan *plan)
     return sums[0] + sums[1] + sums[2] + sums[3];
 }
 
-/* True when the step is to be left out. */
+/* Returns true if the step must be skipped. */
 static bool adapt_loss_scale(struct pl_optimizer *optimizer, double squares)
 {
     if (!(optimizer->options.loss_scale > 0.0)) {
@@ -165,8 +166,8 @@ static void grow_loss_scale(struct pl_optimizer *optimizer)
 }
 
 /*
- * The sum of squares of all gradients. In device memory it is left in `optimizer->squares`, and the host waits for it
- * only with a scaled loss, where it decides whether to take the step.
+ * Computes the sum of squares of all gradients. In device memory the result stays in `optimizer->squares`. The host
+ * waits for it only with a scaled loss, because it then decides whether to take the step.
  */
 static enum pl_status find_norm(struct pl_optimizer *optimizer, double *ret_squares, struct pl_error *reterr)
 {

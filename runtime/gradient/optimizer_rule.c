@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* As the step has them, in float: a beta just below 1 is 1 there. */
+/* Checks the values as floats, as the step uses them: a beta just below 1 becomes 1. */
 static enum pl_status check_ranges(const struct pl_optimizer_options *options, struct pl_error *reterr)
 {
     const struct {
@@ -91,7 +91,7 @@ struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *
                     .beta1 = (float)options->beta1,
                     .beta2 = (float)options->beta2,
                     .epsilon = (float)options->epsilon,
-                    /* With the betas rounded to float, as the arrays use them: 1 - 0.999 is 0.0013 % smaller there. */
+                    /* Uses the betas rounded to float, as the arrays do: 1 - 0.999 is 0.0013 % smaller in float. */
                     .correct1 = (float)(1.0 / (1.0 - pow((double)(float)options->beta1, power))),
                     .correct2 = (float)(1.0 / (1.0 - pow((double)(float)options->beta2, power)))},
     };
@@ -109,7 +109,7 @@ struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *
     return step;
 }
 
-/* One loop each, so that the compiler makes vectors of it; the lines inside are the device's too. */
+/* One loop for each rule, so that the compiler vectorizes it. The device uses the same lines inside. */
 static void step_plain(uint64_t count, float *restrict value, const float *restrict gradient,
                        const struct pl_step_factors *f)
 {

@@ -14,20 +14,25 @@
 
 enum { PL_OPTIMIZER_MOST_SLOTS = 2 };
 
-/** Check `options` and put the defaults in place of zeros. PL_INVALID names the option, its value and its range. */
+/**
+ * Checks `options` and replaces zeros by the defaults. Errors: PL_INVALID names the option, its value and its range.
+ */
 enum pl_status pl_optimizer_rule_check(struct pl_optimizer_options *options, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** How many arrays beside the values a step needs, and what array `slot` is called. */
+/** Returns how many arrays a step needs beside the values; the second function returns the name of array `slot`. */
 unsigned pl_optimizer_rule_slots(const struct pl_optimizer_options *options);
 const char *pl_optimizer_rule_slot_name(const struct pl_optimizer_options *options, unsigned slot);
 
-/** Step `number`, counted from 1, at the learning rate `rate`, with gradients multiplied by `gradient_factor`. */
+/**
+ * Returns the factors of step `number`, counted from 1, at the learning rate `rate`, with gradients multiplied by
+ * `gradient_factor`.
+ */
 struct pl_device_step pl_optimizer_rule_step(const struct pl_optimizer_options *options, uint64_t number, double rate,
                                              double gradient_factor);
 
 /**
- * Take the step over `count` elements of host memory, which do not overlap; `slot` [PL_OPTIMIZER_MOST_SLOTS], NULL for
- * those that the rule does not have.
+ * Takes the step over `count` elements of host memory. The arrays do not overlap. `slot` [PL_OPTIMIZER_MOST_SLOTS] is
+ * NULL for slots that the rule does not have.
  */
 void pl_optimizer_rule_apply(const struct pl_device_step *step, uint64_t count, float *value, const float *gradient,
                              float *const *slot);

@@ -174,7 +174,7 @@ struct pl_plan_counts pl_plan_counts(const struct pl_plan *plan)
     return plan->counts;
 }
 
-/* Wait on the host for the request of bucket `b`, if it has one. */
+/* Waits on the host for the request of bucket `b`, if there is one. */
 static enum pl_status end_request(struct pl_plan *plan, size_t b, uint64_t step, struct pl_error *reterr)
 {
     struct pl_request *request = PL_TAKE(plan->buckets[b].request);
@@ -231,7 +231,7 @@ static void complete_tensor(struct pl_plan *plan, struct pl_plan_entry *tensor)
     }
 }
 
-/* `what` is a tensor or a bucket, of which there are `count`. */
+/* Checks the index of a tensor or a bucket, named by `what`, against their number `count`. */
 static enum pl_status check_index(const struct pl_plan *plan, const char *what, size_t index, size_t count,
                                   struct pl_error *reterr)
 {
@@ -258,7 +258,10 @@ enum pl_status pl_plan_ready(struct pl_plan *plan, size_t index, struct pl_error
 
 enum pl_status pl_plan_progress(struct pl_plan *plan, struct pl_error *reterr)
 {
-    /* Test the newest, since testing one that has ended advances nothing; launched requests advance by themselves. */
+    /*
+     * Tests the newest request: testing a completed one advances nothing, and requests on a device advance by
+     * themselves.
+     */
     struct pl_request *newest = plan->ended < plan->started ? plan->buckets[plan->started - 1].request : NULL;
     bool done;
 
@@ -278,7 +281,7 @@ static enum pl_status zero_gradient(struct pl_plan *plan, const struct pl_plan_e
     return PL_OK;
 }
 
-/* Gradients of buckets 0..bucket that are missing count as zero from now on. */
+/* Marks missing gradients of buckets 0 to `bucket` as ready; they count as zero. */
 static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
@@ -296,10 +299,11 @@ static enum pl_status complete_missing(struct pl_plan *plan, size_t bucket, stru
     return PL_OK;
 }
 
-/* Wait for all requests up to bucket `bucket`: in device memory the stream does, in host memory the caller. */
+/* Waits for all requests up to bucket `bucket`: in device memory the stream waits, in host memory the caller. */
 static enum pl_status end_buckets(struct pl_plan *plan, size_t bucket, struct pl_error *reterr)
 {
-    struct pl_request *last = plan->buckets[bucket].request; /* requests end in order: waiting for it is enough */
+    /* requests complete in order: waiting for the last one is enough */
+    struct pl_request *last = plan->buckets[bucket].request;
 
     while (!plan->device && plan->ended <= bucket) {
         PL_TRY(end_request(plan, plan->ended++, plan->counts.steps, reterr));
@@ -337,7 +341,9 @@ enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *re
     return pl_plan_wait_bucket(plan, *ret_end - 1, reterr);
 }
 
-/* Let the host be at most one step ahead, where no request of the step before shows how far the device is. */
+/*
+ * Keeps the host at most one step ahead of the device, if no request of the previous step shows how far the device is.
+ */
 static enum pl_status mark_step(struct pl_plan *plan, struct pl_error *reterr)
 {
     enum pl_status status =
@@ -357,7 +363,7 @@ enum pl_status pl_plan_wait(struct pl_plan *plan, struct pl_error *reterr)
     if (plan->step_event) {
         PL_TRY(pl_world_check_device(plan->world, mark_step(plan, reterr), reterr));
     }
-    /* allowed, but mostly a call that was forgotten */
+    /* allowed, but usually a forgotten call */
     if (plan->counts.steps == 0 && plan->counts.zeroed == plan->tensor_count) {
         pl_log(PL_LOG_WARNING,
                "%s: no gradient of this rank was ready in the first step, so all count as zero; pl_plan_ready() says "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of a plan's gradients, for its life and its seal: where they lie, a step's begin, the release. */
+/* The layout of a plan's gradients: their places, the begin of a step, the release. */
 #include "base/memory.h"
 #include "device/device_private.h"
 #include "runtime/gradient/plan_private.h"
@@ -43,7 +43,7 @@ void pl_plan_release_layout(struct pl_plan *plan)
     }
     plan->bucket_count = 0;
     if (plan->exchange.allocate) {
-        plan->gradients.data = NULL; /* the exchange's own */
+        plan->gradients.data = NULL; /* the memory belongs to the exchange */
     } else if (plan->gradients.data) {
         pl_arena_free(plan->world, &plan->gradients);
     }

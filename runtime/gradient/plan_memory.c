@@ -27,7 +27,7 @@ void pl_plan_free_array(struct pl_plan *plan, float *array)
     }
 }
 
-/* Copy and wait for the end of it. */
+/* Copies, and waits for the end of the copy. */
 static enum pl_status copy_now(const struct pl_plan *plan, void *to, const void *from, struct pl_error *reterr)
 {
     uint64_t bytes = plan->elems * sizeof(float);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A plan's inside: plan.c is its life, plan_seal.c its seal, plan_layout.c what both need, plan_memory.c where values
- * lie; optimizer and checkpoints use the functions below. Internal to runtime/.
+ * The private parts of a plan: plan.c is its life, plan_seal.c its seal, plan_layout.c what both need, plan_memory.c
+ * the memory of its values. Optimizer and checkpoints use the functions below. Internal to runtime/.
  */
 #ifndef PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
 #define PL_RUNTIME_GRADIENT_PLAN_PRIVATE_H
@@ -12,14 +12,14 @@
 struct pl_text;
 
 /**
- * Who takes a plan's gradients in place of an allreduce, a parameter server for one. The world of such a plan has one
+ * Replaces the allreduce of a plan's gradients, for example by a parameter server. The world of such a plan has one
  * rank.
  */
 struct pl_plan_exchange {
     void *context;
-    /** Memory for the gradients of the plan, whose layout is known: [pl_plan_elems()] zeroes. */
+    /** Allocates [pl_plan_elems()] zeroes for the gradients of a plan whose layout is known. */
     enum pl_status (*allocate)(void *context, float **ret_gradients, struct pl_error *reterr);
-    /** All gradients of bucket `bucket` are ready. Called in order. */
+    /** Called in order, when all gradients of bucket `bucket` are ready. */
     enum pl_status (*start)(void *context, size_t bucket, struct pl_error *reterr);
 };
 
@@ -28,26 +28,26 @@ struct pl_plan_entry {
     char *name;
     size_t first_bucket;
     size_t last_bucket;
-    bool ready; /* in this step */
+    bool ready; /* its gradient is ready in this step */
 };
 
 struct pl_plan_bucket {
-    char *name; /* its own, by which compression keeps its residual */
+    char *name; /* unique name, under which compression keeps its residual */
     uint64_t first_elem;
     uint64_t count_elems;
-    size_t tensors;             /* in it, whole or in part */
-    size_t pending;             /* how many of them are not ready yet */
+    size_t tensors;             /* number of tensors that lie in it, whole or in part */
+    size_t pending;             /* number of these that are not ready yet */
     struct pl_request *request; /* in device memory it is kept until the bucket starts in the next step */
 };
 
 struct pl_plan {
     struct pl_world *world;
-    struct pl_device *device; /* NULL: host memory */
-    void *copy_event;         /* event after a copy of the values that is under way; NULL: none is */
-    void *step_event;         /* device memory without requests: an event after the last step */
+    struct pl_device *device; /* NULL in host memory */
+    void *copy_event;         /* event at the end of a copy of the values; NULL if no copy is in flight */
+    void *step_event;         /* device memory without requests: event after the last step */
     struct pl_plan_options options;
     char *name;
-    struct pl_plan_exchange exchange; /* zero: an allreduce over the world */
+    struct pl_plan_exchange exchange; /* all zero: an allreduce over the world */
 
     struct pl_plan_entry *tensors;
     size_t tensor_count;
@@ -61,66 +61,68 @@ struct pl_plan {
     size_t bucket_count;
     size_t bucket_capacity;
 
-    size_t started; /* buckets of this step */
+    size_t started; /* number of buckets that are started in this step */
     size_t ended;
     struct pl_plan_counts counts;
 };
 
-/** Append a tensor's name and shape, "'dense.w' [10, 128]". */
+/** Appends a tensor's name and shape, "'dense.w' [10, 128]". */
 void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *text);
 
-/** Before the plan is sealed. */
+/** Must be called before the plan is sealed. */
 void pl_plan_set_exchange(struct pl_plan *plan, const struct pl_plan_exchange *exchange);
 
-/** Undo the layout of a seal, as far as it was made. */
+/** Releases the layout of a seal, also of one that failed half-way. */
 void pl_plan_release_layout(struct pl_plan *plan);
 
-/** Nothing is ready yet. */
+/** Begins a step: no gradient is ready. */
 void pl_plan_begin_step(struct pl_plan *plan);
 
-/** The tensor at position `place` of the layout: the last one registered comes first. */
+/** Returns the tensor at position `place` of the layout: the tensor that was registered last comes first. */
 static inline size_t pl_plan_tensor_at(const struct pl_plan *plan, size_t place)
 {
     return plan->tensor_count - 1 - place;
 }
 
-/** Whether buckets are reduced between ranks, and so have requests. In one rank's device memory nothing is. */
+/** Whether buckets are reduced between ranks and so have requests. This is false for one rank with device memory. */
 bool pl_plan_exchanges(const struct pl_plan *plan);
 
-/** Where the gradient of element `elem` of the layout lies. */
+/** Returns where the gradient of element `elem` of the layout lies. */
 void *pl_plan_gradient_at(const struct pl_plan *plan, uint64_t elem);
 
-/** PL_OK after pl_plan_seal(), else PL_INVALID. */
+/** Returns PL_OK after pl_plan_seal(), else PL_INVALID. */
 enum pl_status pl_plan_check_sealed(const struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait for buckets from `first` on, for as many as are best processed at once, and set `*ret_end` to the one after the
- * last of them.
+ * Waits for buckets from `first` on, for as many as are best processed together, and sets `*ret_end` to the one after
+ * the last of them.
  *
- * In host memory that is one bucket, while the next are under way. On a device a launch costs more than a wait gains:
- * all buckets where none is under way any more, else half of those that are left. So the last bucket is processed
- * alone, as soon as it is there, and the others before it.
+ * In host memory that is one bucket, while the next ones are in flight. On a device a launch costs more than a wait
+ * gains: it is all buckets if no bucket is in flight any more, else half of the remaining ones. So the last bucket is
+ * processed alone, as soon as it has arrived, and the others before it.
  */
 enum pl_status pl_plan_wait_range(struct pl_plan *plan, size_t first, size_t *ret_end,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Give every rank `root`'s `array`, [pl_plan_elems()] in the plan's kind of memory. Collective. */
+/** Copies `array` of rank `root`, [pl_plan_elems()] in the plan's kind of memory, to every rank. Collective. */
 enum pl_status pl_plan_broadcast_array(struct pl_plan *plan, float *array, int root,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A zeroed array like the values: [pl_plan_elems()] in the plan's kind of memory; NULL when there is no room. */
+/**
+ * Returns a zeroed array like the values, [pl_plan_elems()] in the plan's kind of memory; NULL if there is no memory.
+ */
 float *pl_plan_new_array(struct pl_plan *plan, struct pl_error *reterr);
 void pl_plan_free_array(struct pl_plan *plan, float *array);
 
-/** Copy an array like the values to host memory `to`, or back; returns when that has ended. */
+/** Copies an array like the values to host memory `to`, or back, and waits for the end of the copy. */
 enum pl_status pl_plan_read_array(const struct pl_plan *plan, const float *array, float *to,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_plan_write_array(struct pl_plan *plan, float *array, const float *from,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Device memory: values or optimizer arrays are read until `event`, and the stream waits for it before it changes them;
- * NULL: no longer. The event stays the caller's. pl_plan_await_copy() is that wait.
+ * In device memory: values or optimizer arrays are read until `event`, and the stream waits for it before it changes
+ * them. NULL ends this. The event belongs to the caller. pl_plan_await_copy() is the wait.
  */
 void pl_plan_set_copy_event(struct pl_plan *plan, void *event);
 enum pl_status pl_plan_await_copy(struct pl_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;

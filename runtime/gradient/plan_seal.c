@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing a plan: ranks compare it, tensors get offsets and buckets, and memory is allocated on all ranks or none. */
+/*
+ * Seals a plan: compares it over the ranks, gives tensors offsets and buckets, and allocates memory on all ranks or on
+ * no rank.
+ */
 #include "base/memory.h"
 #include "base/text.h"
 #include "device/device_private.h"
@@ -20,7 +23,7 @@ void pl_plan_print_tensor(const struct pl_plan_tensor *tensor, struct pl_text *t
     pl_text_append(text, "]");
 }
 
-/* Options and tensors as lines that pl_compare_lines() can compare and show; they lie in `text`. */
+/* Writes options and tensors as lines for pl_compare_lines(); they lie in `text`. */
 static enum pl_status write_lines(const struct pl_plan *plan, struct pl_text *text, const char ***ret_lines,
                                   struct pl_error *reterr)
 {
@@ -59,7 +62,7 @@ static enum pl_status add_bucket(struct pl_plan *plan, uint64_t first, uint64_t 
     return PL_OK;
 }
 
-/* Buckets of the wanted size; a rest below half of that goes to the one before it. */
+/* Cuts buckets of the wanted size. A rest below half of that size joins the bucket before it. */
 static enum pl_status cut(struct pl_plan *plan, struct pl_error *reterr)
 {
     uint64_t want =
@@ -74,7 +77,7 @@ static enum pl_status cut(struct pl_plan *plan, struct pl_error *reterr)
     return add_bucket(plan, first, plan->elems, reterr);
 }
 
-/* Give tensors their offsets, one after the other. */
+/* Gives tensors their offsets, one after the other. */
 static enum pl_status place_tensors(struct pl_plan *plan, struct pl_error *reterr)
 {
     for (size_t place = 0; place < plan->tensor_count; place++) {
@@ -136,7 +139,7 @@ static enum pl_status check(const struct pl_plan *plan, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Check that all ranks have the same options and tensors, and that none has failed. */
+/* Checks that all ranks have the same options and tensors, and that no rank has failed. */
 static enum pl_status compare_ranks(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -150,7 +153,7 @@ static enum pl_status compare_ranks(struct pl_plan *plan, struct pl_error *reter
     return pl_compare_lines(plan->world, plan->name, &own, lines, plan->tensor_count + 1, reterr);
 }
 
-/* What each rank allocates by itself. */
+/* Allocates what each rank needs for itself. */
 static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
 {
     PL_TRY(place_tensors(plan, reterr));
@@ -161,11 +164,13 @@ static enum pl_status take_own(struct pl_plan *plan, struct pl_error *reterr)
     if (!plan->values) {
         return PL_MEMORY;
     }
-    /* after the arrays: without memory for these, a list of their buckets could fill the memory by itself */
+    /* after the arrays: if there is no memory for them, a list of their buckets could fill the memory by itself */
     return cut_buckets(plan, reterr);
 }
 
-/* On all ranks or none: a rank without memory reports that to the others before they wait for it in the arena. */
+/*
+ * Allocates on all ranks or on no rank. A rank without memory reports that before the others wait for it in the arena.
+ */
 static enum pl_status allocate(struct pl_plan *plan, struct pl_error *reterr)
 {
     struct pl_error own = PL_ERROR_NONE;
@@ -193,7 +198,7 @@ enum pl_status pl_plan_seal(struct pl_plan *plan, struct pl_error *reterr)
     PL_TRY(compare_ranks(plan, reterr));
     status = allocate(plan, reterr);
     if (status != PL_OK) {
-        pl_plan_release_layout(plan); /* the program may make room and call again */
+        pl_plan_release_layout(plan); /* the program may free memory and call again */
         return status;
     }
     for (size_t i = 0; i < plan->tensor_count; i++) {
