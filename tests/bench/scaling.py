@@ -62,7 +62,7 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     print(f"""# Scaling, computed
 
-Nothing on this page was run on more than four hosts: it is arithmetic, made by `tests/bench/scaling.py` from a cost
+Nothing on this page was run on more than four hosts. It is arithmetic: `tests/bench/scaling.py` computes it from a cost
 model and a few measurements. Read it as what the algorithms allow, not as a result.
 
 **Model.** An allreduce of B bytes between H hosts costs the least of: ring, 2(H-1)a + 2(H-1)/H B b; halving, 2 log2(H) a + 2(H-1)/H B b / 0.86;
@@ -72,12 +72,12 @@ doubling, log2(H) (a + B b). a is the time of a small message, b the time a byte
 **Measured** (hosts in network namespaces, 1 Gbit/s links, a machine busy with other work): a = {LATENCY_S * 1e6:.0f} us; {SHARE:.2f} of the line rate,
 what two hosts (0.93) and four (0.92) reached with 64 MiB; one TCP stream carries 0.93 of it there. `tests/bench/hosts.sh` measures all of this again.
 
-**Assumed.** {GBPS:.0f} Gbit/s a host and the same latency and share of the line rate as measured; no congestion and no stragglers;
-batch {BATCH} a GPU; {", ".join(f"{name} {speed}" for _, name, speed, _ in MODELS)} images/s on one GPU; the backward pass is two thirds of a step and emits
+**Assumed.** {GBPS:.0f} Gbit/s per host and the same latency and share of the line rate as measured; no congestion and no stragglers;
+batch {BATCH} per GPU; {", ".join(f"{name} {speed}" for _, name, speed, _ in MODELS)} images/s on one GPU; the backward pass is two thirds of a step and emits
 gradients evenly by their number, last layer first; float32 on the wire; the exchange costs the GPU nothing. Merge scope k joins k
 neighbouring gradients into one operation.
 
-Efficiency is images a second of all GPUs over that of one times their number.
+Efficiency = images/s of all GPUs / (images/s of one GPU x number of GPUs).
 """)
     for merge in (1, 32):
         print(f"\n## Merge scope {merge}\n")
@@ -91,10 +91,10 @@ Efficiency is images a second of all GPUs over that of one times their number.
 ## What it says
 
 * ResNet-101, Inception V3 and GoogLeNet hide their communication behind the backward pass at every size, whatever the merge scope. The
-  model knows no stragglers, no jitter and no congestion, which are what costs real jobs of this size their last 10 %.
+  model has no stragglers, no jitter and no congestion; these cost real jobs of this size their last 10 %.
 * VGG is bound by bytes: its gradients take longer than its backward pass at this link rate, whatever the number of hosts. A 16-bit wire halves that.
-* With merge scope 32 VGG's first operations carry nearly all bytes and become ready late, so merging can cost there what it gains elsewhere.
-* The published column comes from other hardware and another program; the distance to it is no claim about either.""")
+* With merge scope 32 VGG's first operations carry nearly all bytes and become ready late, so merging can cost there what it gains for other models.
+* The published column comes from other hardware and another program; the difference says nothing about either.""")
 
 
 main()
