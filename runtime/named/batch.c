@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests under way for operations that ranks have agreed on: what is posted for them, and how they end. */
+/* Requests in flight for operations that ranks have agreed on: how they are started, and how they end. */
 #include "runtime/named/batch.h"
 
 #include "base/memory.h"
@@ -14,7 +14,7 @@ const char *pl_named_collective_name(const struct pl_named_entry *entry)
     return entry->anonymous ? NULL : entry->name;
 }
 
-/* The bits of the neutral elements of product, minimum and maximum; that of sums is zero. */
+/* The bits of the neutral elements of product, minimum and maximum. That of a sum is zero. */
 static const struct {
     uint64_t one, largest, smallest;
 } neutral[PL_DTYPE_COUNT] = {
@@ -102,7 +102,7 @@ struct pl_named_batch *pl_named_batch_new(const struct pl_named *named, struct p
 
 enum pl_status pl_named_batch_posted(struct pl_named *named, struct pl_named_batch *batch, struct pl_error *reterr)
 {
-    /* From now on the engine cancels its request, should it fail. */
+    /* from now on the engine cancels its request if the engine fails */
     *(named->last_batch ? &named->last_batch->next : &named->first_batch) = batch;
     named->last_batch = batch;
     for (size_t i = 0; i < batch->count; i++) {

@@ -22,19 +22,19 @@ enum {
     MOST_PACKED_BYTES = 16 << 20, /* a longer tensor is reduced in place, not in a fusion buffer */
 };
 
-static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* of all cached fusions together */
+static const uint64_t most_kept_bytes = UINT64_C(256) << 20; /* bytes of all cached fusions together */
 
 struct named_fusion {
     struct named_fusion *next;
     size_t count;
     uint64_t elems;
     enum pl_dtype dtype;
-    bool joined; /* this rank has joined: no pieces */
-    bool busy;   /* a request is under way */
+    bool joined; /* this rank has joined and has no tensors in it */
+    bool busy;   /* a request is in flight */
     uint64_t last_use;
     void *flat;
     struct pl_device_pieces *pieces_in, *pieces_out;
-    struct pl_device_piece *sources; /* [count]; with `targets` what the next use is compared with */
+    struct pl_device_piece *sources; /* [count]; these and `targets` are compared with the next use */
     struct pl_device_piece *targets;
 };
 
@@ -111,7 +111,7 @@ bool pl_named_device_packs(const struct pl_named_entry *entry)
            bytes <= MOST_PACKED_BYTES;
 }
 
-/* Describe the fusion of `entries`, without device memory. */
+/* Describes the fusion of `entries`, without allocating device memory. */
 static struct named_fusion *describe_fusion(struct pl_named_entry *const *entries, size_t count,
                                             struct pl_error *reterr)
 {
@@ -155,7 +155,7 @@ static bool is_same(const struct named_fusion *a, const struct named_fusion *b)
            memcmp(a->targets, b->targets, a->count * sizeof(*a->targets)) == 0;
 }
 
-/* Evict the least recently used fusions until there is room for `bytes` more. */
+/* Evicts the least recently used fusions until `bytes` more fit. */
 static void make_room(struct pl_named_device *device, uint64_t bytes)
 {
     while (device->fusion_bytes + bytes > most_kept_bytes) {
@@ -187,7 +187,7 @@ static enum pl_status equip(struct pl_named_device *device, struct named_fusion 
     return pl_device_pieces_new(device->device, fusion->targets, fusion->count, &fusion->pieces_out, reterr);
 }
 
-/* The fusion of these entries: one that was used before, or a new one. */
+/* Returns the fusion of these entries: a cached one, or a new one. */
 static enum pl_status find_fusion(struct pl_named *named, struct pl_named_entry *const *entries, size_t count,
                                   struct named_fusion **ret_fusion, struct pl_error *reterr)
 {
@@ -218,7 +218,7 @@ static enum pl_status find_fusion(struct pl_named *named, struct pl_named_entry 
     return PL_OK;
 }
 
-/* Pack this rank's tensors into the fusion buffer, on the engine's stream. */
+/* Packs this rank's tensors into the fusion buffer, on the engine's stream. */
 static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op,
                                 struct pl_error *reterr)
 {
@@ -242,8 +242,10 @@ static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fus
 
 enum { FUSED_NAME_BYTES = PL_NAMED_MAX_NAME_BYTES + 64 };
 
-/* The name of a fusion, which no other one has: compression's residuals are of all its tensors. As for one of them,
- * NULL where an automatic name is among them. */
+/*
+ * Returns a name that no other fusion has, because compression keeps residuals of all its tensors under it. NULL if one
+ * of the tensors has an automatic name.
+ */
 static const char *name_fused(struct pl_named_entry *const *entries, size_t count, char text[FUSED_NAME_BYTES])
 {
     uint64_t hash = PL_HASH_START;
@@ -300,7 +302,7 @@ enum pl_status pl_named_device_post(struct pl_named *named, struct pl_named_entr
     return pl_named_batch_posted(named, batch, reterr);
 }
 
-/* Unpack the sums into the tensors. */
+/* Unpacks the sums into the tensors. */
 static enum pl_status empty_flat(struct pl_named *named, const struct named_fusion *fusion, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The structs of the engine of named tensors. Those who work on them, from the bottom up: queue.c (what was submitted),
- * batch.c (requests), device.c (many sums as one), run.c (what is ready), rounds.c (what ranks tell each other),
- * named.c (the calls). Internal to runtime/.
+ * The structs of the engine of named tensors. The files that work on them, from the bottom up: queue.c (what was
+ * submitted), batch.c (requests), device.c (fusion), run.c (ready operations), rounds.c (announcements), named.c (the
+ * calls). Internal to runtime/.
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "runtime/named/table.h"
 
-/** This rank's operation of one name, from submit to done. */
+/** This rank's operation of one name, from its submission to its end. */
 struct pl_named_local {
     struct pl_named_entry *entry;
     struct pl_named_definition definition;
@@ -18,61 +18,61 @@ struct pl_named_local {
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
-    size_t slot;   /* of the handle that it belongs to */
-    size_t member; /* and its index there */
+    size_t slot;   /* number of its handle */
+    size_t member; /* its index among the members of the handle */
     bool anonymous;
-    struct pl_named_local *next; /* in the queue of those not yet announced */
+    struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
 };
 
-/** What a handle stands for. */
+/** The operations of one handle. */
 struct pl_named_slot {
     bool used;
     uint32_t generation;
     size_t members;
-    size_t undone;     /* members that have not ended */
-    size_t unagreed;   /* members that still need a round */
-    size_t next_ended; /* in the list of those that have ended, as index + 1 */
-    void *owner;       /* the service's; NULL: no service */
+    size_t undone;     /* number of members that have not ended */
+    size_t unagreed;   /* number of members that still need a round */
+    size_t next_ended; /* next in the list of ended slots, as index + 1 */
+    void *owner;       /* used by the service; NULL without a service */
     enum pl_status status;
     char *failure;
     struct pl_named_result *results; /* [members] */
 };
 
-/** One entry of a request under way. */
+/** One entry of a request in flight. */
 struct pl_named_item {
     struct pl_named_entry *entry;
-    struct pl_named_local *local; /* NULL where this rank has joined */
-    void *scratch;                /* what a joined rank receives into */
-    bool in_device_memory;        /* the scratch */
+    struct pl_named_local *local; /* NULL if this rank has joined */
+    void *scratch;                /* receive buffer of a joined rank */
+    bool in_device_memory;        /* `scratch` is device memory */
     struct pl_named_result result;
 };
 
 /**
- * Sums in device memory that are fused into one allreduce; cached for the next time that the same buffers come together
- * (device.c).
+ * Reductions in device memory that are fused into one allreduce. It is cached for the next time that the same buffers
+ * come together (device.c).
  */
 struct named_fusion;
 
 struct pl_named_batch {
     struct pl_request *request;
-    struct named_fusion *fusion; /* NULL: one entry, in place */
+    struct named_fusion *fusion; /* NULL: one entry, reduced in place */
     struct pl_named_batch *next;
     size_t count;
     struct pl_named_item items[];
 };
 
 enum {
-    NAMED_HEAD_UPDATES = 1 << 0, /* has updates: announces, joins or leaves */
-    NAMED_HEAD_WAITING = 1 << 1, /* blocked until other ranks announce more */
+    NAMED_HEAD_UPDATES = 1 << 0, /* the payload has announcements, joins or leaves */
+    NAMED_HEAD_WAITING = 1 << 1, /* the rank waits until other ranks announce more */
     NAMED_HEAD_JOIN = 1 << 2,
     NAMED_HEAD_LEAVE = 1 << 3,
-    NAMED_HEAD_EXPIRED = 1 << 4, /* expired: rounds have agreed on nothing for as long as a rank may wait */
+    NAMED_HEAD_EXPIRED = 1 << 4, /* rounds have agreed on nothing for as long as a rank may wait */
     NAMED_HEAD_RANGES = 7,
 };
 
 /**
- * What every rank sends in a round: 64 bytes. Known names go as ranges of numbers, all else into the payload that
- * follows.
+ * The 64 bytes that every rank sends in a round. Numbers of known names are sent here as ranges, everything else in the
+ * payload that follows.
  */
 struct pl_named_head {
     uint32_t flags;
@@ -83,30 +83,33 @@ struct pl_named_head {
 };
 
 struct pl_named_round {
-    struct pl_request *request; /* NULL: no round under way */
-    bool in_payload;            /* the heads have arrived, the payloads are under way */
+    struct pl_request *request; /* NULL if no round is in flight */
+    bool in_payload;            /* the heads have arrived, and the payloads are in flight */
     struct pl_named_head own;
     struct pl_named_head *heads; /* [n] */
-    struct pl_text payload;      /* own */
+    struct pl_text payload;      /* payload of this rank */
     uint64_t *payload_bytes;     /* [n] */
     unsigned char *received;     /* payloads, in rank order */
     size_t received_capacity;
-    uint64_t oldest_number; /* pending_number of the entry that waits longest, on rank 0 */
+    uint64_t oldest_number; /* on rank 0: pending_number of the entry that has waited longest */
     int64_t oldest_since_ns, oldest_reported_ns;
-    /* while rounds agree on nothing although names are waited for: the deadline of that; else 0 */
+    /* deadline while rounds agree on nothing although names are waited for; else 0 */
     int64_t deadline_ns;
-    /* with several threads: since when rounds have carried nothing, and before when no other such round begins */
+    /*
+     * with several threads: the time since which rounds have agreed on nothing, and the time before which no other such
+     * round begins
+     */
     int64_t quiet_since_ns, quiet_until_ns;
 };
 
-/** What operations in device memory need. */
+/** The state for operations in device memory. */
 struct pl_named_device {
-    struct pl_device *device; /* NULL: the world has none */
-    void *stream;             /* packs, unpacks; made when first needed */
-    void *submitted;          /* event: what the program's stream had been given */
+    struct pl_device *device; /* NULL if the world has no device */
+    void *stream;             /* stream that packs and unpacks; created at the first use */
+    void *submitted;          /* event after the work that the program's stream had at the submission */
     struct named_fusion *fusions;
     uint64_t fusion_bytes;
-    uint64_t uses; /* counts up, so that the fusion least recently used is known */
+    uint64_t uses; /* counts the uses, to find the least recently used fusion */
 };
 
 struct pl_named {
@@ -120,19 +123,20 @@ struct pl_named {
     size_t slot_count, slot_capacity, free_slot_hint;
     struct pl_named_local *first_unannounced, *last_unannounced;
     uint64_t unannounced_bytes;
-    struct pl_named_batch *first_batch, *last_batch; /* requests under way, in order */
-    uint64_t numbered[PL_KIND_COUNT];                /* operations without a name since the last join; as for groups */
+    struct pl_named_batch *first_batch, *last_batch; /* requests in flight, in order */
+    /* number of operations without a name since the last join; the same for groups */
+    uint64_t numbered[PL_KIND_COUNT];
     uint64_t numbered_groups;
-    uint64_t joins; /* that have ended */
+    uint64_t joins; /* number of joins that have ended */
     bool joining, join_announced;
     int join_last_rank;
     bool leaving, left;
     int left_rank;
-    struct pl_error failure;  /* of the world; sticky */
+    struct pl_error failure;  /* the first failure of the world */
     bool held;                /* a fence has ended: no round begins */
-    uint64_t moves;           /* counts what has ended, so that a service sees whether anything moved */
-    size_t first_ended;       /* slots with an owner that have ended, as index + 1 */
-    struct pl_named *sibling; /* sibling: next in the circular list of engines that go on while this one waits */
+    uint64_t moves;           /* counts ended operations, so that a service sees progress */
+    size_t first_ended;       /* first of the ended slots that have an owner, as index + 1 */
+    struct pl_named *sibling; /* next in the circular list of engines that make progress while this one waits */
 };
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of named.h: checking and queueing what a program submits, waiting, joining, leaving. Rounds are in
- * rounds.c. */
+/* The calls of named.h: they check and queue what a program submits, wait, join and leave. Rounds are in rounds.c. */
 #include "runtime/named.h"
 
 #include "base/hash.h"
@@ -73,7 +72,7 @@ void pl_named_free(struct pl_named *named)
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
     if (pl_world_has_leaked(named->world)) {
-        return; /* leaked: messages of a round may still access it */
+        return; /* not freed, because messages of a round may still access it */
     }
     free(named->round.heads);
     free(named->round.received);
@@ -168,7 +167,7 @@ static enum pl_status check_op(const struct pl_named *named, const struct pl_nam
     if (makes_memory && elems > 0 && !op->send) {
         return pl_error_set(reterr, PL_INVALID, "'%s': %s needs send", name, pl_kind_text(op->kind));
     }
-    /* Check now what the collective would refuse only after all ranks have agreed on it, on all of them or on one. */
+    /* Checks now what the collective would refuse later, when all ranks have agreed on it. */
     collective.count = makes_memory ? 0 : elems;
     status = pl_collective_check(named->world, &collective, &error);
     if (status != PL_OK) {
@@ -191,7 +190,7 @@ enum pl_status pl_named_check(const struct pl_named *named, const struct pl_name
     return check_op(named, op, name, reterr);
 }
 
-/* What other ranks have to match. */
+/* Fills the definition that must be equal on all ranks. */
 static void define(const struct pl_named_op *op, struct pl_named_definition *definition)
 {
     bool reduces = op->kind == PL_ALLREDUCE || op->kind == PL_REDUCE_SCATTER;
@@ -244,7 +243,10 @@ static enum pl_status take_row_counts(const struct pl_named *named, const struct
     return PL_OK;
 }
 
-/* Check `op` and make it this rank's operation of its name; it is queued by the caller once all of its group are. */
+/*
+ * Checks `op` and makes this rank's operation of the name. The caller queues it when all operations of the group are
+ * made.
+ */
 static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *op, const char *name, bool anonymous,
                               size_t slot, size_t member, struct pl_named_local **ret_local, struct pl_error *reterr)
 {
@@ -277,7 +279,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
         return PL_MEMORY;
     }
     local->anonymous = anonymous;
-    if (op->kind != PL_BARRIER) { /* a barrier's shape and type are not checked */
+    if (op->kind != PL_BARRIER) { /* shape and type of a barrier are not checked */
         shape_elems(op, &local->bytes);
         local->bytes *= pl_dtype_bytes(op->dtype);
     }
@@ -286,8 +288,7 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
     return PL_OK;
 }
 
-/* `number` counts the operations without a name, and is increased when this one is submitted; NULL: the program named
- * it. */
+/* `number` counts the operations without a name, and is increased here. NULL: the program has named the operation. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
                              size_t count, bool grouped, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
@@ -311,7 +312,7 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
             locals[made]->definition.group_index = (uint32_t)made;
         }
     }
-    if (status != PL_OK) { /* nothing of the group is submitted */
+    if (status != PL_OK) { /* no operation of the group is submitted */
         for (size_t i = 0; i + 1 < made; i++) {
             struct pl_named_entry *entry = locals[i]->entry;
 
@@ -335,8 +336,10 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
 
 enum { NUMBERED_BYTES = 64 };
 
-/* The automatic name of what is number `number` since the last join. Operations from before it may still be under way,
- * and all ranks have counted as many joins: their number is a part of the name. */
+/*
+ * Returns the automatic name of the operation with this number since the last join. Operations from before the join may
+ * still be in flight, so the name contains the number of joins, which is equal on all ranks.
+ */
 static const char *name_by_number(const struct pl_named *named, const char *what, uint64_t number,
                                   char text[NUMBERED_BYTES])
 {
@@ -391,7 +394,7 @@ enum pl_status pl_named_poll(struct pl_named *named, pl_named_handle handle, boo
 
     PL_TRY(pl_named_queue_find(named, handle, &index, reterr));
     if (named->slots[index].undone > 0 && named->failure.status == PL_OK) {
-        /* A failure of the world is what the wait reports. */
+        /* the wait reports a failure of the world */
         pl_named_progress(named, named->slots[index].unagreed > 0, false, NULL);
         pl_named_progress_siblings(named);
     }
@@ -414,7 +417,7 @@ enum pl_status pl_named_wait(struct pl_named *named, pl_named_handle handle, str
     status = slot->status;
     if (slot->undone > 0) {
         status = pl_named_refuse_ended(named, reterr);
-        slot->used = false; /* its operations still point at it; after this failure the engine can only be freed */
+        slot->used = false; /* its operations still point to it; after this failure the engine can only be freed */
         return status;
     }
     if (status != PL_OK) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process sets: adding and removing numbered groups of ranks, each with its world and named tensors. */
+/*
+ * Process sets: numbered groups of ranks, each with a world and named tensors of its own. They are added and removed
+ * here.
+ */
 #include "runtime/process_set.h"
 
 #include "base/memory.h"
@@ -13,20 +16,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHAT "process sets" /* in messages */
+#define WHAT "process sets" /* for messages */
 
 struct process_set {
     bool used;
-    int *ranks; /* [count], of the whole world */
+    int *ranks; /* [count], ranks of the whole world */
     int count;
-    struct pl_world *world; /* NULL where this rank is no member */
+    struct pl_world *world; /* NULL if this rank is not a member */
     struct pl_named *named;
 };
 
 struct pl_process_sets {
     struct pl_world *world;
     struct pl_named_options options;
-    struct process_set *sets; /* by number */
+    struct process_set *sets; /* indexed by number */
     size_t count, capacity;
 };
 
@@ -89,7 +92,7 @@ fail:
     return PL_MEMORY;
 }
 
-/* PL_OK when all ranks are about to do the same, and none has failed before (`own`). */
+/* Returns PL_OK if all ranks make the same call, and no rank has failed before (`own`). */
 static enum pl_status compare_ranks(struct pl_process_sets *sets, const char *verb, const int *ranks, int count,
                                     struct pl_error *own, struct pl_error *reterr)
 {
@@ -129,7 +132,7 @@ static enum pl_status check_list(const struct pl_process_sets *sets, const int *
     return found < 0 ? PL_OK : pl_error_set(reterr, PL_INVALID, "these ranks are process set %d already", found);
 }
 
-/* What only members do when a set is added. */
+/* Does the members' part when a set is added. */
 static enum pl_status open_member(struct pl_process_sets *sets, struct process_set *set, struct pl_error *reterr)
 {
     for (int i = 0; i < set->count; i++) {
@@ -143,7 +146,7 @@ static enum pl_status open_member(struct pl_process_sets *sets, struct process_s
     return PL_OK;
 }
 
-/* The memory that a set needs on every rank. */
+/* Allocates the memory that a set needs on every rank. */
 static enum pl_status make_room(struct pl_process_sets *sets, size_t number, struct process_set *set, const int *ranks,
                                 struct pl_error *reterr)
 {
@@ -172,7 +175,7 @@ enum pl_status pl_process_sets_add(struct pl_process_sets *sets, const int *rank
     }
     status = compare_ranks(sets, "add ranks", ranks, count, &own, reterr);
     if (status == PL_OK) {
-        status = check_list(sets, ranks, count, reterr); /* the same list, so the same answer everywhere */
+        status = check_list(sets, ranks, count, reterr); /* all ranks have the same list, and so the same answer */
     }
     if (status == PL_OK) {
         own.status = open_member(sets, &set, &own);
@@ -201,8 +204,8 @@ static enum pl_status unknown(int set, struct pl_error *reterr)
 }
 
 /*
- * PL_OK when no member has an operation under way in `set`; else every rank reports the name of one. `*all_at` has room
- * for every rank's name. Collective.
+ * Returns PL_OK if no member has an operation of `set` in flight; else every rank reports the name of one. `*all_at`
+ * has room for every rank's name. Collective.
  */
 static enum pl_status check_idle(struct pl_process_sets *sets, int set, void **all_at, struct pl_error *reterr)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this rank has submitted: handles with their operations, and those that no round has announced so far. */
+/* The operations that this rank has submitted: handles, and the queue of operations that are not announced yet. */
 #include "runtime/named/queue.h"
 
 #include "base/memory.h"
@@ -96,7 +96,7 @@ void pl_named_set_owner(struct pl_named *named, pl_named_handle handle, void *ow
     PL_BUG_IF(pl_named_queue_find(named, handle, &index, NULL) != PL_OK);
     slot = &named->slots[index];
     slot->owner = owner;
-    if (slot->undone == 0) { /* ended within the submission */
+    if (slot->undone == 0) { /* it has ended during the submission */
         slot->next_ended = named->first_ended;
         named->first_ended = index + 1;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Negotiation rounds: what ranks announce to each other, and what follows. Every rank processes the same bytes in the
- * same order. */
+/*
+ * Negotiation rounds: the ranks' announcements, and what follows from them. Every rank processes the same bytes in the
+ * same order.
+ */
 #include "runtime/named/rounds.h"
 
 #include "base/clock.h"
@@ -15,18 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How one announcement in a payload begins. */
+/* The first byte of an announcement in a payload. */
 enum announcement {
     ANNOUNCE_ID = 1,        /* uint32_t id, row counts */
     ANNOUNCE_WHOLE = 2,     /* uint16_t name length, name, definition, row counts */
-    ANNOUNCE_ANONYMOUS = 3, /* as WHOLE; the name will not be used again */
+    ANNOUNCE_ANONYMOUS = 3, /* as WHOLE; the name is used only once */
 };
 
 enum { WAITING_LINES = 8 };
 
-#define AGREEING "agreeing on named tensors" /* in messages */
+#define AGREEING "agreeing on named tensors" /* for messages */
 
-/* How long the nap between two looks after several engines is. */
+/* The shortest nap between two looks at several engines. */
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
 
@@ -49,7 +51,7 @@ static void announce_long(struct pl_named *named, const struct pl_named_local *l
     pl_text_append_n(payload, (const char *)local->row_counts, row_counts * sizeof(uint64_t));
 }
 
-/* True when the number fits into the head: at the end of the last range, or as a range of its own. */
+/* Returns true if the number fits into the head: at the end of the last range, or as a range of its own. */
 static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_t id)
 {
     if (*ranges > 0 && head->ranges[*ranges - 1].first + head->ranges[*ranges - 1].count == id) {
@@ -65,9 +67,9 @@ static bool announce_short(struct pl_named_head *head, unsigned *ranges, uint32_
 }
 
 /*
- * For a warning about the round's allgather, which the program did not call and which has no name (that would cost in
- * each round): what this rank waits for. That is one tensor, with the ranks that have not submitted it as far as
- * earlier rounds showed, or that all join or leave.
+ * Says for a warning what this rank waits for, since the program did not call the round's allgather, and a name for it
+ * would cost time in each round. That is one tensor, with the ranks that have not submitted it according to earlier
+ * rounds, or the joining or leaving of all ranks.
  */
 void pl_named_append_awaited(const void *subject, struct pl_text *text)
 {
@@ -168,7 +170,7 @@ static enum pl_status take_runs(struct pl_named *named, int rank, struct pl_erro
     return PL_OK;
 }
 
-/* Process one announcement of `rank`'s payload at `*at`, which moves on. */
+/* Processes one announcement of `rank`'s payload at `*at`, and advances `*at`. */
 static enum pl_status process_announcement(struct pl_named *named, int rank, const unsigned char **at,
                                            const unsigned char *end, struct pl_error *reterr)
 {
@@ -223,7 +225,7 @@ static enum pl_status process_announcement(struct pl_named *named, int rank, con
     return PL_OK;
 }
 
-/* Fail every tensor that is under way, here and, since all ranks do the same, everywhere. */
+/* Fails every tensor that is in flight. All ranks do the same. */
 static enum pl_status fail_pending(struct pl_named *named, enum pl_status status, const char *failure,
                                    struct pl_error *reterr)
 {
@@ -242,7 +244,7 @@ static enum pl_status fail_pending(struct pl_named *named, enum pl_status status
     return PL_OK;
 }
 
-/* Which tensors are waited for, and which ranks have not submitted them. */
+/* Appends which tensors are waited for, and which ranks have not submitted them. */
 static void append_waiting(const struct pl_named *named, struct pl_text *text)
 {
     int lines = 0;
@@ -257,7 +259,10 @@ static void append_waiting(const struct pl_named *named, struct pl_text *text)
     }
 }
 
-/* The tensors waited for will not come: fail them, naming them and the ranks that have not submitted them. */
+/*
+ * Fails the tensors that are waited for and will not come. The error names them, and the ranks that have not submitted
+ * them.
+ */
 static enum pl_status fail_waiting(struct pl_named *named, enum pl_status status, const char *why,
                                    struct pl_error *reterr)
 {
@@ -275,7 +280,7 @@ static void append_all_awaited(const void *subject, struct pl_text *text)
     append_waiting(subject, text);
 }
 
-/* A tensor may be awaited while rounds go on: the lowest rank warns, for all ranks. */
+/* Warns of the tensor that has waited longest while rounds go on. The lowest rank warns, for all ranks. */
 static void warn_of_oldest(struct pl_named *named)
 {
     const struct pl_named_entry *oldest = named->table.first_pending;
@@ -294,7 +299,7 @@ static void warn_of_oldest(struct pl_named *named)
                          &(struct pl_about){.append = append_all_awaited, .subject = named});
 }
 
-/* Whether to go on waiting for what the rounds so far have not made ready: `any` and `all` are the ranks' flags. */
+/* Decides whether to wait longer for tensors that are not ready: `any` and `all` are the flags of the ranks. */
 static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32_t all, struct pl_error *reterr)
 {
     if (named->table.ready_count > 0) {
@@ -302,9 +307,9 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
         return PL_OK;
     }
     if (!named->options.concurrent && all & NAMED_HEAD_WAITING &&
-        !(any & NAMED_HEAD_UPDATES)) { /* nothing can ever come */
+        !(any & NAMED_HEAD_UPDATES)) { /* nothing more can be announced */
         PL_TRY(fail_waiting(named, PL_MISMATCH, "all ranks wait for tensors that not all have submitted: ", reterr));
-    } else if (any & NAMED_HEAD_EXPIRED) { /* some ranks poll or wait in another process set, maybe for ever */
+    } else if (any & NAMED_HEAD_EXPIRED) { /* some ranks poll, or wait in another process set, perhaps for ever */
         PL_TRY(fail_waiting(named, PL_TIMEOUT,
                             "waited until the deadline for tensors that not all ranks have submitted: ", reterr));
     }
@@ -316,7 +321,7 @@ static enum pl_status check_waiting(struct pl_named *named, uint32_t any, uint32
     return PL_OK;
 }
 
-/* Ranks that wait for what other threads may still submit do not agree on nothing all the time. */
+/* Spaces out rounds that agree on nothing, while ranks wait for submissions of other threads. */
 static void pace(struct pl_named *named, uint32_t any)
 {
     struct pl_named_round *round = &named->round;
@@ -362,7 +367,7 @@ static enum pl_status leave(struct pl_named *named, int rank, struct pl_error *r
     return PL_OK;
 }
 
-/* The whole round has arrived. */
+/* Processes a round that has arrived completely. */
 static enum pl_status process_round(struct pl_named *named, struct pl_error *reterr)
 {
     const unsigned char *at = named->round.received;
@@ -396,7 +401,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
         named->join_last_rank = named->table.last_joined;
         named->joining = false;
         pl_named_table_join_reset(&named->table);
-        /* Ranks that joined early have numbered fewer operations. */
+        /* ranks that joined early have numbered fewer operations */
         named->joins++;
         memset(named->numbered, 0, sizeof(named->numbered));
         named->numbered_groups = 0;
@@ -404,7 +409,7 @@ static enum pl_status process_round(struct pl_named *named, struct pl_error *ret
     return leaving_rank >= 0 ? leave(named, leaving_rank, reterr) : PL_OK;
 }
 
-/* The heads have arrived: fetch the payloads if any rank has one. */
+/* Processes the heads, and fetches the payloads if any rank has one. */
 static enum pl_status process_heads(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_named_round *round = &named->round;
@@ -429,7 +434,7 @@ static enum pl_status process_heads(struct pl_named *named, struct pl_error *ret
     return pl_collective_post(named->world, &payloads, &round->request, reterr);
 }
 
-/* The round's request has ended: release it and process what was received. */
+/* Ends the round's request: releases it, and processes what was received. */
 static enum pl_status end_request(struct pl_named *named, struct pl_error *reterr)
 {
     struct pl_request *request = named->round.request;
@@ -515,7 +520,7 @@ bool pl_named_progress_siblings(struct pl_named *named)
     return works;
 }
 
-/* Before a wait for `request`: as long as sibling engines have work, advance all of them in turn. */
+/* Before a wait for `request`: advances all sibling engines in turn as long as they have work. */
 static enum pl_status progress_siblings_first(struct pl_named *named, struct pl_request *request,
                                               struct pl_error *reterr)
 {
@@ -539,7 +544,10 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
 {
     bool progressed = false, done;
 
-    /* Requests end in the order of posting: batches first, since a round is posted after the last one's batches. */
+    /*
+     * Requests end in the order in which they were started. Batches come first, since a round is started after the
+     * batches of the previous one.
+     */
     while (named->first_batch) {
         PL_TRY(pl_request_test(named->first_batch->request, &done, reterr));
         if (!done) {
@@ -556,9 +564,12 @@ static enum pl_status progress_once(struct pl_named *named, bool need_round, boo
         }
     }
     if (progressed && block) {
-        return PL_OK; /* what the caller waits for may have come */
+        return PL_OK; /* the caller's operation may have ended */
     }
-    /* After progress the caller may no longer need a round, and an unneeded one would block other uses of the world. */
+    /*
+     * After progress the caller may no longer need a round, and an unnecessary round would block other uses of the
+     * world.
+     */
     if (!named->round.request && !named->left && may_begin(named) &&
         ((need_round && !progressed) || named->unannounced_bytes >= named->options.start_bytes)) {
         PL_TRY(post_round(named, block && need_round, reterr));

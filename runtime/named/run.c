@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Running what ranks have agreed on: ready tensors become collectives, in device memory many of them as one. */
+/*
+ * Runs the operations that ranks have agreed on: ready tensors become collectives; in device memory many tensors become
+ * one.
+ */
 #include "runtime/named/run.h"
 
 #include "base/memory.h"
@@ -9,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FUSED_BYTES = 64 << 20 }; /* the largest fusion of tensors in device memory */
+enum { FUSED_BYTES = 64 << 20 }; /* bytes of the largest fusion of tensors in device memory */
 
-/* What a joined rank contributes: `elems` neutral elements, or zeros where `op` is NULL. */
+/* Makes the contribution of a joined rank: `elems` neutral elements, or zeros if `op` is NULL. */
 static enum pl_status make_scratch(struct pl_named *named, struct pl_named_item *item, uint64_t elems,
                                    enum pl_dtype dtype, const enum pl_op *op, struct pl_error *reterr)
 {
@@ -44,7 +47,7 @@ static enum pl_status describe_allreduce(struct pl_named *named, const struct pl
     return PL_OK;
 }
 
-/* New memory for what arrives, and `rows_of_rank` where rows come from several ranks. */
+/* Allocates memory for the result, and `rows_of_rank` if several ranks send rows. */
 static enum pl_status make_result(struct pl_named *named, struct pl_named_item *item, const uint64_t *rows_of_rank,
                                   uint64_t rows, uint64_t row_bytes, struct pl_error *reterr)
 {
@@ -67,7 +70,10 @@ static enum pl_status make_result(struct pl_named *named, struct pl_named_item *
     return PL_OK;
 }
 
-/* Counts in elements for the kinds whose ranks have different numbers of rows. `counts` and `recv_counts` are [n]. */
+/*
+ * Fills the counts, in elements, of the kinds whose ranks have different numbers of rows. `counts` and `recv_counts`
+ * are [n].
+ */
 static enum pl_status describe_rows(struct pl_named *named, const struct pl_named_entry *entry,
                                     struct pl_named_item *item, uint64_t *counts, uint64_t *recv_counts,
                                     struct pl_collective *collective, struct pl_error *reterr)
@@ -156,7 +162,7 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     return PL_INVALID;
 }
 
-/* Post one entry in place. */
+/* Starts the request of one entry, in place. */
 static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE uint64_t *counts = pl_memory_new(2 * (size_t)named->ranks, sizeof(uint64_t), reterr);
@@ -178,7 +184,7 @@ static enum pl_status post(struct pl_named *named, struct pl_named_entry *entry,
     return pl_named_batch_posted(named, batch, reterr);
 }
 
-/* A ready entry without a collective: ranks disagree, or the round was all that it needs (barrier). */
+/* Ends a ready entry that needs no collective: ranks disagree, or the round itself was the barrier. */
 static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *conflict = PL_TAKE(entry->conflict);
@@ -198,7 +204,7 @@ static enum pl_status end_at_once(struct pl_named *named, struct pl_named_entry 
     return PL_OK;
 }
 
-/* Equal for entries that may be fused. */
+/* Returns 0 for entries that may be fused. */
 static int compare_packing(const struct pl_named_definition *a, const struct pl_named_definition *b)
 {
     int order = (int)a->dtype - (int)b->dtype;
@@ -211,8 +217,10 @@ static int compare_packing(const struct pl_named_definition *a, const struct pl_
     return order ? order : (a->postscale > b->postscale) - (a->postscale < b->postscale);
 }
 
-/* Insertion keeps the order of equals, which qsort(3) does not, and lists of one kind, the usual ones, cost one pass.
- * */
+/*
+ * An insertion sort keeps the order of equal entries, which qsort(3) does not, and takes one pass for the usual list of
+ * one kind.
+ */
 static void sort_for_packing(struct pl_named_entry **entries, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
@@ -226,14 +234,14 @@ static void sort_for_packing(struct pl_named_entry **entries, size_t count)
     }
 }
 
-/* Of ranks that had joined before one of them: what a rank packs, it packs of both. */
+/* Whether the same ranks had joined before both entries: what a rank packs, it packs of both. */
 static bool may_be_one(const struct pl_named_table *table, const struct pl_named_entry *a,
                        const struct pl_named_entry *b)
 {
     return pl_named_table_same_ranks(table, a, b) && compare_packing(&a->definition, &b->definition) == 0;
 }
 
-/* Post sums in device memory: sorted, then in sequences that may be fused. */
+/* Starts the reductions in device memory: sorts them, then fuses each sequence that may be fused. */
 static enum pl_status post_packed(struct pl_named *named, struct pl_named_entry **entries, size_t count,
                                   struct pl_error *reterr)
 {
@@ -276,7 +284,7 @@ enum pl_status pl_named_run_ready(struct pl_named *named, struct pl_error *reter
         } else if (pl_named_device_packs(entry)) {
             sorted[packed++] = entry;
         } else {
-            /* in host memory two copies cost what a message costs: packing gained nothing there */
+            /* host memory is not packed: two copies cost as much as a message */
             sorted[count + alone++] = entry;
         }
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of service.h: submitting from any thread, waiting, and the thread that drives where nobody waits. */
+/*
+ * The calls of service.h: submission from any thread, waiting, and the thread that drives the engines if no other
+ * thread does.
+ */
 #include "runtime/service.h"
 
 #include "base/clock.h"
@@ -13,20 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So long the thread leaves a submission to a thread that may come to wait for it. */
+/* For this long the thread leaves a submission to a thread that may come to wait for it. */
 static const int64_t WATCH_NS = PL_NS_PER_MS;
-/* A waiting thread's naps, and before them the time for which it looks without. */
+/* The naps of a waiting thread, and how long it polls before the first one. */
 static const int64_t LOOK_NS = 160 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
 static const int64_t WAIT_NAP_LONGEST_NS = 2 * PL_NS_PER_MS;
-/* Those of the service's thread, which runs beside a program that computes; it looks where operations have callbacks:
- * often another thread waits for one. */
+/*
+ * The same for the service's thread, which runs beside a program that computes. It polls if operations have callbacks;
+ * often another thread waits for one.
+ */
 static const int64_t THREAD_LOOK_NS = 100 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
 static const int64_t THREAD_NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
 
-/* Nothing has moved for `idle_ns`: whether that is short of `look_ns`, so that it is time to look again. Under the
- * lock, which is released meanwhile for other threads. */
+/*
+ * Returns whether to poll again, which is so until nothing has moved for `look_ns`. Call it under the lock, which it
+ * releases meanwhile for other threads.
+ */
 static bool looks_again(struct pl_service *service, int64_t idle_ns, int64_t look_ns)
 {
     bool looks = idle_ns < look_ns;
@@ -39,7 +46,7 @@ static bool looks_again(struct pl_service *service, int64_t idle_ns, int64_t loo
     return looks;
 }
 
-/* Nothing has moved in a step of the thread. Under the lock, which is released meanwhile. */
+/* Naps after a step of the thread in which nothing has moved. Call it under the lock, which it releases meanwhile. */
 static void thread_nap(struct pl_service *service)
 {
     int64_t idle_ns = pl_service_idle_ns(service);
@@ -51,14 +58,14 @@ static void thread_nap(struct pl_service *service)
     }
 }
 
-/* Whether the thread is to drive now; with nothing to do it sleeps. Under the lock. */
+/* Returns whether the thread is to drive now; it sleeps while it has nothing to do. Call it under the lock. */
 static bool thread_may_drive(struct pl_service *service, uint64_t *seen, int64_t *since_ns)
 {
     int64_t deadline_ns = PL_DEADLINE_NEVER;
 
     if (service->synced.outstanding == 0) {
         *since_ns = 0;
-        if (*seen != service->synced.submitted) { /* a program that submits again soon need not wake it */
+        if (*seen != service->synced.submitted) { /* a program that will soon submit again need not wake it */
             deadline_ns = pl_clock_now_ns() + WATCH_NS;
         }
         *seen = service->synced.submitted;
@@ -152,8 +159,10 @@ static void stop_thread(struct pl_service *service)
     }
 }
 
-/* Become the thread that drives, and let the service's own end; false: another one is inside a collective, perhaps with
- * the lock, until the deadline. */
+/*
+ * Makes this thread the leader and lets the service's own thread end. Returns false if another thread was inside a
+ * collective, perhaps with the lock, until the deadline.
+ */
 static bool take_lead(struct pl_service *service, int64_t deadline_ns)
 {
     bool leads = false;
@@ -174,7 +183,7 @@ static bool take_lead(struct pl_service *service, int64_t deadline_ns)
     return leads;
 }
 
-/* The service's own thread, which was told to end. */
+/* Joins the service's own thread, which was told to end. */
 static void join_thread(struct pl_service *service, int64_t deadline_ns)
 {
     while (service->has_thread && !pl_deadline_passed(deadline_ns)) {
@@ -222,7 +231,7 @@ void pl_service_free(struct pl_service *service)
     free(service);
 }
 
-/* Somebody has to go on with what is outstanding. Under the lock. */
+/* Wakes a thread that goes on with what is outstanding. Call it under the lock. */
 static void wake(struct pl_service *service)
 {
     if (service->synced.naps) {
@@ -233,7 +242,7 @@ static void wake(struct pl_service *service)
     }
 }
 
-/* Let the next who leads take `item`. Under the lock. */
+/* Queues `item` for the next leader. Call it under the lock. */
 static void push(struct pl_service *service, struct pl_service_item *item, uint64_t bytes)
 {
     item->completion->done = false;
@@ -269,7 +278,7 @@ static struct pl_service_item *item_new(enum pl_service_kind kind, size_t count,
     return item;
 }
 
-/* The operations with names and splits of their own. `ranks` is how many splits each has. */
+/* Copies the operations with their names and splits. `ranks` is the number of splits of each. */
 static enum pl_status copy_ops(struct pl_service_item *item, const char *name, const struct pl_named_op *ops,
                                size_t ranks, struct pl_error *reterr)
 {
@@ -309,12 +318,12 @@ static uint64_t bytes_of(const struct pl_named_op *op)
     uint64_t bytes = op->kind == PL_BARRIER ? 0 : pl_dtype_bytes(op->dtype);
 
     for (unsigned i = 0; i < op->dims; i++) {
-        bytes *= op->shape[i]; /* checked */
+        bytes *= op->shape[i]; /* the product was checked for overflow */
     }
     return bytes;
 }
 
-/* Check the operations and put them, with their names, among those under way. Under the lock. */
+/* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
                             size_t count, bool grouped, struct pl_completion *completion, struct pl_error *reterr)
 {
@@ -427,7 +436,7 @@ bool pl_service_test(struct pl_service *service, const struct pl_completion *com
     return done;
 }
 
-/* Nothing has moved in a step: look again soon. Under the lock, which is released meanwhile. */
+/* Naps after a step in which nothing has moved. Call it under the lock, which it releases meanwhile. */
 static void nap(struct pl_service *service)
 {
     int64_t idle_ns = pl_service_idle_ns(service);
@@ -441,7 +450,7 @@ static void nap(struct pl_service *service)
     service->synced.naps = false;
 }
 
-/* Wait until `*done`, which changes under the lock, and drive where nobody else does. */
+/* Waits until `*done`, which changes under the lock, and leads if no other thread does. */
 static void wait_until(struct pl_service *service, const bool *done)
 {
     pthread_mutex_lock(&service->lock);

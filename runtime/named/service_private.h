@@ -11,26 +11,26 @@
 enum { SERVICE_NAME_CHAINS = 1024 };
 
 enum pl_service_kind {
-    SERVICE_OPERATIONS, /* one, or a group of them */
+    SERVICE_OPERATIONS, /* one operation, or a group of them */
     SERVICE_JOIN,
-    SERVICE_ADD_SET, /* these two: a fence in set 0, then the call */
+    SERVICE_ADD_SET, /* this and REMOVE_SET: a fence in set 0, then the call */
     SERVICE_REMOVE_SET,
 };
 
-/** What was submitted with one call, until it has ended. */
+/** A submission of one call, until it has ended. */
 struct pl_service_item {
     enum pl_service_kind kind;
     struct pl_completion *completion;
-    int number;             /* of its process set, which may be gone before the item is handed over */
-    struct pl_named *named; /* from then on */
-    char *name;             /* of the operation or, `grouped`, of the group; NULL: numbered */
-    uint64_t *splits;       /* of the operations, one after the other */
+    int number;             /* number of its process set, which may be removed before the item is handed over */
+    struct pl_named *named; /* its engine, set when the item is handed over */
+    char *name;             /* name of the operation, or of the group if `grouped`; NULL: numbered */
+    uint64_t *splits;       /* splits of the operations, one after the other */
     const int *ranks;       /* ADD_SET */
     int rank_count;
-    int *set; /* ADD_SET: out, REMOVE_SET: in */
+    int *set; /* ADD_SET: output; REMOVE_SET: input */
     pl_named_handle handle;
     struct pl_service_item *next_of_name;
-    struct pl_service_item *next; /* submitted, or ended */
+    struct pl_service_item *next; /* next in the list of submitted or of ended items */
     struct pl_service_item *previous_taken, *next_taken;
     bool grouped;
     size_t count;
@@ -39,53 +39,54 @@ struct pl_service_item {
 
 struct pl_service {
     struct pl_world *world;
-    struct pl_process_sets *sets; /* changed by who leads, with the lock; read with either */
-    struct pl_named *all;         /* set 0; the others are its siblings */
+    /* written by the leader with the lock held; read by the leader, or with the lock held */
+    struct pl_process_sets *sets;
+    struct pl_named *all; /* engine of set 0; the other engines are its siblings */
     uint64_t start_bytes;
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* for those who wait */
-    pthread_cond_t work;    /* for the thread */
+    pthread_cond_t changed; /* signalled for waiting threads */
+    pthread_cond_t work;    /* signalled for the service's thread */
     struct {
-        struct pl_service_item *first, *last;               /* submitted, not yet taken */
-        uint64_t bytes;                                     /* of those */
-        struct pl_service_item *names[SERVICE_NAME_CHAINS]; /* under way, by name and set */
-        uint64_t submitted;                                 /* counts up */
-        size_t outstanding;                                 /* submitted, not yet ended */
-        size_t calls;                /* of those, the ones that end in a callback: nobody waits */
-        unsigned waiters;            /* threads that wait */
-        bool leads;                  /* a thread drives; it alone uses what is below `synced` */
-        bool naps;                   /* it would, but has nothing to do for a moment */
-        bool thread_sleeps;          /* until it is woken */
-        bool urgent;                 /* the thread need not wait for a waiter */
-        bool joining, changing_sets; /* submitted, not yet ended */
+        struct pl_service_item *first, *last;               /* submitted items that the leader has not taken yet */
+        uint64_t bytes;                                     /* bytes of those items */
+        struct pl_service_item *names[SERVICE_NAME_CHAINS]; /* items in flight, by name and set */
+        uint64_t submitted;                                 /* number of submissions */
+        size_t outstanding;                                 /* number of items that have not ended */
+        size_t calls;                /* number of those that end in a callback, so that no thread waits for them */
+        unsigned waiters;            /* number of waiting threads */
+        bool leads;                  /* a thread leads; only this thread uses the fields below `synced` */
+        bool naps;                   /* the leader naps, because it has nothing to do for a moment */
+        bool thread_sleeps;          /* the service's thread sleeps until it is woken */
+        bool urgent;                 /* the service's thread must not leave the work to a waiting thread */
+        bool joining, changing_sets; /* submitted and not ended yet */
         bool leaving, left;
         bool stop;
-        int64_t aborts_until_ns; /* threads that wait leave the lead to pl_service_abort() until then */
+        int64_t aborts_until_ns; /* until then waiting threads leave the lead to pl_service_abort() */
     } synced;
-    /* Of who leads. */
-    struct pl_service_item *first_taken; /* under way in an engine */
+    /* Used by the leader. */
+    struct pl_service_item *first_taken; /* items in flight in an engine */
     struct pl_service_item *join, *set_change;
     uint64_t moves;
-    int64_t moved_ns; /* when something moved last */
+    int64_t moved_ns; /* time at which something moved last */
     int64_t reported_ns;
-    int64_t kept_ns; /* since when an end is kept back; 0: none is */
+    int64_t kept_ns; /* time since which ended items are held back; 0: no item is */
 };
 
 /**
- * Take what was submitted, advance every engine once, and report what has ended. With `block` it may wait until
- * something moved. True when something did. The caller leads, and does not hold the lock.
+ * Takes submitted items, advances every engine once, and reports what has ended. With `block` it may wait until
+ * something moves. Returns whether something moved. The caller leads, and does not hold the lock.
  */
 bool pl_service_step(struct pl_service *service, bool block);
 
-/** End everything that is under way with the status of `error`. */
+/** Ends every item in flight with the status of `error`. */
 void pl_service_end_all(struct pl_service *service, const struct pl_error *error);
 
-/** How long nothing has moved; warns where that lasts. Of who leads. */
+/** Returns how long nothing has moved, and warns if that lasts. Called by the leader. */
 int64_t pl_service_idle_ns(struct pl_service *service);
 
-/** The place in its chain of `item`'s name, or of an equal one under way. Under the lock. */
+/** Returns the place of `item`'s name in its chain, or of an equal name in flight. Call it under the lock. */
 struct pl_service_item **pl_service_find_name(struct pl_service *service, const struct pl_service_item *item);
 
 void pl_service_item_free(struct pl_service_item *item);

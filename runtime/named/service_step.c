@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the thread that leads does: hands operations over to the engines, advances them, and reports what has ended. */
+/* A step of the leader: it hands operations over to the engines, advances them, and reports what has ended. */
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So long what has ended is kept back for what ends in the same round. */
+/* How long ended operations are held back for others that end in the same round. */
 static const int64_t KEEP_NS = PL_NS_PER_MS;
 
 void pl_service_item_free(struct pl_service_item *item)
@@ -51,7 +51,7 @@ static void taken_remove(struct pl_service *service, struct pl_service_item *ite
     }
 }
 
-/* Add `item` to those that have ended; its completion has the status. */
+/* Adds `item` to the ended items; its completion has the status. */
 static void end(struct pl_service_item *item, struct pl_service_item ***end_at)
 {
     item->next = NULL;
@@ -91,7 +91,7 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_service_it
     return PL_INVALID;
 }
 
-/* True when there was anything. */
+/* Returns true if there was an item. */
 static bool take(struct pl_service *service, struct pl_service_item ***end_at)
 {
     struct pl_service_item *item, *next;
@@ -131,7 +131,10 @@ static void end_taken(struct pl_service *service, struct pl_service_item *item, 
     end(item, end_at);
 }
 
-/* The fence has ended, well or not: no round is under way on any rank, and what was agreed on before has ended. */
+/*
+ * Call when the fence has ended, with or without an error: no round is in flight on any rank, and earlier operations
+ * have ended.
+ */
 static void change_sets(struct pl_service *service, struct pl_service_item ***end_at)
 {
     struct pl_service_item *item = service->set_change;
@@ -139,7 +142,7 @@ static void change_sets(struct pl_service *service, struct pl_service_item ***en
 
     completion->status = pl_named_wait(item->named, item->handle, NULL, &completion->error);
     if (completion->status == PL_OK) {
-        pthread_mutex_lock(&service->lock); /* others look sets up */
+        pthread_mutex_lock(&service->lock); /* other threads look up sets */
         completion->status =
             item->kind == SERVICE_ADD_SET
                 ? pl_process_sets_add(service->sets, item->ranks, item->rank_count, item->set, &completion->error)
@@ -168,7 +171,7 @@ static void end_operations(struct pl_service *service, struct pl_service_item *i
     end_taken(service, item, end_at);
 }
 
-/* End the operations of `named` that have; after a failure of the world, all. */
+/* Collects the ended items of `named`; after a failure of the world, all items. */
 static void collect(struct pl_service *service, struct pl_named *named, struct pl_service_item ***end_at)
 {
     struct pl_service_item *ended = NULL, *next;
@@ -185,7 +188,7 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
     for (size_t slot = named->first_ended; slot; slot = named->slots[slot - 1].next_ended) {
         struct pl_service_item *item = named->slots[slot - 1].owner;
 
-        item->next = ended; /* the list has the last first */
+        item->next = ended; /* the list begins with the last one */
         ended = item;
     }
     named->first_ended = 0;
@@ -195,8 +198,11 @@ static void collect(struct pl_service *service, struct pl_named *named, struct p
     }
 }
 
-/* Told one by one, the ends of a round's many small operations would each wake a thread of a framework, which takes the
- * processor from ranks that are not there yet. A thread that waits in the library is told at once. */
+/*
+ * Holds ended items back for a moment. If the many small operations of a round were reported one by one, each report
+ * would wake a thread of a framework, which takes the processor from ranks that are still behind. A thread that waits
+ * in the library is woken at once.
+ */
 static bool keeps_back(struct pl_service *service, const struct pl_named *named, bool block)
 {
     if (block || !named->first_ended || !named->first_batch || named->failure.status != PL_OK) {
@@ -206,7 +212,7 @@ static bool keeps_back(struct pl_service *service, const struct pl_named *named,
     return pl_clock_now_ns() - service->kept_ns < KEEP_NS;
 }
 
-/* A join, and a change of the sets, which have no place in an engine's list. */
+/* Collects ended joins and changes of the sets, which are not in an engine's list. */
 static void collect_others(struct pl_service *service, struct pl_service_item ***end_at)
 {
     struct pl_named *all = service->all;
@@ -224,7 +230,7 @@ static void collect_others(struct pl_service *service, struct pl_service_item **
     }
 }
 
-/* Tell of what has ended. Under the lock, but for the callbacks. */
+/* Reports the ended items. Call it under the lock, which it releases for callbacks. */
 static void report(struct pl_service *service, struct pl_service_item *ended)
 {
     struct pl_service_item *calls = NULL, **call_at = &calls, *next;
@@ -270,7 +276,7 @@ static bool advance(struct pl_named *named, bool block)
 
     need_round = need_round || ((named->joining || named->leaving) && !named->left);
     if (works || need_round || named->first_batch || named->round.request) {
-        pl_named_progress(named, need_round, block, NULL); /* a failure stays in `named` */
+        pl_named_progress(named, need_round, block, NULL); /* `named` keeps a failure */
     }
     return named->failure.status != PL_OK || (named->left && !named->first_batch);
 }
@@ -283,8 +289,7 @@ bool pl_service_step(struct pl_service *service, bool block)
     bool left = true, kept = false, moved = take(service, &end_at);
 
     do {
-        /* With one engine alone a wait in it keeps nothing from going on: what is submitted meanwhile needs its next
-         * round. */
+        /* With one engine a wait in it holds nothing up: whatever is submitted meanwhile needs its next round. */
         left = advance(named, block && named->sibling == named && !ended) && left;
         if (keeps_back(service, named, block)) {
             kept = true;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Members of a group wait here until all are complete. */
+/* The members of a group that wait until all are complete. */
 struct named_group {
     uint64_t hash;
     uint32_t members;
@@ -82,7 +82,7 @@ static void grow_slots(struct pl_named_table *table)
     struct pl_named_entry **slots = calloc(count, sizeof(struct pl_named_entry *));
 
     if (!slots) {
-        return; /* longer chains are all that this costs */
+        return; /* the only cost is longer chains */
     }
     for (size_t i = 0; i < table->slot_count; i++) {
         for (struct pl_named_entry *entry = table->slots[i], *next; entry; entry = next) {
@@ -154,7 +154,7 @@ uint64_t pl_named_definition_elems_from(const struct pl_named_definition *defini
     uint64_t elems = 1;
 
     for (uint32_t i = first; i < definition->dims; i++) {
-        elems *= definition->shape[i]; /* checked at submit */
+        elems *= definition->shape[i]; /* checked at the submission */
     }
     return elems;
 }
@@ -180,7 +180,7 @@ static void pending_remove(struct pl_named_table *table, struct pl_named_entry *
     entry->previous_pending = entry->next_pending = NULL;
 }
 
-/* Say how `given`, from `rank`, differs from the entry's definition. The first difference between ranks is kept. */
+/* Records how `given`, from `rank`, differs from the entry's definition. The first difference is kept. */
 static enum pl_status note_conflict(const struct pl_named_table *table, struct pl_named_entry *entry, int rank,
                                     const struct pl_named_definition *given, struct pl_error *reterr)
 {
@@ -210,7 +210,7 @@ enum pl_status pl_named_table_announce(struct pl_named_table *table, struct pl_n
     if (entry->announced == 0) {
         entry->definition = *definition;
         entry->first_rank = rank;
-        free(entry->rows); /* it may be of another kind */
+        free(entry->rows); /* the old array may belong to another kind */
         entry->rows = NULL;
         pending_append(table, entry);
     } else if (memcmp(&entry->definition, definition, sizeof(*definition)) != 0) {
@@ -254,7 +254,7 @@ void pl_named_table_join_reset(struct pl_named_table *table)
     table->last_joined = -1;
 }
 
-/* Joined ranks take part with neutral elements; a tensor for which there are none gets a conflict. */
+/* Joined ranks take part with neutral elements. A tensor that has no neutral element gets a conflict. */
 static enum pl_status check_joined(struct pl_named_table *table, struct pl_named_entry *entry, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -265,7 +265,7 @@ static enum pl_status check_joined(struct pl_named_table *table, struct pl_named
         return PL_OK;
     }
     switch ((enum pl_kind)definition->kind) {
-    case PL_ALLREDUCE: /* the factor applies to the joined rank's element too, and only zero stays neutral then */
+    case PL_ALLREDUCE: /* the factor also applies to the joined rank's element, so only zero stays neutral */
         impossible = definition->prescale != 1 &&
                      (definition->op == PL_MIN || definition->op == PL_MAX || definition->op == PL_PRODUCT);
         break;
@@ -341,7 +341,7 @@ static struct named_group *find_group(struct pl_named_table *table, const struct
     return group;
 }
 
-/* Forget which members of a group are complete: all are, or some never will be. */
+/* Drops the record of a group's complete members: all are complete, or some never will be. */
 static void forget_group(struct pl_named_table *table, uint64_t hash)
 {
     for (struct named_group **at = &table->groups; *at; at = &(*at)->next) {
@@ -356,7 +356,10 @@ static void forget_group(struct pl_named_table *table, uint64_t hash)
     }
 }
 
-/* One member is complete; the last one makes all ready, and one member's conflict becomes that of all. */
+/*
+ * Records that one member is complete. The last one makes all members ready, and a conflict of one member becomes that
+ * of all.
+ */
 static enum pl_status collect_member(struct pl_named_table *table, struct pl_named_entry *entry, bool *ret_ready,
                                      struct pl_error *reterr)
 {
@@ -407,7 +410,7 @@ enum pl_status pl_named_table_collect(struct pl_named_table *table, struct pl_er
         }
         PL_TRY(collect_member(table, entry, &group_ready, reterr));
         if (group_ready) {
-            next = table->first_pending; /* the members left the list, `next` may be one of them */
+            next = table->first_pending; /* the members have left the list, and `next` may be one of them */
         }
     }
     return PL_OK;
@@ -483,7 +486,7 @@ void pl_named_definition_text(const struct pl_named_definition *definition, stru
     }
 }
 
-/* "0-2,5": the ranks whose bit is `value`, by their global numbers. */
+/* Returns "0-2,5": the global numbers of the ranks whose bit is `value`. */
 static void ranks_text(const struct pl_named_table *table, const uint64_t *bits, bool value, struct pl_text *text)
 {
     const char *separator = "";
