@@ -118,7 +118,7 @@ static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 /* Of what each pair of ranks compares for itself, rank 0 sends more than rank 1 expects. */
 static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
-    const char *words = "rank 0 sent more than rank 1 expected";
+    const char *words = "rank 0 sent more bytes than rank 1 expected";
     int rank = pl_world_rank(world);
     int32_t send[RANKS_MOST + 1] = {0};
     int32_t recv[RANKS_MOST];
