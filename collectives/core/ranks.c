@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be wrong with a list of ranks. */
+/* Checks a list of ranks. */
 #include "collectives/core/ranks.h"
 
 enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int size, struct pl_error *reterr)

@@ -115,7 +115,7 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
 
     (void)argument;
     RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
-                   strcmp(error.cause, "no backend of this world takes allgather of uint8 in host memory") == 0 &&
+                   strcmp(error.cause, "no backend of this world serves allgather of uint8 in host memory") == 0 &&
                    strstr(error.context, "the setting backend asks for hier only"),
                "%s (%s)", error.cause, error.context);
 }

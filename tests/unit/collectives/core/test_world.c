@@ -126,7 +126,7 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
                     follow_order, NULL);
     ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2},
                  follow_order, NULL, failure);
-    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
+    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is not a permutation"));
     ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1},
                  follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 local ranks"));
@@ -705,7 +705,7 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
                (unsigned long long)bytes);
     RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hier") == 0, "more than %llu bytes are",
                (unsigned long long)bytes);
-    RANKS_NEED(strstr(said, "backend p2p: on\n  takes what the backends above leave"), "%s", said);
+    RANKS_NEED(strstr(said, "backend p2p: on\n  serves what the backends above do not"), "%s", said);
 }
 
 START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)
