@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend for one rank with device memory: every collective is a copy on the device, scaled where asked, in order
- * with the caller's stream. */
+/* The backend for one rank with device memory: every collective is a copy on the device, scaled if the caller asks
+ * for it, and ordered with the caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/core/counts.h"
