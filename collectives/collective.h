@@ -75,8 +75,8 @@ enum {
 };
 
 /**
- * What a collective is part of if its caller is not the program, and a function that describes that thing's state. All
- * zero: the program itself has posted it.
+ * The operation that a collective is part of if the program has not posted it itself, and a function that describes
+ * the state of that operation. All zero: the program has posted it.
  */
 struct pl_about {
     /* pl_event.name of a collective without a name; ranks do not compare it, and it costs nothing */

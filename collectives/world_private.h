@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the library itself needs of a world, and how a world is made. Internal to collectives/ and runtime/. */
+/** Functions on worlds for the library itself: making, asking, observing. Internal to collectives/ and runtime/. */
 #ifndef PL_COLLECTIVES_WORLD_PRIVATE_H
 #define PL_COLLECTIVES_WORLD_PRIVATE_H
 

@@ -327,7 +327,8 @@ static void ignore_broken_pipes(void)
     }
 }
 
-/* Opens all connections of all pairs of ranks, each from the lower rank: a message sent before they are open could
+/*
+ * Opens all connections of all pairs of ranks, each from the lower rank: a message sent before they are open could
  * hang. Persistent requests are used, because only these use one connection per message, for any number of connections.
  */
 static int open_connections(int rank, int size, unsigned links, MPI_Request *requests, int64_t deadline_ns,

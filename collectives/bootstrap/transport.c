@@ -81,7 +81,8 @@ static enum pl_status send_and_receive(struct pl_transport *transport, const voi
     return status;
 }
 
-/* Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
+/*
+ * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
  * block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
  * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know a failed one.
  * A rank without memory for the blocks can relay it too.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arena memory on devices: each rank allocates on its own device. If all ranks are on one host, they open each other's
+/*
+ * Arena memory on devices: each rank allocates on its own device. If all ranks are on one host, they open each other's
  * blocks, so that a kernel of one rank can read and write all of them. Also keeps the list of pinned memory.
  */
 #include "base/clock.h"

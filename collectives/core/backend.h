@@ -27,8 +27,8 @@ enum {
 };
 
 /**
- * What ranks have to agree on, 64 bytes. It is compared as a whole: two ranks run the same collective if and only if
- * the bytes are equal. `sequence` counts the collectives of the world from 1.
+ * The fields that ranks have to agree on, 64 bytes. They are compared as a whole: two ranks run the same collective if
+ * and only if the bytes are equal. `sequence` counts the collectives of the world from 1.
  */
 struct pl_signature {
     uint64_t sequence;
@@ -207,7 +207,7 @@ struct pl_backend {
     void (*free)(void *state);
 };
 
-/* What a backend may call on a world besides world.h. */
+/* Functions on a world for backends, besides world.h. */
 
 /** For setting up: allgather and barrier over this world's ranks. Not while a collective runs. */
 struct pl_bootstrap *pl_world_bootstrap(const struct pl_world *world);

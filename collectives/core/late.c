@@ -44,7 +44,8 @@ static void test(struct pl_world *world, struct pl_transfer *out)
     }
 }
 
-/* Sends a query or an answer. Only one of each is under way at a time, and further ones are dropped meanwhile: the rank
+/*
+ * Sends a query or an answer. Only one of each is under way at a time, and further ones are dropped meanwhile: the rank
  * that asks sends its query again. A query may stay under way for as long as its receiver is late, since MPI may have
  * to connect first; answers go to ranks that wait.
  */

@@ -87,7 +87,8 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
     return request->status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 }
 
-/* Blocks after the spin budget is used up: with the backend's function, or for a 64th of the time already waited, so
+/*
+ * Blocks after the spin budget is used up: with the backend's function, or for a 64th of the time already waited, so
  * that a message under way is polled often and a late peer is not.
  */
 static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the ranks that share a host. Host names are unreliable (containers, cloned machines), so each rank puts a
+/*
+ * Finds the ranks that share a host. Host names are unreliable (containers, cloned machines), so each rank puts a
  * random number in a memory file, and the others try to open that file through /proc: a rank that reads the number can
  * also share memory. Ranks in separate PID namespaces cannot, and count as separate hosts.
  */

@@ -42,7 +42,8 @@ static const struct pl_backend *find_backend(const struct pl_backend *const *tab
     return *table;
 }
 
-/* Whether the setting `backend` turns this backend off. The setting names a backend for host memory or one for device
+/*
+ * Whether the setting `backend` turns this backend off. The setting names a backend for host memory or one for device
  * memory, and does not affect those for the other kind. If it names a backend made of sub-worlds and that one cannot
  * run here, this world is one of those sub-worlds, and any backend may run.
  */

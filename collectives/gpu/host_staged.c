@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend for device memory through the hosts. It serves ranks that share a GPU, builds or hosts without NCCL, and
+/*
+ * The backend for device memory through the hosts. It serves ranks that share a GPU, builds or hosts without NCCL, and
  * collectives for which NCCL's result would differ from what collective.h promises. Stages of a request:
  *
  *     ready      the caller's stream has reached the post

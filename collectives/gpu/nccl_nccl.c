@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend for one GPU per rank, by NCCL. Requests go to one stream in the order of the posts, after the earlier
+/*
+ * The backend for one GPU per rank, by NCCL. Requests go to one stream in the order of the posts, after the earlier
  * work of the callers' streams; an event marks their end. States of a request:
  *
  *     posted     the request's event follows the earlier work of the caller's stream; the ranks compare their calls
@@ -103,7 +104,8 @@ static bool holds(enum pl_dtype dtype, double factor)
     return (double)back == factor;
 }
 
-/* Averages by a power of two are divided before the sum, which is exact. Others are divided after it; half-width inputs
+/*
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided after it; half-width inputs
  * are first scaled down by a power of two, so that sums cannot overflow.
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
@@ -142,7 +144,8 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
     return types[dtype].has;
 }
 
-/* Whether NCCL's result is what collective.h promises. NCCL has no int16 and bool; its order of additions depends on
+/*
+ * Whether NCCL's result is what collective.h promises. NCCL has no int16 and bool; its order of additions depends on
  * the layout; it averages and scales integers in their own width; its float minimum and maximum lose NaNs.
  */
 static bool exact(const struct nccl *n, const struct pl_collective *c)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Segments of a collective: copied from the device to pinned memory, used in a collective of the hosts, and copied
+/*
+ * Segments of a collective: copied from the device to pinned memory, used in a collective of the hosts, and copied
  * back. A segment takes the same number of elements of every block. Allreduce, reduce and broadcast have one block, the
  * others one per rank.
  */
@@ -52,7 +53,8 @@ void pl_segments_plan(struct pl_host_staged *d, uint64_t most_elems)
     memset(d->slots, 0, sizeof(d->slots));
 }
 
-/* Copies the segment's part of each block between device memory, where the blocks follow each other, and the slot,
+/*
+ * Copies the segment's part of each block between device memory, where the blocks follow each other, and the slot,
  * where the parts do.
  */
 static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segment, const char *device_data,

@@ -17,7 +17,7 @@
 
 enum {
     PL_HIER_AHEAD = 2,                    /* chunks scattered before the first is gathered */
-    PL_HIER_CHUNK_MOST_BYTES = 8 << 20,   /* of the whole vector: so long that a chunk's latency is negligible */
+    PL_HIER_CHUNK_MOST_BYTES = 8 << 20,   /* bytes of the whole vector: so long that a chunk's latency is negligible */
     PL_HIER_SPLIT_LEAST_BYTES = 64 << 10, /* below this, one rank of each host reduces the whole vector */
 };
 

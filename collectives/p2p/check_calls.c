@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The call check finds out whether all ranks call the same collective, and if not, names two that differ.
+/*
+ * The call check finds out whether all ranks call the same collective, and if not, names two that differ.
  *
  * Each rank's signature, and a mismatch that it knows, goes up a tree to the first rank of its host, in rounds of
  * distance d = 1, 2, 4, ... Then the first ranks send to each other, in rounds of the same distances: to the host d

@@ -141,7 +141,8 @@ static double ns_per_byte(const struct pl_p2p *p2p)
     return fmax(ns / PROBE_MOST_BYTES, 1e-3);
 }
 
-/* The time of a round with messages of `bytes`, interpolated between the timed sizes. Above them a byte costs no less
+/*
+ * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above them a byte costs no less
  * than on average: if messages of the last size but one were delayed, extrapolation would make bytes free.
  */
 static double message_ns(const struct pl_p2p *p2p, double bytes)
@@ -329,7 +330,8 @@ static uint64_t longest_block(const struct pl_p2p *p2p, const struct pl_collecti
     return sent > received ? sent : received;
 }
 
-/* The bytes under way on a link are its rate times its latency; the slots together must hold twice as many. On a long
+/*
+ * The bytes under way on a link are its rate times its latency; the slots together must hold twice as many. On a long
  * link a probe's message is mostly latency, and the measured rate is far too low: there the latency alone decides.
  */
 static uint64_t longest_message(const struct pl_p2p *p2p)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: its own
+/*
+ * float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: its own
  * block when it is finished, all others as partial sums. The rounding error is kept, and added to the rank's input when
  * a collective of the same name and length comes again.
  */

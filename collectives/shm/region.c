@@ -170,7 +170,8 @@ static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error 
     return PL_OK;
 }
 
-/* Allocates this rank's piece. It asks for huge pages twice: by advice, and by collapsing, which also works if the
+/*
+ * Allocates this rank's piece. It asks for huge pages twice: by advice, and by collapsing, which also works if the
  * system does not give them to shared memory by default. Both may be refused.
  */
 static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, struct pl_error *reterr)

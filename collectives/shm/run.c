@@ -89,7 +89,8 @@ static struct pl_shm_buffers find_buffers(struct pl_shm *shm, const struct pl_co
     return buffers;
 }
 
-/* Posts this rank's header and returns the hash in it. The stores to its cache line follow each other closely: all
+/*
+ * Posts this rank's header and returns the hash in it. The stores to its cache line follow each other closely: all
  * other ranks poll the line, and would take it into their caches between two stores that are far apart.
  */
 static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
