@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Making part of a world with devices where a rank finds no memory: link with -Wl,--wrap=pl_memory_new. */
+/** Makes sub-worlds with devices while a rank gets no memory: link with -Wl,--wrap=pl_memory_new. */
 #ifndef PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 
@@ -10,8 +10,8 @@
 #include "tests/support/unit.h"
 
 /**
- * Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is
- * reported on both ranks, or on none.
+ * Over two ranks: rank 1 may make more and more requests while it makes a sub-world with devices, until it succeeds.
+ * Each time it fails and reports on both ranks, or succeeds on both.
  */
 static inline void device_ranks_pay(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -40,8 +40,8 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
 }
 
 /**
- * The same on a device of its own for each rank. What is not reported at once ends in the test's own time limit, long
- * before the world's.
+ * The same with one device per rank. A failure that is not reported at once hits the test's own time limit, long before
+ * the world's.
  */
 static inline void check_device_alloc_budget(void)
 {

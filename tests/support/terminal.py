@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 
-MOST_S = 120  # for what comes at once on a machine that has time
+MOST_S = 120  # for output that comes at once on an idle machine
 
 
 def text_of(word):
@@ -86,7 +86,7 @@ def main():
         elif verb == "signal":
             terminal.process.send_signal(signal.Signals["SIG" + text])
         else:
-            terminal.fail(f"'{step}' is no step")
+            terminal.fail(f"'{step}' is not a step")
     return terminal.close()
 
 
