@@ -26,7 +26,7 @@ struct pl_check_host {
     bool interface_exists;
     char efa[32];         /* name of its first adapter, "" if there is none */
     bool efa_usable;      /* whether this container has the adapter's device file */
-    int64_t memory_bytes; /* of the machine, or the container's limit if that is less */
+    int64_t memory_bytes; /* memory of the machine, or the container's limit if that is less */
     int64_t memory_free_bytes;
     int64_t shm_bytes; /* size of /dev/shm, and free bytes in it */
     int64_t shm_free_bytes;
