@@ -202,7 +202,7 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
  *               pl_allgather()       send [count], recv [n * count]: rank r's block at r * count
  *               pl_reduce_scatter()  send [n * count], recv [count]: the sum of block `rank`
  *               pl_alltoall()        send, recv [n * count]: block r goes to, and comes from, rank r
- * Units       `count` is in elements of `dtype`, per block where there are blocks.
+ * Units       `count` is in elements of `dtype`, per block if there are blocks.
  * Order       as pl_collective_post(): every rank gets equal bits.
  * Collective  yes: all ranks of `world`, same order, same count, dtype, op and root.
  * Ownership   buffers stay the caller's, and are free for use when the call returns PL_OK.

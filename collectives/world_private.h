@@ -50,8 +50,8 @@ const struct pl_knobs *pl_world_knobs(const struct pl_world *world);
 
 /**
  * Call after the caller's own work on the world's device has ended with `status`. If the device has failed, this
- * revokes the world, so that ranks that wait for this one fail now and not when its process ends, and reports the
- * device's error with rank, host and device. In all other cases it returns `status`.
+ * revokes the world and reports the device's error with rank, host and device. Ranks that wait for this one then fail
+ * at once and not only when its process ends. In all other cases it returns `status`.
  */
 enum pl_status pl_world_check_device(struct pl_world *world, enum pl_status status,
                                      struct pl_error *reterr) PL_MUST_CHECK;

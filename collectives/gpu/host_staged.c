@@ -316,7 +316,8 @@ static void describe(void *state, struct pl_text *text)
     const char *apart = d->world->gpu_not_mapped;
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
-                   apart[0] ? "staged, because ranks have not mapped each other's: " : "by each rank's kernels", apart);
+                   apart[0] ? "staged, because ranks have not mapped each other's arenas: " : "by each rank's kernels",
+                   apart);
     pl_text_printf(text,
                    "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n",
                    (int)PL_SEGMENT_SLOTS, (int)PL_SEGMENT_SLOT_BYTES >> 10);

@@ -53,7 +53,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
 #undef PL_NCCL_FIND
     dlclose(library);
     if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
-        snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version,
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 has version %d; expected %d or later", nccl->version,
                  (int)OLDEST_VERSION);
         return false;
     }

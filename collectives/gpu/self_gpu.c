@@ -99,7 +99,7 @@ static void cancel(void *state, struct pl_request *request)
 static void describe(void *state, struct pl_text *text)
 {
     (void)state;
-    pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
+    pl_text_append(text, "  device memory of every size: a copy on the device, or no work if it is in place\n");
 }
 
 const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",

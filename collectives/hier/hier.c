@@ -226,7 +226,7 @@ static void describe(void *state, struct pl_text *text)
     uint64_t small = EAGER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
 
     pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->exclusive ? ", barrier" : "",
-                   h->multi_leader ? "each local rank carries its share" : "local rank 0 carries all");
+                   h->multi_leader ? "each local rank reduces its share" : "local rank 0 reduces everything");
     if (p2p) {
         pl_text_printf(text,
                        "  left to the backend p2p: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64

@@ -390,7 +390,7 @@ void pl_p2p_describe(void *state, struct pl_text *text)
     pl_text_printf(text, "  link model: %.1f us per message, %.3f GB/s\n", p2p->message_ns[0] / 1e3,
                    1.0 / ns_per_byte(p2p));
     pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the call check, %s\n",
-                   (unsigned long long)inline_bytes, p2p->sum_most_bytes ? "added up on the way" : "rank order");
+                   (unsigned long long)inline_bytes, p2p->sum_most_bytes ? "reduced on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_algorithm algorithm = pl_p2p_choose(p2p, bytes);
 

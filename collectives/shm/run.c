@@ -108,8 +108,8 @@ static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request
     } else {
         uint64_t longest = collective->kind == PL_ALLTOALL ? fill_alltoall(shm, header) : 0;
 
-        /* Fields are stored at their final place: a copy on the stack could be loaded only after the earlier stores,
-         * to eager data that other cores have read, had reached the cache. */
+        /* Fields are stored at their final place. A copy on the stack would be loaded late: only after earlier
+         * stores, to eager data that other cores have read, had reached the cache. */
         if (bytes > shm->eager_bytes) {
             header->descriptor.in.at = find_buffers(shm, collective, bytes);
         } else {

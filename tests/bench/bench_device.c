@@ -158,7 +158,8 @@ static enum pl_status bench_casts(struct bench *b, uint64_t mib, struct pl_error
     return PL_OK;
 }
 
-/* Lists of pieces for every part of the pools; they are made beforehand, as a program makes its own once. */
+/* Lists of pieces for every place in the pools. They are made before the measurement, as a program makes its list
+ * once. */
 struct packing {
     const char *name;
     enum pl_dtype flat;

@@ -216,7 +216,7 @@ static enum pl_status run_worker(struct bench *bench, struct pl_world *world, st
         cpu_s = (server_cpu_s() - cpu_s) / (now_s() - began_s);
         PL_TRY(pl_server_sum(server, &rows, 1, reterr));
         if (pl_server_worker(server) == 0) {
-            printf("%s: %.3f million rows/s of %d workers, %.3f GB/s of rows; this host's server has %.2f of a core\n",
+            printf("%s: %.3f million rows/s of %d workers, %.3f GB/s of rows; this host's server used %.2f of a core\n",
                    is_pull ? "pulled" : "pushed", 1e-6 * rows, pl_server_workers(server),
                    1e-9 * rows * (double)bench->columns * sizeof(float), cpu_s);
         }

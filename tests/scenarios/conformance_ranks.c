@@ -271,7 +271,8 @@ static void run_halves(char failure[RANKS_TEXT_BYTES])
     RANKS_NEED(sum == size * size / 4, "the larger sum is %d", sum);
 }
 
-/* If one rank fails all fail, at the latest when their deadlines have passed. */
+/* Runs `program` in `worlds` drawn worlds. If one rank fails all fail, at the latest when their deadlines have
+ * passed. */
 static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed,
                      uint64_t worlds)
 {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's own Python on Paceline, and programs that ranks run there.
 
-`horovod_python.py WHAT` prints the path of python_for(WHAT); where there is none, why the test is skipped, with exit code 77.
+`horovod_python.py WHAT` prints the path of python_for(WHAT); if there is none, it prints why the test is skipped and exits with 77.
 """
 import fcntl
 import os

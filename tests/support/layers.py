@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse what CONTRIBUTING.md forbids and a compiler does not notice.
 
-    layers.py [SOURCE_ROOT]            one line a finding, "FILE:LINE: what"; exits 1 if there is any
-    layers.py [SOURCE_ROOT] --words    how often each word of words.txt stands in the tree, refused or not yet
+    layers.py [SOURCE_ROOT]            one line per finding, "FILE:LINE: what"; exits with 1 if there is any
+    layers.py [SOURCE_ROOT] --words    number of matches of each word of words.txt in the tree, refused or not yet
 
-What needs a build (cycles, who uses whose functions) is looked at by structure.py.
+structure.py checks the rest, which needs a build (cycles, use of functions).
 """
 import argparse
 import collections
@@ -262,7 +262,7 @@ class Word(typing.NamedTuple):
     refused: bool
     text: str
     pattern: re.Pattern
-    starts: tuple  # how a place begins that could match; saves most of the time
+    starts: tuple  # fixed text with which a match begins; a search for it first saves most of the time
     instead: str
     where: str
     exceptions: str

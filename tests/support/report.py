@@ -3,12 +3,12 @@
 """Summarise the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
 
     report.py RESULTS STAGE...       the report
-    report.py --again MESON_LOG      names of the failed tests that may be run once more, one a line
+    report.py --again MESON_LOG      names of the failed tests that may be run once more, one per line
 
-Every named stage must have run at least one test. A stage that ended badly without a failed test (it did not build, ran
+Every named stage must have run at least one test. A stage that failed without a failed test (it did not build, ran
 into its limit, lost its log) counts as one failure. Exit code 0 only if nothing failed.
 
-A test that failed and passed when it was run once more, alone, counts as passed and is listed as flaky. Never forgiven are
+A test that failed and passed when it was run once more, alone, counts as passed and is listed as flaky. Always a failure:
 a sanitizer's report, death by a signal, and values or bits that differ.
 """
 import json

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computes the structure of the rooms from the symbols that a build's object files define and use, and from #include lines.
 
-    structure.py BUILD [--root SOURCE]             findings, one a line; exits 1 if there is any
+    structure.py BUILD [--root SOURCE]             findings, one per line; exits with 1 if there is any
     structure.py BUILD [--root SOURCE] --summary   figures for a comparison of two trees
     structure.py BUILD [--root SOURCE] --names     exported functions that are not named after their file
 
-A box is what stands directly in a room: a file, with its header, or a sub-room. An arrow goes from a file (or box) to another
-one whose functions or data it uses. Arrows that run back up are those that have to go to leave no cycle, in the best order found.
-A build needs to be complete; a source that is compiled more than once counts once, and what tests compile does not.
+A box is a direct member of a room: a file, with its header, or a sub-room. An arrow goes from a file (or box) to another
+one whose functions or data it uses. "Arrows back" are those whose removal leaves no cycle, in the best order found.
+The build must be complete; a source that is compiled more than once counts once, and sources that only tests compile do not count.
 """
 import argparse
 import collections
