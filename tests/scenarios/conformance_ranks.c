@@ -173,7 +173,7 @@ static void come_late(struct pl_world *world, struct pl_world *whole, char failu
                pl_world_rank(world), pl_status_name(status), told.cause);
     RANKS_NEED(pl_world_failure(world, &told) == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "),
                "rank %d: %s: %s", pl_world_rank(world), pl_status_name(told.status), told.cause);
-    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d makes another part of it",
+    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d made a sub-world of a failed world",
                pl_world_rank(world));
 }
 

@@ -31,10 +31,10 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
         mine[0] = (int32_t)pl_world_new_sub(world, ranks, 2, &part, &told);
         alloc_budget = -1;
         mine[1] = budget_was_empty;
-        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d paid: %s", pays,
+        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d requests paid: %s", pays,
                    told.cause);
         RANKS_OK(pl_allgather(world, mine, all, 2, PL_INT32, &error));
-        RANKS_NEED(all[0] == all[2], "%d paid: %d on rank 0, %d on rank 1", pays, all[0], all[2]);
+        RANKS_NEED(all[0] == all[2], "%d requests paid: status %d on rank 0, %d on rank 1", pays, all[0], all[2]);
         was_empty = all[3];
     }
 }

@@ -61,11 +61,11 @@ static inline void device_ranks_check(struct pl_world *world, const struct devic
 
     snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
     RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not told: %s: %s (%s)", fault->text, pl_status_name(status),
-               told->cause, told->context);
+    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not in the error: %s: %s (%s)", fault->text,
+               pl_status_name(status), told->cause, told->context);
     if (!first) {
         RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "),
-                   "rank 1 is not told: %s (%s)", told->cause, told->context);
+                   "the error does not name rank 1: %s (%s)", told->cause, told->context);
         RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain,
                    (int)told->code);
     }
@@ -73,8 +73,8 @@ static inline void device_ranks_check(struct pl_world *world, const struct devic
     RANKS_NEED(fault->shared || status == (first ? fault->of_rank_1 : PL_PEER) ||
                    (status == PL_TIMEOUT && fault->of_rank_1 == PL_TIMEOUT),
                "%s: %s", pl_status_name(status), told->cause);
-    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)",
-               told->cause, told->context);
+    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"),
+               "the error does not name the place: %s (%s)", told->cause, told->context);
     RANKS_NEED(took_s < 50.0, "it took %g s", took_s); /* the others' deadlines are later */
 }
 
