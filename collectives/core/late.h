@@ -27,8 +27,8 @@ struct pl_late_message {
 int64_t pl_late_begin_ns(int64_t now_ns, int64_t deadline_ns);
 
 /**
- * Ask for the late rank. Call when the deadline of the world's first request is near, or when a rank that waits for this
- * one asks.
+ * Ask for the late rank. Call when the deadline of the world's first request is near, or when a rank that waits for
+ * this one asks.
  */
 void pl_late_search(struct pl_world *world, int64_t now_ns);
 

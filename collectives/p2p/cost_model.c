@@ -376,7 +376,7 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
         p2p->segment_elems = span ? span : 1; /* its buffers are as large as the segment */
     }
     /* A block of an alltoall ends with a message that is not full, or with an empty one, so that two ranks with
-     * different block lengths notice it. */
+     * different block lengths detect it. */
     p2p->segment_count =
         c->kind == PL_ALLTOALL ? span / p2p->segment_elems + 1 : (span + p2p->segment_elems - 1) / p2p->segment_elems;
 }

@@ -484,8 +484,8 @@ START_TEST(the_progress_thread_asks_nccl_for_this_device)
 END_TEST
 
 /*
- * The program's own kernel never ends on rank 1. NCCL's later work does not end either, nor does its abort, which waits for
- * that work.
+ * The program's own kernel never ends on rank 1. NCCL's later work does not end either, nor does its abort, which
+ * waits for that work.
  */
 static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
