@@ -18,25 +18,25 @@ struct pl_span {
 };
 
 /**
- * Allocate `bytes` (above 0) on every rank. Where the ranks share no memory (another host, no shared-memory backend)
+ * Allocate `bytes` (above 0) on every rank. If the ranks share no memory (several hosts, or no shared-memory backend),
  * the span is ordinary private memory and works all the same. PL_MEMORY_PINNED is host memory that the rank's device
- * copies from and to directly. PL_MEMORY_DEVICE is the rank's own device's; ranks of one host open each other's
- * where the driver allows that (pl_world_describe() tells).
+ * copies from and to directly. PL_MEMORY_DEVICE is memory of the rank's own device; the ranks of one host open each
+ * other's memory if the driver allows that (pl_world_describe() tells).
  *
  * Collective  yes: all ranks of `world`, same order, same bytes and memory; when no request of the world is under way.
- * Errors      PL_INVALID, PL_MEMORY, PL_SYSTEM, PL_LIBRARY (the device's; these three naming the rank), PL_MISMATCH
- *             (ranks ask for different sizes or kinds), PL_UNSUPPORTED (pinned or device memory in a world without
- *             devices). PL_TIMEOUT, and PL_LIBRARY in MPI's words, stay with the world. On failure nothing stays
- *             allocated.
+ * Errors      PL_INVALID; PL_MEMORY, PL_SYSTEM and PL_LIBRARY (of the device), which name the rank; PL_MISMATCH (ranks
+ *             ask for different sizes or kinds); PL_UNSUPPORTED (pinned or device memory in a world without devices).
+ *             PL_TIMEOUT, and PL_LIBRARY with MPI's text, make the world unusable. After a failure nothing is allocated
+ *             on any rank.
  * Test        tests/unit/collectives/core/test_arena.c, tests/unit/collectives/gpu/test_host_staged.c
  */
 enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Give the span back. Collective in order, but does not wait, except for the other ranks' calls where it is device
- * memory that other processes have open. What is still allocated is freed with the world, which waits for that at most
- * two seconds. Where pl_world_has_leaked(), host memory is left as it is.
+ * Free the span. All ranks call it in the same order. It does not wait for them, except for device memory that other
+ * processes have open. pl_world_free() frees the spans that are left, and waits at most two seconds for such device
+ * memory. If pl_world_has_leaked(), host memory is not freed.
  */
 void pl_arena_free(struct pl_world *world, struct pl_span *span);
 

@@ -5,7 +5,7 @@
 
 #include "collectives/core/backend.h"
 
-/** In order of preference: the first that runs and takes a collective gets it. NULL ends it. */
+/** In order of preference: the first backend that runs and serves a collective gets it. NULL ends the table. */
 extern const struct pl_backend *const pl_backends[];
 
 #endif

@@ -12,8 +12,8 @@
 struct pl_transport;
 
 /**
- * How ranks find each other before there is a world; made by one of the functions below, or by the program itself.
- * Every function may be called by one thread at a time per bootstrap, unless `any_thread` says more.
+ * How ranks find each other before there is a world. One of the functions below makes it, or the program itself. One
+ * thread at a time may call its functions, unless `any_thread` is set.
  */
 struct pl_bootstrap {
     const char *name; /* "mpi", "threads", "self" */
@@ -22,10 +22,9 @@ struct pl_bootstrap {
     int size;
 
     /**
-     * Every rank's `bytes` of `send`, in rank order, in `recv` [size * bytes] on every rank. Collective.
+     * Put the `bytes` of every rank's `send`, in rank order, into `recv` [size * bytes] on every rank. Collective.
      *
-     * A rank that cannot take part calls with `recv` NULL and, in place of its `send`, the struct pl_error that says
-     * why: then all ranks fail.
+     * A rank that cannot take part passes NULL as `recv` and its struct pl_error as `send`: then all ranks fail.
      */
     enum pl_status (*allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                 struct pl_error *reterr);
@@ -33,20 +32,20 @@ struct pl_bootstrap {
     /** Return when every rank has called. Collective. */
     enum pl_status (*barrier)(void *context, int64_t deadline_ns, struct pl_error *reterr);
 
-    /** End the whole job at once with exit status `code`, as far as that can be done from here. Does not return. */
+    /** End the whole job at once with exit status `code`, or as much of it as this process can end. Does not return. */
     void (*abort)(void *context, int code);
 
-    /** A bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
+    /** Make a bootstrap of the `count` ranks listed, in that order; only they call. Collective over them. */
     enum pl_status (*split)(void *context, const int *ranks, int count, int64_t deadline_ns,
                             struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr);
 
-    /** True when several threads may use it, its transport and the ones split off it at once. */
+    /** Whether several threads may use it, its transport and the bootstraps split from it at the same time. */
     bool any_thread;
 
-    /** Finalized: pl_bootstrap_leave() went well, all ranks are at their end. */
+    /** Set when pl_bootstrap_leave() has succeeded: all ranks are at their end. */
     bool finalized;
 
-    /** Messages between two ranks, for whatever shared memory does not reach; NULL where there is none. */
+    /** Messages between two ranks, for data that shared memory does not reach; NULL if there is no transport. */
     struct pl_transport *transport;
 
     /** Release `bootstrap` itself too. */
@@ -54,52 +53,54 @@ struct pl_bootstrap {
 };
 
 /**
- * MPI's ranks. `communicator_at` points to an MPI_Comm, NULL for MPI_COMM_WORLD; it is duplicated. MPI is initialised
- * if it is not yet (asking for MPI_THREAD_MULTIPLE), and then finalised by the pl_bootstrap_free() of the last
- * bootstrap over it, if pl_bootstrap_leave() went well on that: without a peer MPI_Finalize can hang, and leaving is
- * the program's `_exit`. SIGPIPE is ignored from here on where it has its default effect: a message to a rank that has
- * died would raise it. PL_UNSUPPORTED where the build has no MPI.
+ * Make the bootstrap of MPI's ranks. `communicator_at` points to an MPI_Comm, or is NULL for MPI_COMM_WORLD; the
+ * communicator is duplicated. If MPI is not initialised yet, this initialises it, asking for MPI_THREAD_MULTIPLE. Then
+ * pl_bootstrap_free() of the last bootstrap over it finalises it, if pl_bootstrap_leave() has succeeded on that one.
+ * Otherwise MPI_Finalize could hang for lack of a peer, and the program must end by `_exit`.
+ *
+ * If SIGPIPE has its default effect, it is ignored from here on: a message to a rank that has died would raise it.
+ * PL_UNSUPPORTED in a build without MPI.
  */
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Of the array `communicators` of MPI_Comms: whom the one at `index` has, as ranks of the first, in its own order, in
- * `ret_ranks` [room]; 0 in `*ret_count`: it is MPI_COMM_NULL. `*ret_handle` is the MPI_Comm. PL_INVALID: it has members
- * that the first has not, or is between two groups. PL_UNSUPPORTED where the build has no MPI.
+ * Find the members of communicators[index] (an array of MPI_Comm), as ranks of communicators[0] and in the member's own
+ * order, in `ret_ranks` [room]. `*ret_count` is 0 for MPI_COMM_NULL. `*ret_handle` is the MPI_Comm. PL_INVALID if it is
+ * an intercommunicator or has members that the first one has not. PL_UNSUPPORTED in a build without MPI.
  */
 enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, int *ret_ranks, int room, int *ret_count,
                                         const void **ret_handle, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether pl_bootstrap_new_mpi() has initialised MPI, so that nobody else in this process finalises it. */
+/** Whether pl_bootstrap_new_mpi() has initialised MPI; then no other code in this process may finalise it. */
 bool pl_bootstrap_owns_mpi(void);
 
-/** True when this process was started by mpirun or has MPI initialised, so that pl_bootstrap_new_mpi() makes sense. */
+/** Whether mpirun started this process or MPI is initialised, so that pl_bootstrap_new_mpi() is of use. */
 bool pl_bootstrap_under_mpi(void);
 
 /**
- * `size` bootstraps for `size` threads of this process in `ret_bootstraps` [size]; each is used and freed by its own
- * thread.
+ * Make `size` bootstraps for `size` threads of this process, in `ret_bootstraps` [size]. Each thread uses and frees its
+ * own.
  */
 enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_bootstraps,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
-/** One rank alone. */
+/** Make the bootstrap of one rank alone. */
 enum pl_status pl_bootstrap_new_self(struct pl_bootstrap **ret_bootstrap, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The end of a program that went well: return when every rank has called this, up to the deadline; pl_bootstrap_free()
- * may then finalise MPI, which would otherwise wait for missing ranks without end. Worlds made over `bootstrap` may be
- * freed before or after.
+ * Call at the end of a program that has succeeded. Returns when every rank has called, at the latest at the deadline.
+ * pl_bootstrap_free() may then finalise MPI, which would otherwise wait for missing ranks without end. Worlds over
+ * `bootstrap` may be freed before or after.
  *
  * Collective  yes.
- * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is left as it is, and its launcher takes this
- *             program's end for a failure.
+ * Errors      PL_TIMEOUT, naming a rank that did not come; then MPI is not finalised, and its launcher takes the end of
+ *             this program for a failure.
  */
 enum pl_status pl_bootstrap_leave(struct pl_bootstrap *bootstrap, int64_t deadline_ns,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Release it on this rank, without waiting for other ranks. NULL is fine. */
+/** Release `bootstrap` on this rank, without waiting for other ranks. NULL is fine. */
 void pl_bootstrap_free(struct pl_bootstrap *bootstrap);
 
 #endif

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The collective operations: one descriptor for all, posted and waited for, and blocking conveniences.
+ * The collective operations: one descriptor for all, functions that post and wait, and blocking calls.
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
- * used in the order of `stream`: what was given to that stream before the post happens before the collective, and
- * pl_request_stream_wait() lets a stream go on after it. Requests advance inside pl_request_test(), pl_request_wait()
- * and the posting calls, and, in a world between hosts, in a thread that advances them meanwhile (setting `progress`;
- * pl_world_describe() says whether there is one). Without it a program that wants communication to overlap with
- * computing tests now and then. A call advances its own world only: a program with requests under way on several worlds
- * waits for them in the same order on all ranks, or tests them in turn.
+ * used in the order of `stream`: work that was given to that stream before the post happens before the collective, and
+ * pl_request_stream_wait() lets a stream go on after it.
+ *
+ * Requests advance inside pl_request_test(), pl_request_wait() and the posting calls. In a world of several hosts a
+ * thread also advances them (setting `progress`; pl_world_describe() says whether it runs). Without that thread, a
+ * program that wants communication to overlap with computing calls pl_request_test() now and then. A call advances its
+ * own world only: a program with requests under way on several worlds waits for them in the same order on all ranks, or
+ * tests them in turn.
  *
  * Threads  one thread of the program at a time per world; different worlds of one process may be used by different
  *          threads.
@@ -53,7 +55,8 @@ enum pl_memory { PL_MEMORY_HOST, PL_MEMORY_PINNED, PL_MEMORY_DEVICE };
 /** Flags of a descriptor. */
 enum {
     /**
-     * The same result bits whatever the number of hosts, the ranks a host and the algorithm: see pl_collective_post().
+     * The result has the same bits whatever the number of hosts, ranks per host and algorithm: see
+     * pl_collective_post().
      */
     PL_REPRODUCIBLE = 1 << 0,
     /**
@@ -62,28 +65,28 @@ enum {
      */
     PL_WIRE_FLOAT16 = 1 << 1,
     PL_WIRE_BFLOAT16 = 1 << 2,
-    PL_WIRE_INT8 = 1 << 4, /* of parameter servers, by the setting ps_wire_type; no collective takes it */
+    PL_WIRE_INT8 = 1 << 4, /* for parameter servers (setting ps_wire_type); collectives refuse it */
     /**
-     * All ranks are known to call alike (a sealed plan compared its buckets): where data moves on the device without
-     * the hosts, the call is not compared between ranks. Elsewhere without effect. Ranks that do call differently then
-     * wait until their deadlines.
+     * All ranks are known to post the same collective (a sealed plan has compared its buckets). If data moves between
+     * devices without the hosts, ranks do not compare this call; elsewhere the flag has no effect. Ranks that do post
+     * different collectives wait until their deadlines.
      */
     PL_AGREED = 1 << 3,
 };
 
 /**
- * What a collective is part of, where its caller is not the program, and a function that describes its state. All zero:
- * none.
+ * The operation that a collective is part of if the program has not posted it itself, and a function that describes
+ * the state of that operation. All zero: the program has posted it.
  */
 struct pl_about {
-    /* for pl_event.name of a collective that has none; unlike a name it costs nothing and ranks do not agree on it */
+    /* pl_event.name of a collective without a name; ranks do not compare it, and it costs nothing */
     const char *name;
-    void (*append)(const void *subject, struct pl_text *text); /* for pl_event.about; NULL: none */
+    void (*append)(const void *subject, struct pl_text *text); /* writes pl_event.about; may be NULL */
     const void *subject;
 };
 
 /**
- * What is to be done. Zero-initialise; unused fields stay zero. n is the world's size, counts are in elements.
+ * Description of one collective. Zero-initialise; unused fields stay zero. n is the world's size; counts are elements.
  *
  *   kind            send                        recv                        needs
  *   ALLREDUCE       [count]                     [count]                     op
@@ -95,9 +98,9 @@ struct pl_about {
  *   REDUCE          [count]                     root: [count]               op, root
  *   BARRIER
  *
- * Where `counts` is NULL each of its entries, and each of `recv_counts`, is `count`. The arrays may be freed once the
- * post returned. In place: recv == send (ALLREDUCE, REDUCE; BROADCAST also NULL), or the rank's own block inside the
- * larger buffer (ALLGATHER, REDUCE_SCATTER; the rest of a REDUCE_SCATTER's send is left alone). Any other overlap is
+ * If `counts` is NULL, each of its entries, and each of `recv_counts`, is `count`. The arrays may be freed after the
+ * post has returned. In place: recv == send (ALLREDUCE, REDUCE; BROADCAST also NULL), or the rank's own block in the
+ * larger buffer (ALLGATHER, REDUCE_SCATTER, which does not change the rest of `send`). Any other overlap is
  * PL_INVALID.
  */
 struct pl_collective {
@@ -105,38 +108,39 @@ struct pl_collective {
     enum pl_dtype dtype;
     enum pl_op op;
     unsigned flags;
-    bool scaled;      /* the two factors count; otherwise both are 1 */
-    double prescale;  /* multiplies every input element first; integers: in double, truncated toward zero */
+    bool scaled;      /* whether the two factors are used; otherwise both are 1 */
+    double prescale;  /* multiplies every input element first; integers are multiplied as double and truncated toward
+                       * zero */
     double postscale; /* multiplies every output element last */
-    uint32_t divisor; /* AVERAGE: what sums are divided by, where that is not n; 0: n */
+    uint32_t divisor; /* AVERAGE divides sums by this; 0: by n */
     int root;
     uint64_t count;
     const uint64_t *counts;
     const uint64_t *recv_counts;
     const void *send;
     void *recv;
-    enum pl_memory memory; /* of both buffers */
-    void *stream;          /* the CUDA stream that orders device buffers; NULL for host memory */
-    const char *name;      /* for messages and for error feedback; compared between ranks. NULL: none */
-    /* on CLOCK_MONOTONIC; 0: the world's timeout, from the first wait or test that does not find it ended */
+    enum pl_memory memory; /* kind of both buffers */
+    void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
+    const char *name;      /* for messages and for error feedback; compared between ranks; may be NULL */
+    /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test that finds it unfinished */
     int64_t deadline_ns;
-    struct pl_about about; /* for warnings; its subject must live until the request is done */
+    struct pl_about about; /* for warnings; `about.subject` must live until the request is done */
 };
 
 /**
  * Start `collective` and set `*ret_request`, to be given to pl_request_wait() or pl_request_cancel() once.
  *
  * Order       Every rank gets equal bits, and runs with the same world, algorithm and sizes repeat them. With
- *             PL_REPRODUCIBLE the additions go x(0)+x(1)+...+x(n-1), so that hosts, ranks a host and algorithm do not
- *             matter; between hosts each rank then sends and receives (n-1)/n of the data twice, where the default
- *             sends that once per host. Half-width floats are added in float32 there and rounded once; otherwise once
+ *             PL_REPRODUCIBLE the order of additions is x(0)+x(1)+...+x(n-1), whatever the hosts, ranks per host and
+ *             algorithm. Between hosts each rank then sends and receives (n-1)/n of the data twice, while the default
+ *             sends it once per host. Half-width floats are then added in float32 and rounded once; otherwise once
  *             per hop.
  * Collective  yes: all ranks, same order, same kind, dtype, op, counts, root, factors, flags and name.
  * Ownership   the buffers stay the caller's; nobody else touches them until the request is done.
- * Errors      PL_INVALID (descriptor; nothing was started), PL_UNSUPPORTED (no backend takes it; nothing started),
- *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree: on all ranks, naming both sides),
- *             PL_TIMEOUT and PL_PEER (naming a rank where it is known), PL_LIBRARY (MPI's own text). These four stay
- *             with the world: later posts fail with the same report, since a rank cannot know how far the others got.
+ * Errors      PL_INVALID (descriptor; nothing was started), PL_UNSUPPORTED (no backend serves it; nothing started),
+ *             PL_MEMORY. From test and wait: PL_MISMATCH (ranks disagree; on all ranks, naming both sides),
+ *             PL_TIMEOUT and PL_PEER (naming a rank if it is known), PL_LIBRARY (with MPI's text). After these four the
+ *             world is unusable: later posts fail with the same error, since a rank cannot know how far the others got.
  *             Outputs are then undefined, and a message between hosts that MPI cannot cancel any more may access
  *             both buffers until the process ends: see pl_world_has_leaked().
  * Test        tests/unit/collectives, tests/conformance.md
@@ -145,34 +149,37 @@ enum pl_status pl_collective_post(struct pl_world *world, const struct pl_collec
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Check `collective` as a post does: PL_INVALID or, whatever the backend, PL_UNSUPPORTED. Starts nothing and sends
- * nothing.
+ * Check `collective` as a post does: PL_INVALID or, if no backend could serve it, PL_UNSUPPORTED. Starts nothing and
+ * sends nothing.
  */
 enum pl_status pl_collective_check(const struct pl_world *world, const struct pl_collective *collective,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let work given to `stream` from now on wait for the request, on the device: the caller goes on at once where the data
- * moves on the device, else after the request has ended. Does not release; a failure shows in test and wait, which also
- * keep the deadline. A program that waits on the device only (for `stream` itself, say) without calling into the world
- * waits for ever when a rank is lost.
+ * Let work given to `stream` from now on wait for the request, on the device. Returns at once if the data moves on the
+ * device, else after the request has ended. Does not release the request. A failure is reported by test and wait, which
+ * also enforce the deadline: a program that waits on the device only, for example for `stream` itself, without calling
+ * into the world waits for ever when a rank is lost.
  *
  * Errors   those of wait, as far as they are known.
  */
 enum pl_status pl_request_stream_wait(struct pl_request *request, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
-#define pl_request_order pl_request_stream_wait /* its former name, for one release */
+#define pl_request_order pl_request_stream_wait /* former name, kept for one release */
 
 /**
- * Whether all of the request is with the device, which goes on by itself: testing it would only ask how far that is.
- * False where the host moves data.
+ * Whether the whole request is on the device, which completes it without the host: a test would only ask whether it is
+ * done. False if the host moves data.
  */
 bool pl_request_launched(const struct pl_request *request);
 
-/** Advance the world; `*ret_done` is whether the request has ended, well or not. Never blocks, does not release. */
+/**
+ * Advance the world; `*ret_done` is whether the request has ended, by success or failure. Never blocks, does not
+ * release the request.
+ */
 enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Wait until the request has ended or its deadline passed, release it, and return how it ended. A waiting rank spins
+ * Wait until the request has ended or its deadline has passed, release it, and return its status. A waiting rank spins
  * for a short while, then yields, then sleeps.
  */
 enum pl_status pl_request_wait(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
@@ -195,7 +202,7 @@ enum pl_status pl_collective_run(struct pl_world *world, const struct pl_collect
  *               pl_allgather()       send [count], recv [n * count]: rank r's block at r * count
  *               pl_reduce_scatter()  send [n * count], recv [count]: the sum of block `rank`
  *               pl_alltoall()        send, recv [n * count]: block r goes to, and comes from, rank r
- * Units       `count` is in elements of `dtype`, per block where there are blocks.
+ * Units       `count` is in elements of `dtype`, per block if there are blocks.
  * Order       as pl_collective_post(): every rank gets equal bits.
  * Collective  yes: all ranks of `world`, same order, same count, dtype, op and root.
  * Ownership   buffers stay the caller's, and are free for use when the call returns PL_OK.

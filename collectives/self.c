@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world of one rank: every collective is a copy, scaled where asked. */
+/* A world of one rank: every collective is a copy, scaled if the caller asks for it. */
 #include "collectives/self.h"
 
 #include "collectives/core/counts.h"
@@ -36,7 +36,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     (void)reterr;
     *ret_done = true;
     if (!count || !c->send) {
-        return PL_OK; /* nothing to move, or a broadcast: the data is where it belongs */
+        return PL_OK; /* nothing to move, or a broadcast, whose data is in place already */
     }
     if (pl_kind_reduces(c->kind)) {
         const struct pl_reduction reduction = {.dtype = c->dtype,
@@ -47,7 +47,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
                                                .store = PL_KERNEL_STORE_CACHED};
         const void *source = c->send;
         void *dest = c->recv;
-        /* in place nothing is left to do then, but a bool becomes 0 or 1 */
+        /* in place, only a bool needs work then: it becomes 0 or 1 */
         bool unscaled = c->prescale == 1 && c->postscale == 1 && c->divisor == 1;
 
         if (source == dest && unscaled && c->dtype != PL_BOOL) {

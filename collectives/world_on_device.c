@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A world with a GPU for each rank: the ranks of a host choose among the devices that they see. */
-/* Which GPU each rank of a world gets: chosen between finding out who shares a host and starting the backends. */
+/* A world with a GPU for each rank: the ranks of a host choose among the devices that they see, after it is known
+ * who shares a host and before the backends start. */
 #include "collectives/world_on_device.h"
 
 #include "base/knob.h"
@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1, FAILED = -2 }; /* besides the ordinals */
+enum { NONE = -1, FAILED = -2 }; /* besides the ordinals of devices */
 
-/* The device lists of the ranks of this rank's host, by local rank. */
+/* Gathers the device lists of the ranks on this rank's host, by local rank. */
 static enum pl_status gather_device_lists(struct pl_world *world, struct pl_device_list **ret_device_lists,
                                           struct pl_error *reterr)
 {
@@ -41,7 +41,7 @@ static enum pl_status gather_device_lists(struct pl_world *world, struct pl_devi
     return PL_OK;
 }
 
-/* Choose and open; `*ret_ordinal` stays NONE where no device is used. */
+/* Chooses a device and opens it; `*ret_ordinal` stays NONE if no device is used. */
 static enum pl_status open_chosen(struct pl_world *world, const char *wanted, const struct pl_device_list *lists,
                                   int *ret_ordinal, struct pl_device **ret_device, struct pl_error *reterr)
 {
@@ -54,7 +54,7 @@ static enum pl_status open_chosen(struct pl_world *world, const char *wanted, co
     return *ret_ordinal >= 0 ? pl_device_open(*ret_ordinal, ret_device, reterr) : PL_OK;
 }
 
-/* All ranks have devices or none has; otherwise say on every rank which ones differ. */
+/* Checks that all ranks have devices or no rank has one; else reports on every rank which ones differ. */
 static enum pl_status compare_devices(struct pl_world *world, int32_t own, struct pl_error *reterr)
 {
     int size = pl_world_size(world);
@@ -71,16 +71,16 @@ static enum pl_status compare_devices(struct pl_world *world, int32_t own, struc
         if ((all[rank] == NONE) != (all[0] == NONE)) {
             int with = all[0] == NONE ? rank : 0, without = all[0] == NONE ? 0 : rank;
 
-            return pl_error_set(
-                reterr, PL_MISMATCH,
-                "rank %d has a GPU and rank %d, on another host, has none: PACELINE_DEVICE=off trains on the CPUs",
-                with, without);
+            return pl_error_set(reterr, PL_MISMATCH,
+                                "rank %d has a GPU and rank %d, on another host, does not; set PACELINE_DEVICE=off to "
+                                "train on the CPUs",
+                                with, without);
         }
     }
     return PL_OK;
 }
 
-/* Running near the device only matters for speed: a failure is a warning and no more. */
+/* Binds this process to the CPUs near the device. That only matters for speed, so a failure is a warning. */
 static void bind_near(struct pl_device *device)
 {
     const struct pl_device_info *info = pl_device_info(device);
@@ -98,7 +98,7 @@ static void bind_near(struct pl_device *device)
 
 struct choice {
     const char *wanted;
-    struct pl_device *device; /* NULL: none is used */
+    struct pl_device *device; /* NULL: no device is used */
 };
 
 static enum pl_status choose(void *context, struct pl_world *world, struct pl_device **ret_device,

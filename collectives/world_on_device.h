@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A world in which every rank has a GPU, where there are any. */
+/** A world in which every rank has a GPU if the hosts have GPUs. */
 #ifndef PL_COLLECTIVES_WORLD_ON_DEVICE_H
 #define PL_COLLECTIVES_WORLD_ON_DEVICE_H
 
@@ -9,13 +9,13 @@
 #include "device/device.h"
 
 /**
- * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h), opened, and this
- * process bound to the CPUs near it. `wanted` is as the knob `device`, NULL: that knob. `*ret_device` NULL: none is
- * used. The device is the caller's, to be closed after the world.
+ * pl_world_new(), with a GPU for each rank: chosen over the ranks of each host (device/choose.h) and opened; this
+ * process is bound to the CPUs near it. `wanted` has the form of the setting `device`, and NULL means that setting.
+ * `*ret_device` is NULL if no device is used. The caller owns the device and closes it after the world.
  *
- * Collective  yes. All ranks end alike: what goes wrong on one is an error on all.
- * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only), and a driver's
- *             own: on the rank itself, while the others say which rank it was.
+ * Collective  yes. If one rank fails, all fail.
+ * Errors      those of pl_world_new() and pl_device_choose(); PL_MISMATCH (devices on some hosts only); a driver's
+ *             error on its own rank, while the other ranks name that rank.
  * Test        tests/unit/runtime/test_start_device.c
  */
 enum pl_status pl_world_new_on_device(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,

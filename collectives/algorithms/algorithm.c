@@ -15,7 +15,7 @@ const char *pl_algorithm_text(enum pl_algorithm algorithm)
     return texts[algorithm];
 }
 
-/* Largest power of two not above n, and its logarithm. */
+/* Largest power of two not above n. */
 static int power_below(int n)
 {
     int power = 1;
@@ -71,8 +71,8 @@ static struct pl_algorithm_step ring_gather(int n, int position, int round)
 }
 
 /*
- * Where n is no power of two, the first 2 * extra positions pair up: the odd one sends its vector to the even one,
- * which takes part for both under the number position / 2, and sends the result back in the end.
+ * If n is not a power of two, the first 2 * extra positions form pairs. The odd one of a pair sends its vector to the
+ * even one, which takes part for both under the number position / 2 and sends the result back at the end.
  */
 struct fold {
     int power;
@@ -100,7 +100,7 @@ static int unfolded(const struct fold *fold, int number)
     return number < fold->extra ? 2 * number : number + fold->extra;
 }
 
-/* The pairing round: `back` returns results. Positions beyond the pairs are idle. */
+/* The round of the pairs; `back` returns results. Positions above the pairs are idle. */
 static struct pl_algorithm_step fold_step(const struct fold *fold, int position, int blocks, bool back)
 {
     struct pl_algorithm_step step = idle;
@@ -181,7 +181,7 @@ static struct pl_algorithm_step doubling(int n, int position, int round)
                                       .received_left = peer < fold.number};
 }
 
-/* Binomial tree: in round k, of every 2^(k+1) positions the one at 2^k sends to the first. */
+/* Binomial tree: in round k, the position at 2^k of each group of 2^(k+1) sends to the group's first. */
 static struct pl_algorithm_step tree_reduce(int n, int position, int round)
 {
     struct pl_algorithm_step step = idle;
@@ -328,7 +328,7 @@ int pl_algorithm_blocks(enum pl_algorithm algorithm, int n)
     return 1;
 }
 
-/* Algorithms with a root are written for root 0: rotate positions there and back. */
+/* Rotates a step's positions: algorithms with a root are written for root 0. */
 static struct pl_algorithm_step rotated(struct pl_algorithm_step step, int n, int root)
 {
     step.to = step.to < 0 ? -1 : wrap(step.to + root, n);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The arithmetic of the algorithms, apart from buffers and messages: n positions, a vector cut into blocks, and for
- * each position and round which blocks go to which position. In every round a position sends at most one message and
- * receives at most one.
+ * The arithmetic of the algorithms, without buffers and messages: n positions and a vector cut into blocks. For each
+ * position and round it tells which blocks go to which position. In every round a position sends at most one message
+ * and receives at most one.
  *
  * Test  tests/unit/collectives/algorithms/test_algorithm.c runs each on paper for 1 to 33 positions and draws five.
  */
@@ -12,15 +12,15 @@
 #include <stdbool.h>
 
 /*
- * NAME, text. n positions, B bytes in the vector of each, a = time of an empty message, b = time a byte on a link;
- * adding up comes on top.
+ * NAME, text. n positions, B bytes in the vector of each, a = time of an empty message, b = time per byte on a link.
+ * The time for adding comes on top.
  *
- *   ring                 2(n-1)a + 2(n-1)/n B b     least bytes, neighbours only
- *   halving              2 log2(n) a + 2(n-1)/n B b  Rabenseifner's: least bytes, few rounds; one more round each
+ *   ring                 2(n-1)a + 2(n-1)/n B b     fewest bytes, neighbours only
+ *   halving              2 log2(n) a + 2(n-1)/n B b  Rabenseifner's: fewest bytes, few rounds; one more round each
  *                        way unless n is a power of two
  *   doubling             log2(n) a + log2(n) B b     recursive doubling: fewest rounds
- *   tree                 2 log2(n) (a + B b)         least work in all: n-1 messages each way
- *   direct               2(n-1)a + 2(n-1)/n B b      each block is added up once, from all inputs, in position order
+ *   tree                 2 log2(n) (a + B b)         fewest messages: n-1 each way
+ *   direct               2(n-1)a + 2(n-1)/n B b      each block is reduced once, from all inputs in position order
  */
 #define PL_ALGORITHM_LIST(X)                                                                                           \
     X(RING, "ring")                                                                                                    \
@@ -46,30 +46,32 @@ enum pl_algorithm {
 
 enum { PL_ALGORITHM_COUNT = PL_ALGORITHM_PAIRWISE + 1 };
 
-/** What one position does in one round. A peer of -1 means that there is no message in that direction. */
+/** The part of one position in one round. A peer of -1 means that there is no message in that direction. */
 struct pl_algorithm_step {
     int to;
-    int send_first; /* blocks */
+    int send_first; /* in blocks */
     int send_blocks;
     int from;
     int recv_first;
     int recv_blocks;
-    bool combine;       /* what comes in is added to the position's own; otherwise it replaces it */
-    bool received_left; /* what comes in is the left operand: both ends of an exchange then compute the same bits */
-    bool per_sender;    /* what comes in is kept apart, by sender, until pl_algorithm_reduces_per_sender() */
+    bool combine;       /* whether received data is added to the position's own; otherwise it replaces it */
+    bool received_left; /* whether received data is the left operand, so that both ends of an exchange compute the
+                         * same bits */
+    bool per_sender;    /* whether received data is kept in a buffer per sender until
+                         * pl_algorithm_reduces_per_sender() */
 };
 
 const char *pl_algorithm_text(enum pl_algorithm algorithm);
 
 int pl_algorithm_rounds(enum pl_algorithm algorithm, int n);
 
-/** Blocks that the vector is cut into. */
+/** Number of blocks that the vector is cut into. */
 int pl_algorithm_blocks(enum pl_algorithm algorithm, int n);
 
-/** The round of position `position`; `root` matters to algorithms that have one. */
+/** The step of `position` in `round`; `root` matters to algorithms that have one. */
 struct pl_algorithm_step pl_algorithm_step_at(enum pl_algorithm algorithm, int n, int position, int root, int round);
 
-/** True for the round after which the blocks kept apart are added up, in order of positions, to the own block. */
+/** Whether after this round the blocks kept per sender are added to the own block, in order of positions. */
 bool pl_algorithm_reduces_per_sender(enum pl_algorithm algorithm, int n, int round);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What bootstraps share: waiting for a message, allgather over a transport, reporting a failure, one rank alone. */
-/* What all bootstraps share, and the one of a rank alone. */
+/* Functions that bootstraps share: gather, vote, abort and leave. Also the bootstrap of one rank alone. */
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/memory.h"
@@ -37,7 +36,7 @@ enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const v
         return pl_bootstrap_abort_collective(bootstrap, PL_MEMORY, reterr, deadline_ns);
     }
     PL_TRY(bootstrap->allgather(bootstrap->context, own, all, bytes, deadline_ns, reterr));
-    memcpy(ret_all, &all, sizeof(all)); /* without aliasing trouble */
+    memcpy(ret_all, &all, sizeof(all)); /* memcpy, because the caller's pointer may have any type (strict aliasing) */
     all = NULL;
     return PL_OK;
 }

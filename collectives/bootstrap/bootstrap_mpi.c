@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI's ranks and messages. The only file that includes mpi.h; no call here blocks but those that make or end MPI or
- * a communicator. */
+/* MPI's ranks and messages. The only file that includes mpi.h. No call here blocks, except those that make or end
+ * MPI or a communicator. */
 #include "collectives/bootstrap/bootstrap_private.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A process has one MPI: where it was initialised here, the last of the bootstraps over it finalises it. */
+/* A process has one MPI: if it was initialised here, freeing the last bootstrap over it finalises it. */
 static _Atomic bool owns_mpi;
 static _Atomic int owners;
 
@@ -26,8 +26,9 @@ struct mpi_endpoint {
     MPI_Comm comm;
     int rank;
     int size;
-    bool owner; /* one of `owners` */
-    /* a message failed or was cancelled, so a collective end could hang; not where all received a rank's failure */
+    bool owner; /* whether it counts in `owners` */
+    /* Whether a message failed or was cancelled, so that a collective call of MPI could hang. Not set if all ranks
+     * received a rank's failure. */
     _Atomic bool broken;
 };
 
@@ -48,8 +49,8 @@ static enum pl_status raise_mpi(struct mpi_endpoint *endpoint, int code, const c
         peer = pl_transport_global_rank(&endpoint->transport, peer);
     }
     if (class == MPI_ERR_TRUNCATE) {
-        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class, "rank %d sent more than rank %d expected",
-                              peer, own);
+        return pl_error_raise(reterr, PL_MISMATCH, PL_DOMAIN_MPI, class,
+                              "rank %d sent more bytes than rank %d expected", peer, own);
     }
     if (peer >= 0) {
         return pl_error_raise(reterr, PL_LIBRARY, PL_DOMAIN_MPI, class, "%s, rank %d: %s", what, peer, text);
@@ -153,7 +154,7 @@ static bool cancel_transfer(void *context, struct pl_transfer *transfer)
 
     endpoint->broken = true;
     transfer->active = false;
-    /* A receive without a partner is taken back; one in the middle, or a send, may end by itself soon. */
+    /* A receive without a matching send can be cancelled; a receive under way, or a send, may complete soon. */
     MPI_Cancel(&request);
     while (!done && !pl_deadline_passed(deadline_ns)) {
         if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
@@ -193,10 +194,10 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
     bool last = endpoint->owner && atomic_fetch_sub(&owners, 1) == 1;
 
     MPI_Finalized(&finalized);
-    /* MPI_Finalize waits for all ranks without a deadline: only call it where all are known to be at their end. */
+    /* MPI_Finalize waits for all ranks without a deadline: call it only if all are known to be at their end. */
     if (!finalized && !endpoint->broken && (!last || bootstrap->finalized)) {
-        /* A revoked communicator stays, on purpose: Open MPI reuses its number, and a late revoke message would be
-         * received in the communicator that has it then. */
+        /* A revoked communicator is not freed, on purpose: Open MPI reuses its number, and the communicator that
+         * gets the number would receive a late revoke message. */
         if (!endpoint->transport.revoked) {
             MPI_Comm_free(&endpoint->comm);
         }
@@ -204,7 +205,7 @@ static void endpoint_free(struct pl_bootstrap *bootstrap)
             MPI_Finalize();
         }
     }
-    free(endpoint->transport.leaked ? NULL : endpoint); /* MPI may still use its reserve */
+    free(endpoint->transport.leaked ? NULL : endpoint); /* MPI may still use the receive buffers in it */
 }
 
 static enum pl_status split(void *context, const int *ranks, int count, int64_t deadline_ns,
@@ -227,7 +228,7 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
     MPI_Comm_rank(comm, &endpoint->rank);
     MPI_Comm_size(comm, &endpoint->size);
     MPI_Query_thread(&level);
-    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_limit, &found); /* not every communicator has it */
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &tag_limit, &found); /* not every communicator has the attribute */
     if (!found || *tag_limit < (1 << PL_TAG_BITS) - 1) {
         free(endpoint);
         return pl_error_set(reterr, PL_UNSUPPORTED, "this MPI's tags end at %d; at least %d bits are needed",
@@ -257,7 +258,7 @@ static enum pl_status endpoint_new(MPI_Comm comm, bool owner, struct pl_bootstra
     return PL_OK;
 }
 
-/* Return when all members have called, for the first time or for the second. */
+/* Returns when all members have called. It is called twice with different tags: see split(). */
 static enum pl_status rendezvous(struct mpi_endpoint *endpoint, const int *ranks, int count, uint32_t tag,
                                  int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -290,8 +291,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     MPI_Comm comm;
     int code;
 
-    /* MPI's own call has no deadline, so all must be there. Twice, because a rank that came too late may receive, the
-     * first time, messages of ranks whose deadline has passed since. */
+    /* MPI's own call has no deadline, so all members must be there before it. The rendezvous runs twice, because in
+     * the first one a rank that came too late may receive messages of ranks whose deadline has passed since. */
     status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS, deadline_ns, reterr);
     if (status == PL_OK) {
         status = rendezvous(endpoint, ranks, count, PL_TAG_RENDEZVOUS + 1, deadline_ns, reterr);
@@ -315,8 +316,8 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     return status;
 }
 
-/* Open MPI writes to a peer that has died as to any other; that must be an error here and not end this rank without a
- * message. */
+/* Ignores SIGPIPE. Open MPI writes to a peer that has died as to any other: that must be an error here and not end
+ * this rank without a message. */
 static void ignore_broken_pipes(void)
 {
     struct sigaction now;
@@ -327,8 +328,8 @@ static void ignore_broken_pipes(void)
 }
 
 /*
- * All connections of all pairs, each pair's by its lower rank: what is sent before they stand could hang. Of the ways
- * to send, a persistent request takes one turn of the connections, whatever their number.
+ * Opens all connections of all pairs of ranks, each from the lower rank: a message sent before they are open could
+ * hang. Persistent requests are used, because only these use one connection per message, for any number of connections.
  */
 static int open_connections(int rank, int size, unsigned links, MPI_Request *requests, int64_t deadline_ns,
                             int *ret_done)
@@ -380,7 +381,7 @@ static enum pl_status connect_all(unsigned links, struct pl_error *reterr)
     }
     return done ? PL_OK
                 : pl_error_set(reterr, PL_TIMEOUT,
-                               "rank %d waited %.1f s for the %u connections with each other rank (btl_tcp_links): "
+                               "rank %d waited %.1f s for its %u connections to every other rank (btl_tcp_links): "
                                "expected all ranks to start Paceline before they initialise MPI",
                                rank, pl_knob_real(&knobs, PL_KNOB_TIMEOUT_S), links);
 }
@@ -399,8 +400,8 @@ static enum pl_status initialize(struct pl_error *reterr)
     return links == 1 ? PL_OK : connect_all(links, reterr);
 }
 
-/* The program has initialised MPI itself: connections that initialize() has not opened could hang, and a rank that is
- * there waits for this one. */
+/* Fails if several connections are wanted: the program has initialised MPI itself, so initialize() has not opened
+ * them. They could hang, and a rank that is in initialize() waits for this one. */
 static enum pl_status check_connections(struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -409,11 +410,12 @@ static enum pl_status check_connections(struct pl_error *reterr)
 
     PL_TRY(pl_environment_new(&environment, reterr));
     links = pl_tcp_links_count(environment, &interface);
-    return links == 1 ? PL_OK
-                      : pl_error_set(reterr, PL_INVALID,
-                                     "btl_tcp_links is %u, but the program initialised MPI before Paceline: several "
-                                     "connections need Paceline to do that; start it first, or leave btl_tcp_links out",
-                                     links);
+    return links == 1
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID,
+                              "btl_tcp_links is %u, but the program initialised MPI before Paceline: several "
+                              "connections need Paceline to do that; start Paceline first, or do not set btl_tcp_links",
+                              links);
 }
 
 enum pl_status pl_bootstrap_new_mpi(const void *communicator_at, struct pl_bootstrap **ret_bootstrap,
@@ -465,12 +467,12 @@ enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, in
     }
     MPI_Comm_test_inter(some, &between);
     if (between) {
-        return pl_error_set(reterr, PL_INVALID, "communicator %d is one between two groups", index);
+        return pl_error_set(reterr, PL_INVALID, "communicator %d is an intercommunicator; expected one group", index);
     }
     MPI_Comm_size(some, &count);
     if (count > room) {
-        return pl_error_set(reterr, PL_INVALID, "communicator %d has %d members, more than the %d of the first", index,
-                            count, room);
+        return pl_error_set(reterr, PL_INVALID, "communicator %d has %d members, more than the %d of communicator 0",
+                            index, count, room);
     }
     for (int i = 0; i < count; i++) {
         numbers[i] = i;
@@ -485,7 +487,8 @@ enum pl_status pl_bootstrap_mpi_members(const void *communicators, int index, in
     }
     for (int i = 0; i < count; i++) {
         if (ret_ranks[i] == MPI_UNDEFINED) {
-            return pl_error_set(reterr, PL_INVALID, "rank %d of communicator %d is no member of the first", i, index);
+            return pl_error_set(reterr, PL_INVALID, "rank %d of communicator %d is not a member of communicator 0", i,
+                                index);
         }
     }
     *ret_count = count;
@@ -507,7 +510,8 @@ bool pl_bootstrap_under_mpi(void)
         return true;
     }
     if (pl_environment_new(&environment, NULL) != PL_OK) {
-        /* MPI knows; a rank that took itself for the only one would train, and write the model, beside the others */
+        /* True, because MPI is likely: a rank that took itself for the only one would train, and write the model,
+         * next to the others. */
         return true;
     }
     return pl_environment_get(environment, "OMPI_COMM_WORLD_SIZE") || pl_environment_get(environment, "PMIX_RANK") ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Helpers that bootstraps, and those who set something up over one, share. Internal to collectives/. */
+/** Helpers for bootstraps and for code that sets something up over one. Internal to collectives/. */
 #ifndef PL_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_PRIVATE_H
 #define PL_COLLECTIVES_BOOTSTRAP_BOOTSTRAP_PRIVATE_H
 
@@ -8,28 +8,30 @@
 #include "collectives/bootstrap/transport.h"
 
 /**
- * In place of an allgather or barrier that this rank cannot take part in because of `why` (NULL: without a text): all
- * ranks fail in it with `status`, and the others report this rank and its error.
- * Returns `status`.
+ * Call in place of an allgather or barrier that this rank cannot take part in because of `why` (NULL: no text). The
+ * call fails on all ranks with `status`, and the others report this rank and its error. Returns `status`.
  */
 enum pl_status pl_bootstrap_abort_collective(const struct pl_bootstrap *bootstrap, enum pl_status status,
                                              const struct pl_error *why, int64_t deadline_ns);
 
 /**
- * A barrier that carries a status: return when every rank has called with PL_OK; where one has not, as
- * pl_bootstrap_abort_collective() with `*reterr`, on the others with the error of one that failed. Collective.
+ * A barrier that carries a status. It succeeds when every rank has called with PL_OK. If a rank has another status, the
+ * call acts as pl_bootstrap_abort_collective() with `*reterr`, and the other ranks get the error of one that failed.
+ * Collective.
  */
 enum pl_status pl_bootstrap_vote(const struct pl_bootstrap *bootstrap, enum pl_status status, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Every rank's `bytes` of `own`, in rank order, in new memory at `*ret_all`, a pointer of any type; the caller frees
- * it. Where a rank has no memory for it all fail. Collective.
+ * Gather the `bytes` of `own` of every rank, in rank order, in new memory at `*ret_all`, a pointer of any type; the
+ * caller frees it. If one rank lacks memory for it, all ranks fail. Collective.
  */
 enum pl_status pl_bootstrap_gather(const struct pl_bootstrap *bootstrap, const void *own, size_t bytes,
                                    int64_t deadline_ns, void *ret_all, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Ranks are desynchronised: messages left from this exchange would be received in the next one. */
+/**
+ * Whether ranks are desynchronised after `error`: messages left from this exchange would be received in the next one.
+ */
 static inline bool pl_bootstrap_is_desynchronised(const struct pl_error *error)
 {
     return error->status == PL_TIMEOUT || error->domain == PL_DOMAIN_MPI;
@@ -41,7 +43,7 @@ static inline bool pl_bootstrap_has_leaked(const struct pl_bootstrap *bootstrap)
     return bootstrap->transport && bootstrap->transport->leaked;
 }
 
-/** pl_bootstrap's abort where the job is this process. */
+/** pl_bootstrap.abort for a job that is this process. */
 void pl_bootstrap_abort_process(void *context, int code);
 
 #endif

@@ -25,14 +25,14 @@ struct mailbox {
     } synced;
 };
 
-/* What the ranks of one world share. */
+/* State that the ranks of one world share. */
 struct hub {
     int size;
     struct mailbox *boxes; /* [size] */
     pthread_mutex_t lock;
     struct {
-        int users;            /* endpoints, and the split that it still is for its parent */
-        struct split *splits; /* asked for by some of their members, but not yet by all */
+        int users;            /* endpoints, plus the split that made the hub while its parent has it */
+        struct split *splits; /* splits that some of their members have called for, but not yet all */
     } synced;
 };
 
@@ -55,7 +55,7 @@ struct endpoint {
 
 static void hub_leave(struct hub *hub);
 
-/* Only the hub that it was asked for from knows it. */
+/* Frees a split; no rank refers to it, only the hub that it was called on. */
 static void split_free(struct split *split)
 {
     if (split->hub) {
@@ -107,7 +107,7 @@ static void hub_leave(struct hub *hub)
     }
 }
 
-/* With one user, its maker. */
+/* Makes a hub with one user, its maker. */
 static struct hub *hub_new(int size, struct pl_error *reterr)
 {
     struct hub *hub = pl_memory_new(1, sizeof(*hub), reterr);
@@ -137,7 +137,7 @@ static enum pl_status post_message(void *context, const void *data, size_t bytes
     struct mailbox *box = &endpoint->hub->boxes[peer];
     struct message *message = pl_memory_new(1, sizeof(*message) + bytes, reterr);
 
-    PL_BUG_IF(bytes > endpoint->transport.most_bytes); /* as with MPI */
+    PL_BUG_IF(bytes > endpoint->transport.most_bytes); /* the same limit as with MPI */
     if (!message) {
         return PL_MEMORY;
     }
@@ -149,7 +149,7 @@ static enum pl_status post_message(void *context, const void *data, size_t bytes
     *box->synced.tail = message;
     box->synced.tail = &message->next;
     pthread_mutex_unlock(&box->lock);
-    /* Sent and done: word 0 NULL tells test(). */
+    /* The message is sent already: test() sees that by word 0, which is NULL. */
     *transfer = (struct pl_transfer){.active = true};
     return PL_OK;
 }
@@ -301,7 +301,8 @@ static enum pl_status endpoint_new(struct hub *hub, int rank, struct pl_bootstra
     return PL_OK;
 }
 
-/* Under the parent's lock. A member that asks twice for the same list means two sub-worlds. */
+/* Finds the split that this member has not joined yet; call it with the parent's lock held. A member that calls
+ * twice with the same list means two sub-worlds. */
 static struct split *find_split(struct hub *hub, const int *ranks, int count, int place)
 {
     for (struct split *split = hub->synced.splits; split; split = split->next) {
@@ -356,7 +357,7 @@ static enum pl_status split(void *context, const int *ranks, int count, int64_t 
     struct split *entry;
     int place = 0;
 
-    (void)deadline_ns; /* it waits for no other rank */
+    (void)deadline_ns; /* it does not wait for other ranks */
     while (ranks[place] != endpoint->rank) {
         place++;
     }
@@ -384,7 +385,7 @@ enum pl_status pl_bootstrap_new_threads(int size, struct pl_bootstrap **ret_boot
     struct hub *hub;
 
     if (size < 1) {
-        return pl_error_set(reterr, PL_INVALID, "%d threads make no world", size);
+        return pl_error_set(reterr, PL_INVALID, "expected at least 1 thread for a world, found %d", size);
     }
     hub = hub_new(size, reterr);
     if (!hub) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many TCP connections two ranks have, and what Open MPI has to be told for that. */
+/* The number of TCP connections between two ranks, and the parameters that Open MPI needs for them. */
 #include "collectives/bootstrap/tcp_links.h"
 
 #include "base/environment.h"
@@ -11,7 +11,7 @@ static unsigned number_of(const struct pl_environment *environment, const char *
 {
     unsigned number = 0;
 
-    /* what is no number is not ours to complain about: Open MPI reads it, too */
+    /* a value that is not a number is Open MPI's to report: it reads the variable too */
     return pl_environment_get_number_or(environment, name, 0, 1U << 20, &number, NULL) == PL_OK ? number : 0;
 }
 

@@ -35,13 +35,13 @@ enum pl_status pl_bootstrap_wait_transfer(const struct pl_transport *transport, 
     }
 }
 
-/* How a message begins: whether a rank is known to have failed. */
+/* First bytes of a message: whether a rank is known to have failed. */
 struct head {
-    int32_t failing_rank; /* the rank + 1; 0: none is known of, and blocks follow */
+    int32_t failing_rank; /* the rank + 1; 0: no failed rank is known, and blocks follow */
     int32_t status;
 };
 
-/* The whole message where one has. */
+/* The whole message if a rank has failed. */
 struct abort_message {
     struct head head;
     char text[PL_TRANSPORT_RESERVE_BYTES - sizeof(struct head)];
@@ -57,7 +57,7 @@ static struct abort_message make_abort(int rank, const struct pl_error *why)
     return abort_message;
 }
 
-/* A round: send to one rank, receive from another. With `cut` the message may be longer than `room`. */
+/* One round: sends to one rank and receives from another. If `cut`, the message may be longer than `room`. */
 static enum pl_status send_and_receive(struct pl_transport *transport, const void *data, size_t bytes, int to,
                                        void *room, size_t room_bytes, int from, bool cut, int64_t deadline_ns,
                                        bool *ret_idle, struct pl_error *reterr)
@@ -83,27 +83,28 @@ static enum pl_status send_and_receive(struct pl_transport *transport, const voi
 
 /*
  * Distances 1, 2, 4, ...: after each round a rank holds the blocks of twice as many ranks below it. `held` keeps the
- * block of rank (rank - i) mod size at position i, so that what is sent is one contiguous piece, after its header. A
- * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know of one; a
- * rank without memory for the blocks needs none for that.
+ * block of rank (rank - i) mod size at position i, so that a message is one contiguous piece after its header. A
+ * failure takes the place of the blocks and is relayed instead of them, so that in the end all ranks know a failed one.
+ * A rank without memory for the blocks can relay it too.
  */
 enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, int rank, int size, const void *send,
                                                 void *recv, size_t bytes, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_error own = recv || !bytes ? PL_ERROR_NONE : *(const struct pl_error *)send;
     size_t room_bytes = PL_TRANSPORT_RESERVE_BYTES;
-    PL_AUTO_FREE char *held = NULL; /* two buffers: for what leaves and for what comes */
+    PL_AUTO_FREE char *held = NULL; /* two buffers: for outgoing and for incoming messages */
     char *out = transport->reserve[0];
     char *in = transport->reserve[1];
 
     if (own.status == PL_OK && (__builtin_mul_overflow((size_t)size, bytes, &room_bytes) ||
                                 __builtin_add_overflow(room_bytes, (size_t)PL_TRANSPORT_RESERVE_BYTES, &room_bytes) ||
                                 room_bytes > transport->most_bytes)) {
-        own.status = pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes, of which at most %zu go into a message",
-                                  size, bytes, transport->most_bytes);
+        own.status =
+            pl_error_set(&own, PL_LIMIT, "%d blocks of %zu bytes do not fit in one message of at most %zu bytes", size,
+                         bytes, transport->most_bytes);
     }
     if (own.status == PL_OK) {
-        room_bytes -= room_bytes % _Alignof(struct head); /* the reserve is larger than that */
+        room_bytes -= room_bytes % _Alignof(struct head); /* the reserve is larger than this remainder */
         held = pl_memory_new(2, room_bytes, &own);
     }
     if (held) {
@@ -123,7 +124,7 @@ enum pl_status pl_bootstrap_transport_allgather(struct pl_transport *transport, 
                                                  (rank - distance + size) % size, !held, deadline_ns, &idle, reterr);
 
         if (!idle) {
-            held = NULL; /* may still be written to: better lost than reused */
+            held = NULL; /* MPI may still write to it, so it is leaked and not reused */
         }
         PL_TRY(status);
         if (!mine->failing_rank && theirs->failing_rank) {

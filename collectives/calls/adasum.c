@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adasum's chain: which collectives it consists of, and what a rank computes between them. */
+/* Adasum's chain: the collectives that it consists of, and the computations of a rank between them. */
 #include "collectives/calls/adasum.h"
 
 #include "base/memory.h"
@@ -12,23 +12,23 @@
 #include <string.h>
 
 enum {
-    GATHERED_BYTES = 256 << 10, /* of all ranks' vectors: up to so many one allgather is faster */
+    GATHERED_BYTES = 256 << 10, /* size of all ranks' vectors up to which one allgather is faster */
     DOTS = 3,                   /* a.b, a.a, b.b */
-    ALIGNMENT = 64,             /* of vectors in the scratch */
+    ALIGNMENT = 64,             /* alignment of vectors in the scratch memory */
     SUMS = 8,                   /* partial sums of a dot product, so that additions do not wait for each other */
 };
 
 struct adasum {
-    struct pl_chain chain;           /* at the start */
-    struct pl_collective collective; /* the program's */
+    struct pl_chain chain;           /* must be first */
+    struct pl_collective collective; /* the program's descriptor */
     int rank, ranks, levels;
-    bool gathers;        /* one allgather is all */
-    enum pl_dtype dtype; /* float32 or float64, of what is computed */
-    uint64_t *counts;    /* [2 n], of the step described last */
-    /* in the scratch of the chain */
+    bool gathers;        /* the chain is one allgather */
+    enum pl_dtype dtype; /* type that it computes in: float32 or float64 */
+    uint64_t *counts;    /* [2 n], of the step that was described last */
+    /* in the scratch memory of the chain */
     double *own_dots, *dots; /* [DOTS], [n * DOTS] */
-    char *other;             /* what arrives */
-    char *work; /* this rank's vector, from the first step on; gathers: [n] vectors. Or the program's output */
+    char *other;             /* received data */
+    char *work; /* this rank's vector, from the first step on; if `gathers`, [n] vectors. May be the program's output */
 };
 
 enum pl_status pl_adasum_check(const struct pl_world *world, const struct pl_collective *collective,
@@ -53,7 +53,7 @@ enum pl_status pl_adasum_check(const struct pl_world *world, const struct pl_col
     return pl_request_check(world, &sum, reterr);
 }
 
-/* The part of the vector that `rank` holds after `levels` halvings. */
+/* Finds the part of the vector that `rank` holds after `levels` halvings. */
 static void find_part(uint64_t count, int rank, int levels, uint64_t *ret_at, uint64_t *ret_length)
 {
     uint64_t at = 0, length = count;
@@ -112,7 +112,8 @@ static struct pl_collective describe(struct pl_chain *chain, int step)
     return described;
 }
 
-/* The scratch: dot products, what arrives, and the computed vectors, unless those are in the program's output. */
+/* Whether the computed vector lies in the program's output. The scratch memory holds dot products, received data
+ * and, if this is false, the computed vectors. */
 static bool works_in_recv(const struct adasum *adasum)
 {
     return !adasum->gathers && adasum->dtype == adasum->collective.dtype;
@@ -183,7 +184,7 @@ static void lay_out(struct adasum *adasum, char *scratch)
     }
 FOR_FLOATS(ARITHMETIC)
 
-/* How much of a vector with the square `square` is left beside one of which it has `dot`. */
+/* The factor of a vector with the square `square` that has the dot product `dot` with the other one. */
 static double factor_of(double dot, double square)
 {
     return square < DBL_MIN ? 1 : 1 - dot / square / 2;
@@ -210,7 +211,7 @@ static void combine(const struct adasum *adasum, void *to, const void *a, const 
     }
 }
 
-/* The program's elements to those that are computed with, and back. */
+/* Converts the program's elements to the type that it computes in; narrow() converts back. */
 static void widen(const struct adasum *adasum, void *to, const void *from, uint64_t count)
 {
     double factor = adasum->collective.scaled ? adasum->collective.prescale : 1;
@@ -243,7 +244,7 @@ static void narrow(const struct adasum *adasum, void *to, void *from, uint64_t c
     }
 }
 
-/* The whole tree, over all ranks' vectors. */
+/* Computes the whole tree over all ranks' vectors. */
 static void walk_tree(struct adasum *adasum)
 {
     uint64_t count = adasum->collective.count, bytes = count * pl_dtype_bytes(adasum->dtype);
@@ -264,7 +265,7 @@ static void walk_tree(struct adasum *adasum)
     narrow(adasum, adasum->collective.recv, adasum->work, count);
 }
 
-/* This rank's part of the two vectors that meet at `level`: the one of the lower ranks first. */
+/* Finds this rank's part of the two vectors that are combined at `level`; `*ret_a` is that of the lower ranks. */
 static void find_pair(const struct adasum *adasum, int level, char **ret_own, const char **ret_a, const char **ret_b,
                       uint64_t *ret_length)
 {
@@ -276,7 +277,7 @@ static void find_pair(const struct adasum *adasum, int level, char **ret_own, co
     *ret_b = adasum->rank >> level & 1 ? *ret_own : adasum->other;
 }
 
-/* The dot products of `level` are there: those of the parts, in the order of the ranks that have them. */
+/* Combines the two vectors of `level`. Its dot products are the sums of those of the parts, in the order of ranks. */
 static void end_level(struct adasum *adasum, int level)
 {
     int ranks = 2 << level, first = adasum->rank & ~(ranks - 1);
@@ -294,7 +295,7 @@ static void end_level(struct adasum *adasum, int level)
     combine(adasum, own, a, b, length, dots);
 }
 
-/* Before a step: what its data needs, and where its buffers are. */
+/* Computes what a step sends and sets the step's buffers. */
 static void start(struct pl_chain *chain, int step, void *scratch, struct pl_collective *c)
 {
     struct adasum *adasum = (struct adasum *)chain;
@@ -329,7 +330,7 @@ static void start(struct pl_chain *chain, int step, void *scratch, struct pl_col
     c->recv = adasum->other;
 }
 
-/* After the last step: the result into the program's buffer. */
+/* Writes the result to the program's buffer after the last step. */
 static void finish(struct pl_chain *chain)
 {
     struct adasum *adasum = (struct adasum *)chain;
@@ -393,7 +394,7 @@ enum pl_status pl_adasum_enqueue(struct pl_world *world, const struct pl_collect
     struct pl_chain *chain = NULL;
 
     PL_TRY(pl_adasum_check(world, collective, reterr));
-    if (world->size == 1 || collective->count == 0) { /* a sum like any other */
+    if (world->size == 1 || collective->count == 0) { /* the result is a plain sum */
         struct pl_collective sum = *collective;
 
         sum.op = PL_SUM;

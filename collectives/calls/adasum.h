@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Adasum: an allreduce that adds what two gradients say differently and averages what they say alike,
+ * Adasum: an allreduce that adds orthogonal parts of two gradients and averages parallel ones,
  * a (1 - a.b / 2 a.a) + b (1 - a.b / 2 b.b), over a binary tree: ranks 0 and 1, 2 and 3, then 0-1 and 2-3, and so on.
  *
- * It is a chain of collectives (core/chain.h) that any backend runs: small vectors in one allgather, after which
- * each rank walks the whole tree; larger ones by recursive halving, where for each level of the tree ranks exchange
- * halves of what they hold and gather dot products, and at the end gather the parts. Half-width floats are float32 in
- * between; dot products and factors are float64. Internal to collectives/calls.
+ * It is a chain of collectives (core/chain.h) that any backend runs. Small vectors are exchanged in one allgather,
+ * after which each rank computes the whole tree. Larger ones use recursive halving: for each level of the tree, ranks
+ * exchange halves of their parts and gather dot products; at the end they gather the parts. Half-width floats are
+ * converted to float32 in between; dot products and factors are float64. Internal to collectives/calls.
  *
- * Cost    halving: each rank sends about twice the vector, and log2(n) + 1 small and large collectives each.
+ * Cost    halving: each rank sends about twice the vector, in log2(n) + 1 large and log2(n) small collectives.
  * Source  Maleki et al., "Scaling Distributed Training with Adaptive Summation", arXiv 2006.02924.
  * Test    tests/unit/collectives/calls/test_adasum.c
  */
@@ -17,11 +17,11 @@
 
 #include "collectives/collective.h"
 
-/** PL_OK where the ranks of `world` can do `collective`, an adasum. */
+/** PL_OK if the ranks of `world` can run `collective`, an adasum. */
 enum pl_status pl_adasum_check(const struct pl_world *world, const struct pl_collective *collective,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Check `collective`, an adasum, and put its chain into the queue. Under the world's lock. */
+/** Check `collective`, an adasum, and put its chain into the queue. Call with the world's lock held. */
 enum pl_status pl_adasum_enqueue(struct pl_world *world, const struct pl_collective *collective,
                                  struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 

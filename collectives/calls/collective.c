@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a program calls: a collective is one request, or adasum's chain of them. */
+/* The functions that a program calls: a collective is one request, or adasum's chain of them. */
 #include "collectives/collective.h"
 
 #include "collectives/calls/adasum.h"

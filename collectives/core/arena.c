@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arena memory for the caller: comparing what ranks ask for, then shared, pinned, device or private memory. */
+/* Arena memory for the caller: compares what ranks ask for, then allocates shared, pinned, device or private memory. */
 #include "collectives/arena.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 enum { ALIGN_BYTES = 4096 };
 
-/* The backend that has shared memory, NULL when none has. */
+/* The backend that has shared memory; NULL if no backend has. */
 static const struct pl_world_backend *sharing_backend(const struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
@@ -109,7 +109,7 @@ static void give_back(struct pl_world *world, struct pl_span *span)
     *span = (struct pl_span){.data = NULL};
 }
 
-/* This rank's part of alloc_host(). */
+/* Does this rank's part of alloc_host(). */
 static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                                 struct pl_error *reterr)
 {
@@ -117,7 +117,7 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
     enum pl_status status;
 
     if (backend) {
-        /* names the rank that has none */
+        /* the error names the rank that has no memory */
         PL_TRY(backend->backend->arena_alloc(backend->state, bytes, ret_span, reterr));
         status = PL_OK;
     } else {
@@ -133,7 +133,7 @@ static enum pl_status take_host(struct pl_world *world, uint64_t bytes, enum pl_
     return status;
 }
 
-/* Host memory, pinned where that is asked for, on every rank or on none. */
+/* Allocates host memory, pinned if the caller asks for that, on every rank; if one rank fails, on no rank. */
 static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl_memory memory, int64_t deadline_ns,
                                  struct pl_span *ret_span, struct pl_error *reterr)
 {
@@ -159,7 +159,7 @@ static enum pl_status alloc_host(struct pl_world *world, uint64_t bytes, enum pl
                : status;
 }
 
-/* On every rank or on none. */
+/* Allocates on every rank; if one rank fails, on no rank. */
 static enum pl_status alloc(struct pl_world *world, uint64_t bytes, enum pl_memory memory, struct pl_span *ret_span,
                             struct pl_error *reterr)
 {
@@ -180,10 +180,11 @@ enum pl_status pl_arena_alloc(struct pl_world *world, uint64_t bytes, enum pl_me
 
     PL_TRY(pl_world_failure(world, reterr));
     if (memory != PL_MEMORY_HOST && !pl_world_has_devices(world, reason)) {
-        return pl_error_set(reterr, PL_UNSUPPORTED, "no arena in %s memory: %s", memory_text(memory), reason);
+        return pl_error_set(reterr, PL_UNSUPPORTED, "an arena in %s memory is not possible: %s", memory_text(memory),
+                            reason);
     }
     if (bytes == 0 || bytes > PTRDIFF_MAX - ALIGN_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "an arena piece of %" PRIu64 " bytes", bytes);
+        return pl_error_set(reterr, PL_INVALID, "an arena piece cannot have %" PRIu64 " bytes", bytes);
     }
     status = alloc(world, bytes, memory, ret_span, &error);
     if (pl_bootstrap_is_desynchronised(&error)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arena memory on devices: each rank allocates on its own, and where all ranks are on one host they open each other's
- * blocks, so that a kernel of one rank can read and write all of them. Also keeps track of what is pinned.
+ * Arena memory on devices: each rank allocates on its own device. If all ranks are on one host, they open each other's
+ * blocks, so that a kernel of one rank can read and write all of them. Also keeps the list of pinned memory.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -18,13 +18,13 @@
 
 static const int64_t DROP_ALL_NS = 2 * PL_NS_PER_S;
 
-/* What a rank sends the others about its block: its export record. */
+/* Record that a rank sends to the others about its block. */
 struct export_record {
-    int32_t made;     /* there is a block */
-    int32_t exported; /* and `handle` opens it */
+    int32_t made;     /* whether there is a block */
+    int32_t exported; /* whether `handle` opens it */
     uint64_t address;
     struct pl_device_handle handle;
-    char text[PL_BACKEND_REASON_BYTES]; /* why not */
+    char text[PL_BACKEND_REASON_BYTES]; /* the reason if it is not exported */
 };
 
 static void release_span(struct pl_world *world, struct pl_arena_gpu_block *span)
@@ -47,7 +47,7 @@ static void unmap_blocks(struct pl_world *world, struct pl_arena_gpu_block *span
     }
 }
 
-/* Why ranks cannot map each other's device memory whatever the driver says; the same on all ranks. */
+/* Whether ranks could map each other's device memory if the driver allows it; all ranks get the same answer. */
 static bool can_share(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     const struct pl_topology *topology = &world->topology;
@@ -100,7 +100,7 @@ static enum pl_status map_blocks(struct pl_world *world, struct pl_arena_gpu_blo
     return PL_OK;
 }
 
-/* Map each other's blocks on all ranks, or on none, with the reason. */
+/* Maps each other's blocks on all ranks or, with the reason in world->gpu_not_mapped, on no rank. */
 static enum pl_status share(struct pl_world *world, struct pl_arena_gpu_block *span,
                             const struct export_record *export_records, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -187,7 +187,7 @@ static void end_span(struct pl_world *world, struct pl_arena_gpu_block *span, in
     for (int r = 0; span->mappings && r < world->size; r++) {
         elsewhere = elsewhere || span->mappings[r].imported;
     }
-    /* Releasing memory that another process has mapped is undefined; a rank that is gone has nothing mapped. */
+    /* It is undefined to release memory that another process has mapped; a rank that is gone has nothing mapped. */
     if (elsewhere && world->failure.status == PL_OK &&
         world->bootstrap->barrier(world->bootstrap->context, deadline_ns, &error) != PL_OK) {
         world->failure = error;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be wrong with a descriptor, found before anything starts. */
+/* Checks a descriptor before anything starts, and writes its signature. */
 #include "base/hash.h"
 #include "base/memory.h"
 #include "collectives/core/counts.h"
@@ -35,7 +35,7 @@ static enum pl_status sum_counts(const struct pl_world *world, const uint64_t *c
     return PL_OK;
 }
 
-/* Where the rank's own block begins, in elements. */
+/* The start of the rank's own block, in elements. */
 static uint64_t own_at(const struct pl_world *world, const struct pl_collective *c)
 {
     uint64_t at = 0;
@@ -54,11 +54,11 @@ static enum pl_status check_buffer(const void *data, uint64_t elems, const char 
     return PL_OK;
 }
 
-/* Element counts of the two buffers on this rank, and the one place in recv or send where they may coincide. */
+/* Element counts of the two buffers on this rank, and the one value of `send` at which they may overlap. */
 struct extents {
     uint64_t send;
     uint64_t recv;
-    uintptr_t in_place_send; /* allowed coincidence: send == this */
+    uintptr_t in_place_send; /* in place if send == this */
 };
 
 static enum pl_status measure(const struct pl_world *world, const struct pl_collective *c, size_t item,
@@ -102,7 +102,7 @@ static enum pl_status measure(const struct pl_world *world, const struct pl_coll
             return pl_error_set(reterr, PL_INVALID, "counts and recv_counts differ for the rank itself");
         }
         ret->in_place_send = 0;
-        total = c->counts ? 0 : ret->send; /* ragged: each rank has its own sums, and only those */
+        total = c->counts ? 0 : ret->send; /* with lists, each rank has its own sums and does not know the others */
         break;
     case PL_BARRIER:
         break;
@@ -131,10 +131,10 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
                                    struct pl_error *reterr)
 {
     if ((unsigned)c->kind >= PL_KIND_COUNT) {
-        return pl_error_set(reterr, PL_INVALID, "%d is no kind of collective", (int)c->kind);
+        return pl_error_set(reterr, PL_INVALID, "%d is not a kind of collective", (int)c->kind);
     }
     if (!item) {
-        return pl_error_set(reterr, PL_INVALID, "%d is no element type", (int)c->dtype);
+        return pl_error_set(reterr, PL_INVALID, "%d is not an element type", (int)c->dtype);
     }
     if (c->flags) {
         if (c->flags & ~(unsigned)(PL_REPRODUCIBLE | PL_WIRE_FLOAT16 | PL_WIRE_BFLOAT16 | PL_AGREED)) {
@@ -145,7 +145,7 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
         }
     }
     if ((c->kind == PL_BROADCAST || c->kind == PL_REDUCE) && (c->root < 0 || c->root >= world->size)) {
-        return pl_error_set(reterr, PL_INVALID, "root %d is no rank of this world of %d", c->root, world->size);
+        return pl_error_set(reterr, PL_INVALID, "root %d is not a rank of this world of %d", c->root, world->size);
     }
     if (c->scaled && (!isfinite(c->prescale) || !isfinite(c->postscale))) {
         return pl_error_set(reterr, PL_INVALID, "a scale factor is not finite");
@@ -154,7 +154,7 @@ static enum pl_status check_values(const struct pl_world *world, const struct pl
         return PL_OK;
     }
     if ((unsigned)c->op >= PL_OP_COUNT) {
-        return pl_error_set(reterr, PL_INVALID, "%d is no operation", (int)c->op);
+        return pl_error_set(reterr, PL_INVALID, "%d is not an operation", (int)c->op);
     }
     if (c->dtype == PL_BOOL && (c->op == PL_AVERAGE || c->scaled)) {
         return pl_error_set(reterr, PL_INVALID, "bool elements can be neither averaged nor scaled");
@@ -194,7 +194,7 @@ static void sign(const struct pl_world *world, const struct pl_collective *c, ui
     }
 }
 
-/* The request's own copies of the two lists; none where the kind has no lists. */
+/* Copies the two lists for the request; copies nothing if the kind has no lists. */
 static enum pl_status copy_counts(const struct pl_world *world, struct pl_request *request, struct pl_error *reterr)
 {
     struct pl_collective *c = &request->collective;
@@ -222,7 +222,7 @@ static enum pl_status copy_counts(const struct pl_world *world, struct pl_reques
     return PL_OK;
 }
 
-/* All that can be wrong; `*ret_total` is what must be equal on all ranks. */
+/* Checks everything; `*ret_total` must be equal on all ranks. */
 static enum pl_status check(const struct pl_world *world, const struct pl_collective *c, uint64_t *ret_total,
                             struct pl_error *reterr)
 {
@@ -244,7 +244,7 @@ enum pl_status pl_request_check(const struct pl_world *world, const struct pl_co
     return check(world, collective, &total, reterr);
 }
 
-/* Every post goes through here, so it is on the way of the smallest collectives: `flatten` inlines all checks. */
+/* Every post runs this, also that of the smallest collectives: `flatten` inlines all checks. */
 __attribute__((flatten)) enum pl_status pl_collective_check_request(struct pl_request *request,
                                                                     const struct pl_world *world,
                                                                     const struct pl_collective *collective,
@@ -270,7 +270,7 @@ __attribute__((flatten)) enum pl_status pl_collective_check_request(struct pl_re
         c->flags |= world->wire_flag;
     }
     sign(world, c, total, &request->signature);
-    c->name = NULL; /* the caller's; the signature has what is needed of it */
+    c->name = NULL; /* it belongs to the caller; the signature has a copy of its start */
     if (c->counts || c->recv_counts) {
         PL_TRY(copy_counts(world, request, reterr));
     }

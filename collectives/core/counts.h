@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Elements of the ranks' blocks, by a list that may be left out: `counts` NULL means `count` for each, see struct
+ * Sizes and offsets of the ranks' blocks. `counts` may be NULL; then each block has `count` elements: see struct
  * pl_collective. Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_CORE_COUNTS_H
@@ -24,9 +24,7 @@ static inline uint64_t pl_counts_max(const uint64_t *counts, uint64_t count, int
     return most;
 }
 
-/**
- * Where each rank's block begins when one follows the other, and after the last one the sum: `ret_starts` [size + 1].
- */
+/** Compute where each rank's block begins if the blocks follow each other, and the sum: `ret_starts` [size + 1]. */
 static inline void pl_counts_starts(const uint64_t *counts, uint64_t count, int size, uint64_t *ret_starts)
 {
     ret_starts[0] = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A failure that is not reported yet: where ranks call different collectives, moving their data fails as well, and the
- * check of the calls then has the better words, which name both sides. Internal to collectives/.
+ * A failure that is not reported yet. If ranks call different collectives, moving their data fails as well, but the
+ * check of the calls gives the better message, which names both sides. Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_CORE_DEFERRED_ERROR_H
 #define PL_COLLECTIVES_CORE_DEFERRED_ERROR_H
@@ -10,10 +10,12 @@
 
 struct pl_deferred_error {
     bool failed;
-    struct pl_error error; /* valid when `failed`: the caller's functions write it */
+    struct pl_error error; /* valid if `failed`; the caller writes it */
 };
 
-/** Report it once the calls are `checked` and equal, or that is waited for no longer; until then PL_OK. */
+/**
+ * Report the failure if `checked`: the calls are equal, or the check is not waited for any longer. Until then PL_OK.
+ */
 static inline enum pl_status pl_deferred_error_report(const struct pl_deferred_error *deferred, bool checked,
                                                       struct pl_error *reterr)
 {

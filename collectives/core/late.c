@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Following who waits for whom, by messages, to the rank that waits for nobody. */
+/* Finds the rank that is late: follows by messages who waits for whom, up to the rank that waits for no other. */
 #include "collectives/core/late.h"
 
 #include "base/clock.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 
 static const int64_t BEFORE_LONGEST_NS = 10 * PL_NS_PER_S;
-/* What the rank that is asked knows of itself is at first for whom it waits, and later what it was answered. */
+/* A rank that is asked first answers with the rank that it waits for, and later with what it has learned by asking. */
 static const int64_t ASK_AGAIN_NS = 50 * PL_NS_PER_MS;
 
-_Static_assert(sizeof(struct pl_late_message) <= PL_TRANSPORT_LATE_BYTES, "a query fits");
-_Static_assert(sizeof(struct pl_late_message) != sizeof(struct pl_revoke), "their lengths tell them apart");
+_Static_assert(sizeof(struct pl_late_message) <= PL_TRANSPORT_LATE_BYTES, "a message fits in its buffer");
+_Static_assert(sizeof(struct pl_late_message) != sizeof(struct pl_revoke), "their lengths distinguish them");
 
 int pl_late_waits_for(const struct pl_world *world)
 {
@@ -45,9 +45,9 @@ static void test(struct pl_world *world, struct pl_transfer *out)
 }
 
 /*
- * One query and one answer are under way at a time, and others are lost meanwhile: who asks does so again. A query may
- * stay under way for as long as the rank that it goes to is late, since MPI may have to connect first; answers go to
- * ranks that wait.
+ * Sends a query or an answer. Only one of each is under way at a time, and further ones are dropped meanwhile: the rank
+ * that asks sends its query again. A query may stay under way for as long as its receiver is late, since MPI may have
+ * to connect first; answers go to ranks that wait.
  */
 static void send(struct pl_world *world, int to, const struct pl_late_message *message)
 {
@@ -82,7 +82,7 @@ void pl_late_search(struct pl_world *world, int64_t now_ns)
         late->asked_ns = now_ns;
         send(world, first, &(struct pl_late_message){.from = world->rank});
     }
-    world->revoke_polls = PL_REVOKE_POLLS - 1; /* the next poll looks for the answer */
+    world->revoke_polls = PL_REVOKE_POLLS - 1; /* so that the next poll receives the answer */
 }
 
 void pl_late_take(struct pl_world *world, const struct pl_late_message *message)
@@ -90,7 +90,7 @@ void pl_late_take(struct pl_world *world, const struct pl_late_message *message)
     struct pl_late *late = &world->late;
 
     if (message->from < 0 || message->from >= world->size || message->late >= world->size) {
-        return; /* of a world that had this communicator before */
+        return; /* a message of an earlier world with the same communicator */
     }
     if (!message->answers) {
         pl_late_search(world, pl_clock_now_ns());
@@ -98,7 +98,7 @@ void pl_late_take(struct pl_world *world, const struct pl_late_message *message)
              &(struct pl_late_message){.answers = true, .from = world->rank, .late = pl_late_rank(world)});
         return;
     }
-    /* Ranks that wait for each other have lost a message: where that is so, the search goes no further. */
+    /* Ranks that wait for each other have lost a message; then the search goes no further. */
     if (message->from == late->first && message->late >= 0 && message->late != world->rank) {
         late->rank = message->late;
     }

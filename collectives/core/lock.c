@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the progress thread is woken. */
+/* Wakes the progress thread. */
 #include "collectives/core/lock.h"
 
 void pl_core_wake_progress(struct pl_progress *progress)

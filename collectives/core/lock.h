@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The lock of a world, which the program's threads and the progress thread take in turns; a world without that thread
- * has none. Internal to collectives/.
+ * The lock of a world. The program's threads and the progress thread take it in turns; a world without that thread has
+ * no lock. Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_CORE_LOCK_H
 #define PL_COLLECTIVES_CORE_LOCK_H
@@ -16,7 +16,7 @@ struct pl_progress {
     struct pl_world *world;
     pthread_t thread;
     sem_t wake;
-    pthread_mutex_t lock; /* requests, backends and failure of the world, and: */
+    pthread_mutex_t lock; /* guards requests, backends and failure of the world, and: */
     struct {
         bool asleep; /* the thread waits for `wake` */
         bool stop;
@@ -24,8 +24,8 @@ struct pl_progress {
 };
 
 /**
- * Something is under way and the program goes on computing: wake the thread if it sleeps. Under the lock. `progress`
- * may be NULL.
+ * Wake the thread if it sleeps; call with the lock held when a request is under way and the program goes on computing.
+ * `progress` may be NULL.
  */
 void pl_core_wake_progress(struct pl_progress *progress);
 

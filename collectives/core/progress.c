@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The progress thread of a world: it advances requests while the program computes, and sleeps when there are none. */
+/* The progress thread of a world: it advances requests while the program computes, and sleeps when there are no
+ * requests. */
 #include "collectives/core/progress.h"
 
 #include "base/clock.h"
@@ -15,10 +16,10 @@ static const int64_t NAP_SHORTEST_NS = 50 * PL_NS_PER_US;
 /* the segments under way keep a link of 1 Gbit/s busy for some milliseconds */
 static const int64_t NAP_MOVING_NS = 100 * PL_NS_PER_US;
 static const int64_t NAP_LONGEST_NS = 10 * PL_NS_PER_MS;
-/* So long it stays awake after the last request: a program that posts again soon need not wake it. */
+/* The thread stays awake so long after the last request, so that a program that posts again soon need not wake it. */
 static const int64_t LINGER_NS = 2 * PL_NS_PER_MS;
 
-/* How far the queue's head is: two equal marks mean that nothing moved in between. */
+/* Progress of the queue's head: two equal marks mean that nothing moved in between. */
 struct mark {
     uint64_t sequence;
     uint64_t progress_count;
@@ -30,7 +31,7 @@ static struct mark mark_of(const struct pl_world *world)
                         : (struct mark){0, 0};
 }
 
-/* Shorter while things move; up to what one backs off after the time for which nothing has. */
+/* The next sleep: shorter while data moves; otherwise up to a limit that grows with the time without progress. */
 static int64_t next_nap_ns(int64_t nap_ns, bool moved, int64_t still_ns)
 {
     int64_t most_ns = pl_clock_backoff_ns(still_ns, NAP_MOVING_NS, NAP_LONGEST_NS);
@@ -51,8 +52,8 @@ static void *advance_requests(void *progress_at)
         struct mark before, after;
         bool moved, asleep;
 
-        /* The lock's holder releases it soon, or waits for long and advances meanwhile: only after many failed tries is
-         * it worth blocking for the lock. */
+        /* The lock's holder releases it soon, or waits for long and advances the requests meanwhile: only after many
+         * failed tries is it worth blocking for the lock. */
         if (nap_ns == NAP_LONGEST_NS) {
             pthread_mutex_lock(&progress->lock);
         } else if (pthread_mutex_trylock(&progress->lock) != 0) {
@@ -80,7 +81,7 @@ static void *advance_requests(void *progress_at)
     }
 }
 
-/* Why the world gets no thread; NULL: it gets one. */
+/* The reason why the world gets no thread; NULL if it gets one. */
 static const char *why_not(const struct pl_world *world, bool forced)
 {
     if (world->size == 1) {
@@ -101,7 +102,8 @@ enum pl_status pl_progress_start(struct pl_world *world, struct pl_error *reterr
     world->no_progress = strcmp(wanted, "off") == 0 ? "the setting progress is off" : why_not(world, forced);
     if (world->no_progress) {
         return forced && world->size > 1
-                   ? pl_error_set(reterr, PL_UNSUPPORTED, "a progress thread: %s", world->no_progress)
+                   ? pl_error_set(reterr, PL_UNSUPPORTED,
+                                  "the setting progress is on, but no progress thread can run: %s", world->no_progress)
                    : PL_OK;
     }
     progress = pl_memory_new(1, sizeof(*progress), reterr);

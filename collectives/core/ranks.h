@@ -6,8 +6,8 @@
 #include "base/status.h"
 
 /**
- * Whether the `count` ranks listed can be a set of ranks of a world of `size`: at least one, each in the world and only
- * once. `what` ("a process set") begins the message.
+ * Check that the `count` ranks listed can be a set of ranks of a world of `size`: at least one, each in the world and
+ * only once. `what` ("a process set") begins the message.
  */
 enum pl_status pl_ranks_check(const char *what, const int *ranks, int count, int size,
                               struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order posted; those of a
- * streamed backend (backend.h) are handed over together and end in order.
+ * The queue of a world: posting, advancing, ending. Requests run one at a time, in the order of the posts. Those of a
+ * streamed backend (backend.h) are given to it without waiting for earlier ones, and end in order.
  */
 #include "base/activity.h"
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One of those that refer to it does not need it any more. */
+/* Drops one reference to the chain and frees it with the last one. */
 static void release_chain(struct pl_chain *chain)
 {
     if (--chain->requests == 0) {
@@ -99,7 +99,7 @@ void pl_request_describe(const struct pl_request *request, char name[sizeof(requ
     }
 }
 
-/* A request has ended, well or not. */
+/* Notifies the observer that a request has ended, by success or failure. */
 static void notify_ended(struct pl_world *world, const struct pl_request *request)
 {
     char name[sizeof(request->signature.name) + 1];
@@ -119,13 +119,13 @@ void pl_world_observe(struct pl_world *world, const struct pl_observer *observer
     world->observer = observer ? *observer : (struct pl_observer){.context = NULL};
 }
 
-/* Nobody but the queue has it. */
+/* Whether only the queue has the request, not the program. */
 static bool is_internal(const struct pl_request *request)
 {
     return request->chain && request->step < request->chain->steps - 1;
 }
 
-/* pl_request_fail_all(), with this rank's host and device where the failure is one `on_device`. */
+/* Does pl_request_fail_all(); adds this rank's host and device to the error if it is `on_device`. */
 static enum pl_status end(struct pl_world *world, const struct pl_error *error, bool on_device)
 {
     struct pl_request *request, *next;
@@ -171,7 +171,7 @@ enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_
     return world->failure.status;
 }
 
-/* No request runs: ranks that share memory with this one are informed here, where cancelling one would do it. */
+/* Informs the ranks that share memory with this one while no request runs; otherwise cancelling a request does that. */
 static void abort_backend(struct pl_world *world, const struct pl_error *why)
 {
     for (int i = 0; i < world->backend_count; i++) {
@@ -210,7 +210,8 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
         return PL_MEMORY;
     }
     if (c->kind == PL_BROADCAST && c->send && c->memory != PL_MEMORY_DEVICE) {
-        /* Now and not when it was posted: earlier requests may have written what it sends, or read what it writes. */
+        /* Only now, not at the post: earlier requests may have written the data that it sends, or read the data that
+         * it overwrites. */
         memcpy(c->recv, c->send, c->count * pl_dtype_bytes(c->dtype));
         c->send = NULL;
     }
@@ -221,8 +222,7 @@ static enum pl_status start(struct pl_world *world, struct pl_request *request, 
     return request->backend->backend->post(request->backend->state, request, ret_done, reterr);
 }
 
-/* The head belongs to a streamed backend, and so do those after it, up to the first that does not: post those that are
- * not yet posted, then advance all. */
+/* Posts the queued requests at the head of the queue that belong to the head's streamed backend, then advances all. */
 static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_error *reterr)
 {
     struct pl_request *head = world->first;
@@ -237,7 +237,7 @@ static enum pl_status stream(struct pl_world *world, bool *ret_done, struct pl_e
     return head->backend->backend->progress(head->backend->state, head, ret_done, reterr);
 }
 
-/* Run the queue's head, and those after it, as far as they get without waiting. */
+/* Runs the queue's head, and the requests after it, as far as possible without waiting. */
 void pl_request_advance(struct pl_world *world)
 {
     while (world->first) {
@@ -247,7 +247,7 @@ void pl_request_advance(struct pl_world *world)
         enum pl_status status;
         bool done = false;
 
-        /* The report is read only after a failure, which fills it. */
+        /* `error` is read only after a failure, which fills it. */
         if (backend->backend->streamed) {
             status = stream(world, &done, &error);
         } else if (head->phase == PL_REQUEST_QUEUED) {
@@ -292,7 +292,7 @@ static enum pl_status choose_backend(const struct pl_world *world, struct pl_req
             return PL_OK;
         }
     }
-    pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world takes %s of %s in %s memory",
+    pl_error_set(reterr, PL_UNSUPPORTED, "no backend of this world serves %s of %s in %s memory",
                  pl_kind_text(request->collective.kind), pl_dtype_text(request->collective.dtype),
                  request->collective.memory == PL_MEMORY_DEVICE ? "device" : "host");
     only = pl_knob_text(&world->knobs, PL_KNOB_BACKEND);
@@ -374,7 +374,7 @@ enum pl_status pl_request_enqueue_chain(struct pl_world *world, const struct pl_
     struct pl_request *first = NULL, **end_at = &first, *request;
     enum pl_status status = world->failure.status == PL_OK ? PL_OK : pl_request_world_failure(world, reterr);
 
-    chain->requests = 1; /* this call */
+    chain->requests = 1; /* for this call */
     for (int step = 0; step < chain->steps && status == PL_OK; step++) {
         status = prepare_step(world, collective, chain, step, end_at, reterr);
         end_at = status == PL_OK ? &(*end_at)->next : end_at;
@@ -504,5 +504,5 @@ void pl_request_drop_all(struct pl_world *world)
         free(request->counts);
         free(request);
     }
-    free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : world->scratch); /* a step's messages use it */
+    free(pl_bootstrap_has_leaked(world->bootstrap) ? NULL : world->scratch); /* messages of a step may still use it */
 }

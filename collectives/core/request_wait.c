@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a rank waits for what it has posted: polling, then blocking, until the request has ended or its deadline has
- * passed. */
+/* The wait of a rank for a request: polling, then blocking, until the request has ended or its deadline has passed. */
 #include "base/clock.h"
 #include "base/text.h"
 #include "collectives/core/late.h"
@@ -11,7 +10,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* another thread may need this CPU for what we wait for, even where there seem to be enough */
+/* another thread may need this CPU for the work that we wait for, even if there seem to be enough CPUs */
 enum { POLLS_PER_YIELD = 64 };
 
 static const int64_t NAP_SHORTEST_NS = 20 * PL_NS_PER_US;
@@ -31,7 +30,7 @@ static void set_deadline(struct pl_request *request, int64_t now_ns)
     }
 }
 
-/* The deadline passed: say which collective has stalled, and which rank is late where that is known. */
+/* Ends the world after a deadline: reports which collective has stalled, and which rank is late if that is known. */
 static enum pl_status time_out(struct pl_request *request)
 {
     struct pl_world *world = request->world;
@@ -51,7 +50,8 @@ static enum pl_status time_out(struct pl_request *request)
     return pl_request_fail_all(world, &error);
 }
 
-/* Whether the deadline has passed, by which everything queued has ended. Before, search for the rank that is late. */
+/* Whether the deadline has passed; then everything in the queue has been ended. Before that, searches for the late
+ * rank. */
 static bool has_timed_out(struct pl_request *request, int64_t now_ns)
 {
     set_deadline(request, now_ns);
@@ -88,8 +88,8 @@ enum pl_status pl_request_test(struct pl_request *request, bool *ret_done, struc
 }
 
 /*
- * Out of spin budget: block in the backend's way, or sleep for a 64th of the time already waited, so that a message
- * under way is polled often and a late peer is not.
+ * Blocks after the spin budget is used up: with the backend's function, or for a 64th of the time already waited, so
+ * that a message under way is polled often and a late peer is not.
  */
 static void block_until(struct pl_world *world, int64_t idle_ns, int64_t now_ns, int64_t deadline_ns)
 {
@@ -158,8 +158,8 @@ void pl_world_report_wait(struct pl_world *world, int64_t waited_ns, int64_t *re
     notify_stalled(world, &event, about ? about : &(struct pl_about){.append = NULL});
 }
 
-/* Nothing has moved for `idle_ns`: note which rank the head waits for, and tell the observer when that lasts. Returns
- * when to tell it next. */
+/* Nothing has moved for `idle_ns`: notes which rank the head waits for, and notifies the observer if that lasts.
+ * Returns the idle time at which to notify it next. */
 static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stall_ns)
 {
     char name[sizeof(world->first->signature.name) + 1];
@@ -177,7 +177,7 @@ static int64_t track_stall(struct pl_world *world, int64_t idle_ns, int64_t stal
     return 2 * stall_ns;
 }
 
-/* Until the request has ended or, where that is enough, is launched. */
+/* Waits until the request has ended or, if `launched_is_enough`, is launched. */
 static void wait_until_ended(struct pl_request *request, bool launched_is_enough)
 {
     struct pl_world *world = request->world;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Revoking a world: a failed rank sends its error to others by messages, which relay it. */
-/* Sending and receiving the message that ends the others' worlds. */
+/* Revoking a world: a failed rank sends its error to other ranks by messages, and those relay it. */
 #include "collectives/core/revoke.h"
 
 #include "base/clock.h"
@@ -11,10 +10,10 @@
 
 enum { DISTANCES_MOST = 31 };
 
-/* A rank that waits, too, takes a message within a nap and some round trips; one that is dead or computes does not. */
+/* A rank that waits takes a message within one sleep and some round trips; a rank that is dead or computes does not. */
 static const int64_t LEAVE_NS = 250 * PL_NS_PER_MS;
 
-_Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits");
+_Static_assert(sizeof(struct pl_revoke) <= PL_TRANSPORT_REVOKE_BYTES, "a revoke message fits in its buffer");
 
 void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, const struct pl_error *why,
                            struct pl_error *ret_received)
@@ -30,7 +29,8 @@ void pl_revoke_relay_error(const struct pl_world *world, enum pl_status status, 
     }
 }
 
-/* What others report: the same timeout or mismatch, since they share that; otherwise that they have lost this rank. */
+/* Writes what others report: the same timeout or mismatch, since it is theirs too; otherwise that they have lost
+ * this rank. */
 static void write_revoke(const struct pl_world *world, struct pl_revoke *revoke)
 {
     const struct pl_error *why = &world->failure;
@@ -60,7 +60,7 @@ void pl_revoke_send(struct pl_world *world)
         (void)!transport->send(transport->context, revoke, sizeof(*revoke), (world->rank + (1 << i)) % world->size,
                                PL_TAG_REVOKE, &out[i], NULL);
     }
-    /* A rank that no message can be sent to finds out by itself. */
+    /* A rank that cannot be reached finds out by itself. */
     for (int i = 0; 1 << i < world->size; i++) {
         if (out[i].active) {
             (void)!pl_bootstrap_wait_transfer(transport, &out[i], deadline_ns, "revoke message",
@@ -72,7 +72,7 @@ void pl_revoke_send(struct pl_world *world)
     }
 }
 
-/* Receive what has come; of several messages the one about the earliest collective counts. */
+/* Receives the messages that have come; of several revoke messages the one about the earliest collective is kept. */
 static void take(struct pl_world *world)
 {
     struct pl_transport *transport = world->bootstrap->transport;

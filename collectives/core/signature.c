@@ -51,7 +51,7 @@ static void describe(const struct pl_signature *signature, char *text, size_t te
              signature->scale_hash ? ", scaled" : "");
 }
 
-/* What differs where the descriptions read the same. */
+/* The difference between two signatures with equal descriptions. */
 static const char *hidden_difference(const struct pl_signature *a, const struct pl_signature *b)
 {
     if (a->sequence != b->sequence) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who shares a host. Host names lie (containers, cloned machines), so each rank puts a random number in a memory file
- * and the others try to open that file through /proc: whoever reads the number can also share memory. Ranks in separate
- * PID namespaces cannot, and count as separate hosts.
+ * Finds the ranks that share a host. Host names are unreliable (containers, cloned machines), so each rank puts a
+ * random number in a memory file, and the others try to open that file through /proc: a rank that reads the number can
+ * also share memory. Ranks in separate PID namespaces cannot, and count as separate hosts.
  */
 #include "base/clock.h"
 #include "base/cpus.h"
@@ -31,7 +31,7 @@ struct hello {
     unsigned char nonce[NONCE_BYTES];
     int32_t pid;
     int32_t fd;
-    struct pl_cpus cpus; /* that it may run on */
+    struct pl_cpus cpus; /* CPUs that the rank may run on */
     struct pl_locality place;
 };
 
@@ -81,7 +81,7 @@ static bool can_read(const struct hello *hello)
            memcmp(nonce, hello->nonce, sizeof(nonce)) == 0;
 }
 
-/* leader[r]: the lowest rank whose memory rank r can open. */
+/* Finds, for each rank r, the lowest rank whose memory it can open: leaders[r]. */
 static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct pl_device *device, int32_t *leaders,
                                    struct hello *hellos, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -100,7 +100,7 @@ static enum pl_status find_leaders(struct pl_bootstrap *bootstrap, const struct 
     while (leader < bootstrap->rank && !can_read(&hellos[leader])) {
         leader++;
     }
-    /* After this second allgather no rank needs the memory files any more. */
+    /* After this second allgather the memory files are not needed any more. */
     return bootstrap->allgather(bootstrap->context, &leader, leaders, sizeof(leader), deadline_ns, reterr);
 }
 
@@ -139,7 +139,7 @@ static void number_hosts(struct pl_topology *topology, const int32_t *leaders, i
     topology->homogeneous = smallest == largest;
 }
 
-/* Rings visit host after host, and on each the local ranks in the order of gpu_indices. */
+/* Fills the ring order. Rings visit host after host, and on each host the local ranks in the order of gpu_indices. */
 static enum pl_status order_ring(struct pl_topology *topology, const struct pl_world_options *options, int size,
                                  struct pl_error *reterr)
 {
@@ -152,7 +152,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
             ranks += topology->host_of[r] == host;
         }
         if (options->gpu_indices && options->gpu_count != (size_t)ranks) {
-            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu local ranks, host %d has %d ranks",
+            return pl_error_set(reterr, PL_INVALID, "gpu_indices lists %zu local ranks, but host %d has %d ranks",
                                 options->gpu_count, host, ranks);
         }
         for (int local = 0; local < ranks; local++) {
@@ -168,7 +168,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
                 found = topology->order[earlier] == found ? -1 : found;
             }
             if (found < 0) {
-                return pl_error_set(reterr, PL_INVALID, "gpu_indices is no permutation of 0 to %d: entry %d is %d",
+                return pl_error_set(reterr, PL_INVALID, "gpu_indices is not a permutation of 0 to %d: entry %d is %d",
                                     ranks - 1, local, wanted);
             }
             topology->order[place++] = found;
@@ -177,7 +177,7 @@ static enum pl_status order_ring(struct pl_topology *topology, const struct pl_w
     return PL_OK;
 }
 
-/* Whether the ranks that share this host's CPUs, by `leaders`, are more than those CPUs. */
+/* Whether the ranks with this rank's leader are more than the CPUs that they may run on. */
 static bool too_few_cpus(const struct hello *hellos, const int32_t *leaders, int rank, int size)
 {
     struct pl_cpus cpus;

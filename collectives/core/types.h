@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/**
- * The inside of a world, for the files of core/ that make it up.
- * Backends use backend.h.
- */
+/** The inside of a world, for the files of core/. Backends use backend.h. */
 #ifndef PL_COLLECTIVES_CORE_TYPES_H
 #define PL_COLLECTIVES_CORE_TYPES_H
 
@@ -15,12 +12,13 @@
 
 enum {
     PL_WORLD_MAX_BACKENDS = 7,
-    /* Before a wait first reads the clock, which costs about as much as 20 polls of a shared word; from then on the
-     * clock is read after each poll, since a poll may take milliseconds where MPI or another process has the CPU. */
+    /* Polls before a wait first reads the clock, which costs about as much as 20 polls of a shared word. From then
+     * on it reads the clock after each poll, since a poll may take milliseconds if MPI or another process has the
+     * CPU. */
     PL_POLLS_BEFORE_CLOCK = 64,
 };
 
-/** A backend of the table as this world sees it. */
+/** A backend of the table in this world. */
 struct pl_world_backend {
     const struct pl_backend *backend;
     bool on;
@@ -36,29 +34,29 @@ struct pl_topology {
     int *global_ranks;              /* [size]: see pl_world_global_rank() */
     struct pl_locality *localities; /* [size] */
     int hosts;
-    int local_size; /* of this rank's host */
+    int local_size; /* number of ranks on this rank's host */
     bool homogeneous;
     bool one_process;
-    /* more ranks of this host (in this job) than CPUs this process may run on: yield at once instead of spinning */
+    /* this host has more ranks of this job than CPUs that they may run on: yield at once instead of spinning */
     bool oversubscribed;
 };
 
-/** How one rank fared in a step that all take together, and then how the step went. */
+/** The result of one rank in a step that all ranks take; after pl_world_vote(), the result of the step. */
 struct pl_vote {
     enum pl_status status;
-    char text[PL_BACKEND_REASON_BYTES]; /* where the status is not PL_OK */
+    char text[PL_BACKEND_REASON_BYTES]; /* error text if the status is not PL_OK */
 };
 
 /** The revoke message that a world has received. */
 struct pl_revoke {
-    uint64_t sequence; /* the first collective that some rank takes no part in; 0: none received */
+    uint64_t sequence; /* number of the first collective that some rank takes no part in; 0: no message has come */
     struct pl_error received;
 };
 
 /** The search for the rank that is late: see late.h. */
 struct pl_late {
-    uint64_t sequence; /* of the collective that it is about; 0: there was none */
-    int first;         /* whom this rank waits for */
+    uint64_t sequence; /* number of the collective that the search is about; 0: no search yet */
+    int first;         /* the rank that this rank waits for */
     int rank;          /* the late one, as far as that is known */
     int64_t asked_ns;
     struct pl_transfer out[2]; /* a query, an answer */
@@ -67,22 +65,22 @@ struct pl_late {
 /** A block of arena memory in device memory, or one of host memory that is pinned. */
 struct pl_arena_gpu_block {
     struct pl_arena_gpu_block *next;
-    uint32_t number; /* equal on all ranks, from 1 */
-    bool pinned;     /* host memory: nothing but `data` and `bytes` counts */
+    uint32_t number; /* number of the block, equal on all ranks, from 1 */
+    bool pinned;     /* host memory: only `data` and `bytes` are used */
     char *data;
     uint64_t bytes;
     /* [size]: where this rank has mapped each rank's block; NULL: it has not mapped all of them */
     struct pl_arena_gpu_mapping *mappings;
 };
 
-enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* of an offset in a span's name: a terabyte */
+enum { PL_ARENA_GPU_OFFSET_BITS = 40 }; /* for an offset in a block: a terabyte */
 
 struct pl_arena_gpu_mapping {
     char *data;
     bool imported;
 };
 
-/** A block of arena memory in a world whose ranks share none. */
+/** A block of arena memory in a world whose ranks share no memory. */
 struct pl_arena_private_block {
     struct pl_arena_private_block *next;
     void *data;
@@ -98,33 +96,33 @@ struct pl_world {
     struct pl_world *host_world; /* see pl_world_host_world() */
     struct pl_topology topology;
     struct pl_knobs knobs;
-    const struct pl_backend *const *table; /* NULL ends it; sub-worlds have the same */
+    const struct pl_backend *const *table; /* ends with NULL; sub-worlds use the same table */
     struct pl_world_backend backends[PL_WORLD_MAX_BACKENDS];
     int backend_count;
-    int64_t timeout_ns; /* negative: none */
+    int64_t timeout_ns; /* negative: no timeout */
     int64_t spin_ns;
-    unsigned always_flags; /* of every collective, by the setting reproducible */
-    unsigned wire_flag;    /* of float32 allreduces, by the setting wire_type */
+    unsigned always_flags; /* flags added to every collective, by the setting reproducible */
+    unsigned wire_flag;    /* flag added to float32 allreduces, by the setting wire_type */
 
-    struct pl_progress *progress; /* NULL: none */
-    const char *no_progress;      /* why */
+    struct pl_progress *progress; /* may be NULL */
+    const char *no_progress;      /* the reason then */
 
     struct pl_arena_private_block *private_blocks;
     struct pl_arena_gpu_block *gpu_blocks;
-    uint32_t gpu_block_number; /* of the last one */
-    /* why ranks have not mapped each other's device memory; "" where they have, or never asked */
+    uint32_t gpu_block_number; /* number of the last block */
+    /* why ranks have not mapped each other's device memory; "" if they have, or have never tried */
     char gpu_not_mapped[PL_BACKEND_REASON_BYTES];
 
-    void *scratch; /* of the chain that runs */
+    void *scratch; /* memory for the chain that runs */
     size_t scratch_bytes;
 
     uint64_t sequence;
-    struct pl_request *first; /* the one that runs */
+    struct pl_request *first; /* head of the queue: the one that runs */
     struct pl_request *last;
     struct pl_request *unused;
-    struct pl_request *newest;   /* of all that were made */
-    struct pl_observer observer; /* all zero while nobody observes */
-    struct pl_error failure;     /* sticky; status PL_OK while all is well */
+    struct pl_request *newest;   /* newest of all requests that the world has made */
+    struct pl_observer observer; /* all zero if there is no observer */
+    struct pl_error failure;     /* first failure, which stays; status PL_OK before */
 
     bool can_revoke; /* ranks receive each other's failures as messages */
     unsigned revoke_polls;
@@ -134,8 +132,9 @@ struct pl_world {
 };
 
 /**
- * Chooses this rank's device where options do not name it: called when the world's ranks, hosts and settings are known
- * and its backends are not started. Collective over pl_world_bootstrap(); all ranks or none choose one.
+ * Chooses this rank's device if the options do not name it. It is called when the world's ranks, hosts and settings are
+ * known and before its backends are started. Collective over pl_world_bootstrap(): all ranks choose one, or no rank
+ * does.
  */
 struct pl_device_chooser {
     void *context;
@@ -143,14 +142,14 @@ struct pl_device_chooser {
                              struct pl_error *reterr);
 };
 
-/**
- * pl_world_new() on the backends of `table`, in order of preference and NULL after the last; `chooser` NULL: none.
- */
+/** pl_world_new() on the backends of `table`, in order of preference and NULL after the last; `chooser` may be NULL. */
 enum pl_status pl_world_new_with_table(struct pl_bootstrap *bootstrap, const struct pl_world_options *options,
                                        const struct pl_backend *const *table, const struct pl_device_chooser *chooser,
                                        struct pl_world **ret_world, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Find out who shares a host. A `parent` world knows that already: `parent_ranks` are our ranks' numbers there. */
+/**
+ * Find out which ranks share a host. A sub-world takes that from `parent`: `parent_ranks` are its ranks' numbers there.
+ */
 enum pl_status pl_topology_init(struct pl_topology *topology, struct pl_bootstrap *bootstrap,
                                 const struct pl_world_options *options, const struct pl_world *parent,
                                 const int *parent_ranks, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
@@ -161,50 +160,54 @@ enum pl_status pl_collective_check_request(struct pl_request *request, const str
                                            const struct pl_collective *collective,
                                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Check `collective` as that does, and copy nothing. */
+/** As pl_collective_check_request(), without copying. */
 enum pl_status pl_request_check(const struct pl_world *world, const struct pl_collective *collective,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same as pl_collective_check_request() for a step of `of`'s chain, whose buffers are not known yet. */
+/** As pl_collective_check_request(), for a step of the chain of `of`, whose buffers are not known yet. */
 enum pl_status pl_collective_sign_step(struct pl_request *request, const struct pl_world *world,
                                        const struct pl_collective *step, const struct pl_collective *of,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_request_post() under the lock, waking nobody. `poll_budget`: how often a call may look again before it returns,
- * because the caller would only wait.
+ * pl_request_post() with the lock held, without waking the progress thread. `poll_budget` is how often a call may poll
+ * again before it returns, because the caller would only wait.
  */
 enum pl_status pl_request_enqueue(struct pl_world *world, const struct pl_collective *collective, unsigned poll_budget,
                                   struct pl_request **ret_request, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Run the queue as far as it gets without waiting. Under the lock of lock.h, as is all of request.c and request_wait.c.
+ * Run the queue as far as possible without waiting. Call with the lock of lock.h held, as all of request.c and
+ * request_wait.c.
  */
 void pl_request_advance(struct pl_world *world);
 
-/** Wait until the request has ended and release it; its status. */
+/** Wait until the request has ended, release it and return its status. */
 enum pl_status pl_request_wait_for(struct pl_request *request, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put the request back among the unused ones. */
+/** Put the request into the list of unused ones. */
 void pl_request_release(struct pl_request *request);
 
-/** The world cannot go on: everything queued ends with `error`. The first error stays, and its status is returned. */
+/**
+ * End the world: everything in the queue ends with `error`. The first error of a world stays, and its status is
+ * returned.
+ */
 enum pl_status pl_request_fail_all(struct pl_world *world, const struct pl_error *error);
 
 /** The error that ended the world. */
 enum pl_status pl_request_world_failure(const struct pl_world *world, struct pl_error *reterr);
 
-/** What observers get about the request, as far as it is now; `name` becomes the event's. */
+/** Fill `event` with the request's present state, for observers. `event->name` points to `name`. */
 void pl_request_describe(const struct pl_request *request, char name[sizeof(request->signature.name) + 1],
                          struct pl_event *event);
 
 /** Cancel and release all requests of a world that is going away. */
 void pl_request_drop_all(struct pl_world *world);
 
-/** What a rank votes that fared so. */
+/** The vote of a rank with the result `*own`. */
 struct pl_vote pl_vote_from(const struct pl_error *own);
 
-/** `*vote` becomes that of the lowest rank whose status is not PL_OK, where there is one. Collective. */
+/** Set `*vote` to that of the lowest rank whose status is not PL_OK, if there is one. Collective. */
 enum pl_status pl_world_vote(struct pl_world *world, struct pl_vote *vote, int64_t deadline_ns,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -223,13 +226,13 @@ void pl_arena_gpu_free(struct pl_world *world, struct pl_span *span);
 void pl_arena_gpu_drop_all(struct pl_world *world);
 
 /**
- * The span that holds `bytes` at `data`, and where in it; NULL when none does, or ranks have not mapped each other's
- * blocks of it.
+ * Find the block that holds `bytes` at `data`, and the offset in it; NULL if there is no such block or ranks have not
+ * mapped it.
  */
 const struct pl_arena_gpu_block *pl_arena_gpu_find(const struct pl_world *world, const void *data, uint64_t bytes,
                                                    uint64_t *ret_offset);
 
-/** The span of that number, NULL when there is none. */
+/** The block with that number; NULL if there is none. */
 const struct pl_arena_gpu_block *pl_arena_gpu_numbered(const struct pl_world *world, uint32_t number);
 
 #endif

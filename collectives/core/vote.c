@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step that all ranks take together has gone well when it has for each of them. */
+/* The vote after a step that all ranks take: the step has succeeded if it has on every rank. */
 #include "base/memory.h"
 #include "collectives/bootstrap/bootstrap_private.h"
 #include "collectives/core/types.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making a world: settings of rank 0, topology, backends, sub-worlds; taking it down and describing it. */
-/* Making and freeing worlds: settings, topology and backends in turn. */
+/* Making a world: settings of rank 0, topology, backends, sub-worlds; also freeing it. */
 #include "base/activity.h"
 #include "base/clock.h"
 #include "base/environment.h"
@@ -34,7 +33,7 @@ static enum pl_status share_knobs(struct pl_world *world, int64_t deadline_ns, s
     return PL_OK;
 }
 
-/* The backend of that name; NULL: there is none. */
+/* The backend of that name; NULL if there is none. */
 static const struct pl_backend *find_backend(const struct pl_backend *const *table, const char *name)
 {
     while (*table && strcmp((*table)->name, name) != 0) {
@@ -44,9 +43,9 @@ static const struct pl_backend *find_backend(const struct pl_backend *const *tab
 }
 
 /*
- * Whether the setting `backend` leaves this one out. It chooses among those for host memory or among those for device
- * memory, and leaves the others alone. Where it chooses one made of sub-worlds, which cannot run here, this is one of
- * those sub-worlds, which are free.
+ * Whether the setting `backend` turns this backend off. The setting names a backend for host memory or one for device
+ * memory, and does not affect those for the other kind. If it names a backend made of sub-worlds and that one cannot
+ * run here, this world is one of those sub-worlds, and any backend may run.
  */
 static bool is_excluded(const struct pl_world *world, const struct pl_backend *backend)
 {
@@ -135,7 +134,8 @@ static enum pl_status resolve_knobs(const struct pl_world_options *options, stru
     return pl_knobs_resolve(environment, ret_knobs, reterr);
 }
 
-/* A rank's CPU may be unable to run the kernel that rank 0's settings name: then all ranks report which one. */
+/* Checks that this CPU can run the kernel that rank 0's settings name; otherwise all ranks report the rank that
+ * cannot. */
 static enum pl_status check_kernel(const struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *word = pl_knob_text(&world->knobs, PL_KNOB_KERNEL);
@@ -158,7 +158,7 @@ static void set_timeout(struct pl_world *world)
                             : -1;
 }
 
-/* See pl_world_host_world(). Making it is collective, so a rank that has failed by now votes so first. */
+/* Makes pl_world_host_world(). That is collective, so a rank that has failed by now reports it by a vote first. */
 static enum pl_status new_host_world(struct pl_world *world, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)world->size, sizeof(int), reterr);
@@ -170,7 +170,7 @@ static enum pl_status new_host_world(struct pl_world *world, int64_t deadline_ns
     return pl_world_new_internal(world, ranks, world->size, &world->host_world, reterr);
 }
 
-/* Once more who is where: the ranks have devices now, and may run on other CPUs. */
+/* Chooses the device and reads the topology again: the ranks have devices now, and may run on other CPUs. */
 static enum pl_status choose_device(struct pl_world *world, const struct pl_world_options *options,
                                     const struct pl_device_chooser *chooser, struct pl_error *reterr)
 {
@@ -185,7 +185,8 @@ static enum pl_status choose_device(struct pl_world *world, const struct pl_worl
     return pl_topology_init(&world->topology, world->bootstrap, &with, NULL, NULL, pl_world_deadline_ns(world), reterr);
 }
 
-/* What pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_internal() share; `parent` NULL for the first. */
+/* Does the work of pl_world_new_with_table(), pl_world_new_sub() and pl_world_new_internal(); `parent` is NULL for
+ * the first. */
 static enum pl_status build(struct pl_world *world, const struct pl_world_options *options,
                             const struct pl_device_chooser *chooser, const struct pl_world *parent,
                             const int *parent_ranks, struct pl_error *reterr)
@@ -286,7 +287,7 @@ static enum pl_status check_list(const struct pl_world *parent, const int *ranks
         member = member || ranks[i] == parent->rank;
     }
     if (!member) {
-        return pl_error_set(reterr, PL_INVALID, "rank %d makes a sub-world that it is not part of", parent->rank);
+        return pl_error_set(reterr, PL_INVALID, "rank %d makes a sub-world that does not include it", parent->rank);
     }
     return PL_OK;
 }

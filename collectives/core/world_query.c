@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a world is asked: its ranks and hosts, its settings, its failure. */
+/* Queries of a world: its ranks and hosts, its settings, its failure, its description. */
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/memory.h"
@@ -128,7 +128,7 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
 
     pl_text_printf(text, "ranks %d on %d host%s (%s), this is rank %d: local %d of %d, host %d of %d\n", world->size,
                    topology->hosts, topology->hosts == 1 ? "" : "s",
-                   topology->homogeneous ? "as many on each" : "not as many on each", world->rank,
+                   topology->homogeneous ? "equally many on each" : "not equally many on each", world->rank,
                    topology->local_of[world->rank], topology->local_size, topology->host_of[world->rank],
                    topology->hosts);
     pl_text_printf(text, "messages by %s; %s\n",
@@ -158,7 +158,7 @@ void pl_world_describe(const struct pl_world *world, struct pl_text *text)
         for (int earlier = 0; earlier < i; earlier++) {
             if (world->backends[earlier].on &&
                 world->backends[earlier].backend->on_device == entry->backend->on_device) {
-                pl_text_append(text, "  takes what the backends above leave\n");
+                pl_text_append(text, "  serves what the backends above do not\n");
                 break;
             }
         }

@@ -5,13 +5,13 @@
 
 #include "collectives/core/backend.h"
 
-/** One rank. */
+/** For one rank. */
 extern const struct pl_backend pl_backend_self_gpu;
 
-/** A device a rank, by NCCL; always off in a build without it. */
+/** For one device per rank, by NCCL; always off in a build without it. */
 extern const struct pl_backend pl_backend_nccl;
 
-/** Any devices, with the hosts' help. */
+/** For any devices, through host memory. */
 extern const struct pl_backend pl_backend_host_staged;
 
 #endif

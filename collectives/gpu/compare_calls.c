@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Comparing what all ranks call in device collectives, by an allgather of signatures between the hosts. */
+/* Compares the calls of all ranks in device collectives, by an allgather of signatures between the hosts. */
 #include "collectives/gpu/compare_calls.h"
 
 #include "base/memory.h"
@@ -94,6 +94,7 @@ void pl_compare_calls_done(struct pl_compare_calls *comparisons)
         struct pl_call_comparison *comparison = comparisons->unused;
 
         comparisons->unused = comparison->next;
-        free(pl_world_has_leaked(pl_world_host_world(comparisons->world)) ? NULL : comparison); /* records may come */
+        free(pl_world_has_leaked(pl_world_host_world(comparisons->world)) ? NULL : comparison); /* MPI may still
+                                                                                                 * write the records */
     }
 }

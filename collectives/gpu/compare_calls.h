@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Comparing the calls of device collectives: an allgather, over the host world, of what every rank calls. Internal to
+ * Compares the calls of device collectives: an allgather, over the host world, of the call of every rank. Internal to
  * collectives/.
  *
- * Cost     one allgather of 96 bytes a rank between hosts' processes.
+ * Cost     one allgather of 96 bytes per rank between the hosts' processes.
  * Threads  one at a time per world.
  */
 #ifndef PL_COLLECTIVES_GPU_COMPARE_CALLS_H
@@ -15,36 +15,38 @@ enum { PL_CALL_PAYLOAD_WORDS = 4 };
 
 struct pl_call_record {
     struct pl_signature signature;
-    uint64_t payload[PL_CALL_PAYLOAD_WORDS]; /* payload of the backend: what need not be equal */
+    uint64_t payload[PL_CALL_PAYLOAD_WORDS]; /* the backend's own; may differ between ranks */
 };
 
 struct pl_call_comparison {
-    struct pl_call_comparison *next; /* in the list of unused ones */
-    struct pl_request *gather;       /* of the host world; NULL: all have answered */
+    struct pl_call_comparison *next; /* next one in the list of unused ones */
+    struct pl_request *gather;       /* request of the host world; NULL: all ranks have answered */
     struct pl_call_record own;
-    struct pl_call_record records[]; /* [size], once all have answered */
+    struct pl_call_record records[]; /* [size], valid when all ranks have answered */
 };
 
-/** What a backend keeps between calls; zero-initialise. */
+/** State that a backend keeps between calls; zero-initialise. */
 struct pl_compare_calls {
-    struct pl_world *world; /* with a host world */
+    struct pl_world *world; /* must have a host world */
     struct pl_call_comparison *unused;
 };
 
-/** `payload` may be NULL. */
+/** Start a comparison. `payload` may be NULL. */
 enum pl_status pl_compare_calls_start(struct pl_compare_calls *comparisons, const struct pl_signature *signature,
                                       const uint64_t payload[PL_CALL_PAYLOAD_WORDS],
                                       struct pl_call_comparison **ret_comparison,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Advance. PL_MISMATCH once all have answered and some rank calls something else; the same text on every rank. */
+/**
+ * Advance. PL_MISMATCH if all ranks have answered and one calls a different collective; all ranks get the same text.
+ */
 enum pl_status pl_compare_calls_progress(const struct pl_compare_calls *comparisons,
                                          struct pl_call_comparison *comparison, bool *ret_done,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Not needed any more. One that is still under way is cancelled: the host world is unusable afterwards, and other ranks
- * receive that. NULL is fine.
+ * Release a comparison. One that is still under way is cancelled: the host world is unusable afterwards, and other
+ * ranks receive that. NULL is fine.
  */
 void pl_compare_calls_release(struct pl_compare_calls *comparisons, struct pl_call_comparison *comparison);
 

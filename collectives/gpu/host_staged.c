@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backend for device memory through the hosts: where ranks share a GPU, where NCCL is missing, and for what NCCL
- * would compute otherwise than collective.h promises.
+ * The backend for device memory through the hosts. It serves ranks that share a GPU, builds or hosts without NCCL, and
+ * collectives for which NCCL's result would differ from what collective.h promises. Stages of a request:
  *
  *     ready      the caller's stream has reached the post
- *     compare    all ranks are ready, have called the same, and have sent where in the arenas their buffers are
- *     shared     allreduce between arena buffers that the ranks of one host map: each rank adds up its share of all
- *                buffers into all buffers
- *     leaving    and signals the others when it has
- *     staged     everything else: segment after segment down to pinned memory, through the host world, and up again;
- *                the copies of one segment overlap with the others' way through the hosts
+ *     compare    all ranks are ready, have called the same collective, and have sent the arena positions of their
+ * buffers
+ *     shared     allreduce between arena buffers that the ranks of one host map: each rank reduces its share of all
+ *                buffers and writes it into all buffers
+ *     leaving    a barrier after that, since ranks write to each other's buffers
+ *     staged     everything else: each segment is copied to pinned memory, goes through the host world, and is copied
+ *                back; the copies of one segment overlap with the host collectives of others
  *
- * The host's reductions and the device's give the same bits, so results are those of host memory.
+ * The host's reductions and the device's give the same bits, so results are equal to those of host memory.
  */
 #include "collectives/gpu/backends.h"
 
@@ -36,14 +37,14 @@ static const int64_t STOP_NS = 2 * PL_NS_PER_S;
 
 enum { LINE_BYTES = 256 };
 
-/* Payload of a call's record: which span, where in it; for send and recv. The last one is for staging. */
+/* Payload of a call's record: positions of send and recv in the arena, and the largest block for staging. */
 enum { RECORD_SEND, RECORD_RECV, RECORD_MOST };
 
 static const uint64_t NOT_SHARED = UINT64_MAX;
 
 /* ---- shared ---- */
 
-/* The buffer by the number of its span and the offset in it, which are valid on all ranks. */
+/* The number of the block that holds the buffer, and the offset in it; both are valid on all ranks. */
 static uint64_t span_address(const struct pl_host_staged *d, const void *data, uint64_t bytes)
 {
     uint64_t offset;
@@ -71,7 +72,7 @@ static bool all_shared(const struct pl_host_staged *d)
     return d->request->collective.kind == PL_ALLREDUCE && d->request->collective.count > 0;
 }
 
-/* This rank's share of the elements, whole lines where they last. */
+/* This rank's share of the elements: whole lines, except at the end. */
 static void share_of(const struct pl_host_staged *d, const struct pl_collective *c, uint64_t *ret_at,
                      uint64_t *ret_count)
 {
@@ -112,7 +113,7 @@ static enum pl_status start_shared(struct pl_host_staged *d, struct pl_error *re
     return pl_stream_events_mark(&d->down, d->down.stream, &d->event, reterr);
 }
 
-/* ---- the way of a request ---- */
+/* ---- stages of a request ---- */
 
 static enum pl_status start_comparison(struct pl_host_staged *d, struct pl_error *reterr)
 {
@@ -203,7 +204,7 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     struct pl_host_staged *d = state;
 
     (void)request;
-    /* While copies are under way too, waiting for the hosts alone would be wrong. */
+    /* While copies are under way too, it would be wrong to wait for the hosts alone. */
     if (d->stage == PL_HOST_STAGED_COMPARE || d->stage == PL_HOST_STAGED_LEAVING || pl_segments_wait_for_hosts(d)) {
         return pl_request_wait_until(d->host, until_ns, reterr);
     }
@@ -223,11 +224,11 @@ static void cancel(void *state, struct pl_request *request)
     }
     pl_compare_calls_release(&d->comparisons, PL_TAKE(d->comparison));
     pl_segments_cancel(d);
-    /* Nothing may access the buffers afterwards; a device that does not finish has failed, and writes nothing any
+    /* Nothing may access the buffers afterwards; a device that does not finish has failed and writes nothing any
      * more. */
     if (pl_device_stream_finish(pl_world_device(d->world), d->down.stream, deadline_ns, NULL) != PL_OK ||
         pl_device_stream_finish(pl_world_device(d->world), d->up.stream, deadline_ns, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "device: its last copies were not seen to end");
+        pl_log(PL_LOG_DEBUG, "device: its last copies did not end before the deadline");
     }
     pl_stream_events_give_back(&d->down, &d->event);
 }
@@ -246,7 +247,7 @@ static bool serves(void *state, const struct pl_collective *c)
     return c->memory == PL_MEMORY_DEVICE;
 }
 
-/* ---- setting up ---- */
+/* ---- init and free ---- */
 
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
@@ -273,7 +274,7 @@ static void free_staged(void *state)
 
 static enum pl_status set_up(struct pl_host_staged *d, struct pl_error *reterr)
 {
-    /* Collective, so before anything that may fail on one rank only. */
+    /* This is collective, so it comes before calls that may fail on one rank only. */
     PL_TRY(pl_arena_alloc(d->host, (uint64_t)PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES, PL_MEMORY_HOST, &d->staging,
                           reterr));
     PL_TRY(pl_device_pin(pl_world_device(d->world), d->staging.data, d->staging.bytes, reterr));
@@ -291,7 +292,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     struct pl_host_staged *d = pl_memory_new(1, sizeof(*d), reterr);
     enum pl_status status;
 
-    if (!d) { /* the others are about to share memory */
+    if (!d) { /* the other ranks are about to share memory */
         return pl_bootstrap_abort_collective(pl_world_bootstrap(pl_world_host_world(world)), PL_MEMORY, reterr,
                                              pl_world_deadline_ns(world));
     }
@@ -315,7 +316,8 @@ static void describe(void *state, struct pl_text *text)
     const char *apart = d->world->gpu_not_mapped;
 
     pl_text_printf(text, "  allreduce between device arenas: %s%s\n",
-                   apart[0] ? "staged, because ranks have not mapped each other's: " : "by each rank's kernels", apart);
+                   apart[0] ? "staged, because ranks have not mapped each other's arenas: " : "by each rank's kernels",
+                   apart);
     pl_text_printf(text,
                    "  else staged: through %d times %d KiB of pinned memory and the world's backends for host memory\n",
                    (int)PL_SEGMENT_SLOTS, (int)PL_SEGMENT_SLOT_BYTES >> 10);

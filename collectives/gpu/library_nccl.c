@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading NCCL at run time, and joining, polling, leaving and aborting one communicator. */
+/* Loading NCCL at run time; joining, polling, leaving and aborting one communicator. */
 #include "collectives/gpu/library_nccl.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with communicators that do not block */
+enum { OLDEST_VERSION = NCCL_VERSION(2, 14, 3) }; /* the first with non-blocking communicators */
 
 static const int64_t NAP_NS = 200 * PL_NS_PER_US;
 static const int64_t FINALIZE_NS = 2 * PL_NS_PER_S;
@@ -29,7 +29,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
         PL_NCCL_FUNCTIONS(PL_NCCL_NAME)
 #undef PL_NCCL_NAME
     };
-    /* NODELETE: it may have threads of its own, whose code must stay. */
+    /* NODELETE: NCCL may have threads, whose code must stay. */
     void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     size_t at = 0;
 
@@ -53,7 +53,7 @@ bool pl_gpu_nccl_load(struct pl_nccl *nccl, char reason[PL_BACKEND_REASON_BYTES]
 #undef PL_NCCL_FIND
     dlclose(library);
     if (nccl->GetVersion(&nccl->version) != ncclSuccess || nccl->version < OLDEST_VERSION) {
-        snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 is version %d, %d or later is needed", nccl->version,
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "libnccl.so.2 has version %d; expected %d or later", nccl->version,
                  (int)OLDEST_VERSION);
         return false;
     }
@@ -77,19 +77,19 @@ enum pl_status pl_gpu_nccl_poll(struct pl_nccl *nccl, bool *ret_ready, struct pl
 {
     ncclResult_t state = ncclSuccess;
 
-    PL_TRY(pl_gpu_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "asking for errors", reterr));
+    PL_TRY(pl_gpu_nccl_check(nccl, nccl->CommGetAsyncError(nccl->comm, &state), "reading its state", reterr));
     *ret_ready = state == ncclSuccess;
     return pl_gpu_nccl_check(nccl, state, "between ranks", reterr);
 }
 
-/* What rank 0 of the communicator sends to the others. */
+/* Message of the communicator's rank 0 to the others. */
 struct id_message {
     ncclUniqueId id;
     int32_t status; /* enum pl_status */
     char text[PL_BACKEND_REASON_BYTES];
 };
 
-/* All ranks get the id from rank 0 of the communicator; where that or any rank has failed, all fail. */
+/* All ranks get the id from rank 0 of the communicator. If that rank or any other has failed, all fail. */
 static enum pl_status share_id(struct pl_nccl *nccl, struct pl_world *world, int comm_rank, int64_t deadline_ns,
                                ncclUniqueId *ret_id, struct pl_error *reterr)
 {
@@ -133,7 +133,7 @@ enum pl_status pl_gpu_nccl_join(struct pl_nccl *nccl, struct pl_world *world, in
             break;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            status = pl_error_set(reterr, PL_TIMEOUT, "NCCL, joining: not all ranks have come");
+            status = pl_error_set(reterr, PL_TIMEOUT, "NCCL, joining: not all ranks have come before the deadline");
         }
         pl_clock_nap(NAP_NS, deadline_ns);
     }
@@ -152,7 +152,8 @@ void pl_gpu_nccl_leave(struct pl_nccl *nccl)
     if (!nccl->comm) {
         return;
     }
-    /* NCCL leaves a thread on the device that it found there, the first one where there was none */
+    /* NCCL leaves a thread's current device as it found it; a thread without a current device would get the first
+     * device */
     (void)!pl_device_enter(nccl->device, NULL);
     status = pl_gpu_nccl_check(nccl, nccl->CommFinalize(nccl->comm), "leaving", NULL);
     while (status == PL_OK && !ready && !pl_deadline_passed(deadline_ns)) {
@@ -165,15 +166,15 @@ void pl_gpu_nccl_leave(struct pl_nccl *nccl)
         pl_gpu_nccl_abort(nccl);
         return;
     }
-    nccl->CommDestroy(nccl->comm); /* local by now; no caller can use the result */
+    nccl->CommDestroy(nccl->comm); /* the communicator is local by now; no caller could use the result */
     nccl->comm = NULL;
 }
 
-/* An abort on a thread of its own, which frees this if the caller no longer waits. */
+/* An abort in a separate thread. The thread frees this struct if the caller no longer waits. */
 struct async_abort {
     __typeof__(&ncclCommAbort) abort;
     ncclComm_t comm;
-    struct pl_device *device; /* while ENTERING */
+    struct pl_device *device; /* valid while ENTERING */
     enum { ENTERING, LEAVING, LEFT, FORGOTTEN } _Atomic state;
 };
 
@@ -184,7 +185,7 @@ static void *run_abort(void *argument)
     /* else NCCL would make a context on the first device for this thread */
     (void)!pl_device_enter(async_abort->device, NULL);
     atomic_store(&async_abort->state, LEAVING);
-    async_abort->abort(async_abort->comm); /* the reason for it is being reported */
+    async_abort->abort(async_abort->comm); /* result ignored: the reason for the abort is reported already */
     if (atomic_exchange(&async_abort->state, LEFT) == FORGOTTEN) {
         free(async_abort);
     }
@@ -199,7 +200,7 @@ void pl_gpu_nccl_abort(struct pl_nccl *nccl)
     pthread_t thread;
 
     if (!async_abort) {
-        return; /* nothing to abort, or no memory to do it: the process ends soon */
+        return; /* nothing to abort, or no memory for it: the process ends soon */
     }
     async_abort->abort = nccl->CommAbort;
     async_abort->comm = comm;
@@ -209,7 +210,7 @@ void pl_gpu_nccl_abort(struct pl_nccl *nccl)
         free(async_abort);
         return;
     }
-    /* The caller may close the device afterwards; entering it does not block. */
+    /* The caller may close the device afterwards, so wait until the thread has entered it, which does not block. */
     while (atomic_load(&async_abort->state) == ENTERING ||
            (atomic_load(&async_abort->state) == LEAVING && !pl_deadline_passed(deadline_ns))) {
         pl_clock_nap(NAP_NS, PL_DEADLINE_NEVER);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backend for a GPU a rank, by NCCL. Requests go to one stream in the order posted, after what the callers' streams
- * were given; an event marks their end.
+ * The backend for one GPU per rank, by NCCL. Requests go to one stream in the order of the posts, after the earlier
+ * work of the callers' streams; an event marks their end. States of a request:
  *
- *     posted     the request's event is after what the caller's stream was given; the ranks compare their calls
+ *     posted     the request's event follows the earlier work of the caller's stream; the ranks compare their calls
  *                unless the request is PL_AGREED
- *     given      to NCCL after that event; the call does not block, so NCCL may still be at it
- *     launched   all is in the stream, the request's event after it
- *     ended      the event is reached and all ranks have called the same
+ *     given      to NCCL after that event; the call does not block, so NCCL may still work on it
+ *     launched   everything is in the stream, followed by the request's event
+ *     ended      the event is reached and all ranks have called the same collective
  *
  * Requests that disagree may already run when the comparison shows it: then the communicator is aborted and every rank
- * reports the mismatch. What NCCL would compute otherwise than collective.h promises is left to the next backend: see
- * exact().
+ * reports the mismatch. Collectives for which NCCL's result would differ from what collective.h promises are left to
+ * the next backend: see exact().
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -36,12 +36,12 @@
 
 static const int64_t JOIN_NS = 60 * PL_NS_PER_S;
 static const int64_t NAP_NS = 50 * PL_NS_PER_US;
-/* After an error of NCCL: how long to wait for a mismatch that would explain it. After a rank has left: how long for
- * what it sent before. */
+/* How long to wait, after an error of NCCL, for a mismatch that would explain it, and, after a rank has left, for
+ * the messages that it sent before. */
 static const int64_t GRACE_NS = PL_NS_PER_S;
 static const int64_t LAST_QUERY_NS = 100 * PL_NS_PER_MS;
 
-enum { WORD_COMPARISON = 1, WORD_AFTER }; /* after the event of stream_events.h */
+enum { WORD_COMPARISON = 1, WORD_AFTER }; /* words after the event of stream_events.h */
 
 struct nccl {
     struct pl_world *world;
@@ -49,18 +49,18 @@ struct nccl {
     struct pl_nccl library;
     struct pl_stream_events stream;
     struct pl_compare_calls comparisons;
-    void *barrier_scratch; /* scratch in device memory that a barrier adds up */
+    void *barrier_scratch; /* device memory that a barrier reduces */
     int rank;
     int size;
     int *comm_rank_of;   /* [size]: a rank's number in the communicator */
-    bool identity_order; /* identity order: it is the rank itself */
+    bool identity_order; /* whether that number is the rank itself */
 
-    struct pl_request *queued; /* queued: posted, NCCL not called yet; linked by WORD_AFTER */
+    struct pl_request *queued; /* posted, but not given to NCCL yet; linked by WORD_AFTER */
     struct pl_request **queued_tail;
-    struct pl_request *launching;     /* to NCCL, and not launched; NULL: none */
-    struct pl_deferred_error failure; /* that NCCL or the device has reported */
-    int64_t failed_ns;                /* when */
-    int64_t peer_left_since_ns;       /* 0: all ranks are there */
+    struct pl_request *launching;     /* given to NCCL, but not launched yet; may be NULL */
+    struct pl_deferred_error failure; /* the one that NCCL or the device has reported */
+    int64_t failed_ns;                /* when it was reported */
+    int64_t peer_left_since_ns;       /* 0: no rank has left */
     bool aborted;
 };
 
@@ -79,17 +79,17 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* ---- what NCCL is asked for ---- */
+/* ---- calls of NCCL ---- */
 
-/* How a reduction is done: sources times `before` (by NCCL where `multiplied`, else into recv first), then results
- * times `after_sum`, after the sum. */
+/* How a reduction is scaled: the sources by `before` (by NCCL if `multiplied`, else a kernel writes them to recv
+ * first), and the results by `after_sum`. */
 struct scaling {
     double before;
     double after_sum;
     bool multiplied;
 };
 
-/* The factor of NCCL's multiplying sum is of the data's own type. */
+/* Whether the type can hold the factor: the factor of NCCL's multiplying sum has the type of the data. */
 static bool holds(enum pl_dtype dtype, double factor)
 {
     float single = (float)factor;
@@ -105,8 +105,8 @@ static bool holds(enum pl_dtype dtype, double factor)
 }
 
 /*
- * Averages by a power of two are divided before the sum, which is exact. Others are divided after it; half-width ones
- * are made small by a power of two before, so that sums cannot overflow.
+ * Averages by a power of two are divided before the sum, which is exact. Others are divided after it; half-width inputs
+ * are first scaled down by a power of two, so that sums cannot overflow.
  */
 static struct scaling scaling_of(const struct nccl *n, const struct pl_collective *c)
 {
@@ -145,8 +145,8 @@ static bool find_type(enum pl_dtype dtype, ncclDataType_t *ret_type)
 }
 
 /*
- * Whether NCCL's result is what collective.h promises. It has no int16 and bool; its order of additions depends on the
- * layout; its integers are averaged and scaled in their own width; its float minimum and maximum lose NaNs.
+ * Whether NCCL's result is what collective.h promises. NCCL has no int16 and bool; its order of additions depends on
+ * the layout; it averages and scales integers in their own width; its float minimum and maximum lose NaNs.
  */
 static bool exact(const struct nccl *n, const struct pl_collective *c)
 {
@@ -189,7 +189,7 @@ static ncclRedOp_t plain_op(enum pl_op op)
     return op == PL_MIN ? ncclMin : op == PL_MAX ? ncclMax : op == PL_PRODUCT ? ncclProd : ncclSum;
 }
 
-/* Block after block, each with the rank that it belongs to as root. */
+/* Enqueues one block after the other; the root of each is the rank that owns it. */
 static ncclResult_t enqueue_ragged(struct nccl *n, const struct pl_collective *c, ncclDataType_t type, ncclRedOp_t op)
 {
     const struct pl_nccl *l = &n->library;
@@ -271,8 +271,8 @@ static ncclResult_t enqueue(struct nccl *n, const struct pl_collective *c, const
     return ncclSuccess;
 }
 
-/* Launch one request, inside a group. The stream waits for the caller's event only here: at the post, that wait would
- * also delay earlier requests that NCCL has not put in the stream yet. */
+/* Launches one request, inside a group. The stream waits for the caller's event only here: if it waited at the post,
+ * that would also delay earlier requests that NCCL has not put in the stream yet. */
 static enum pl_status launch(struct nccl *n, struct pl_request *request, struct pl_error *reterr)
 {
     const struct pl_collective *c = &request->collective;
@@ -297,14 +297,14 @@ static enum pl_status launch(struct nccl *n, struct pl_request *request, struct 
         }
     }
     status = pl_gpu_nccl_check(&n->library, enqueue(n, c, send, type, op), pl_kind_text(c->kind), reterr);
-    if (made && status == PL_OK) { /* NCCL has read its value in the call */
+    if (made && status == PL_OK) { /* NCCL has read the factor in the call */
         status =
             pl_gpu_nccl_check(&n->library, n->library.RedOpDestroy(op, n->library.comm), "dropping a factor", reterr);
     }
     return status;
 }
 
-/* Scale the results, where that is left to do. */
+/* Scales the results if that is still to be done. */
 static enum pl_status finish(struct nccl *n, const struct pl_collective *c, struct pl_error *reterr)
 {
     double factor = scaling_of(n, c).after_sum;
@@ -318,9 +318,9 @@ static enum pl_status finish(struct nccl *n, const struct pl_collective *c, stru
     return pl_device_scale(n->device, c->recv, c->dtype, c->recv, c->dtype, count, factor, n->stream.stream, reterr);
 }
 
-/* ---- requests on their way ---- */
+/* ---- requests under way ---- */
 
-/* Give NCCL the first that waits, all calls of it as one group of NCCL's. */
+/* Gives the first queued request to NCCL, with all its calls in one NCCL group. */
 static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->queued;
@@ -334,13 +334,14 @@ static enum pl_status give_first(struct nccl *n, struct pl_error *reterr)
     if (!n->queued) {
         n->queued_tail = &n->queued;
     }
-    /* also after a failure: it is the thread's group, and any later NCCL call of this thread would be part of it */
+    /* also after a failure: the group belongs to the thread, and any later NCCL call of the thread would be part of
+     * it */
     closed = n->library.GroupEnd();
     PL_TRY(status);
     return pl_gpu_nccl_check(&n->library, closed, "closing a group", reterr);
 }
 
-/* NCCL has put all of what was given in the stream. */
+/* Ends the launch, after NCCL has put everything in the stream: scales the results and records the request's event. */
 static enum pl_status launched(struct nccl *n, struct pl_error *reterr)
 {
     struct pl_request *request = n->launching;
@@ -388,12 +389,12 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     return PL_OK;
 }
 
-/* NCCL or the device has failed. */
+/* Records a failure of NCCL or of the device. */
 static void note_failure(struct nccl *n)
 {
     n->failure.failed = true;
     n->failed_ns = pl_clock_now_ns();
-    /* The cause may be the device's, which NCCL only calls an unhandled error: one query makes the device report it. */
+    /* The device may be the cause, which NCCL only calls an unhandled error: a query makes the device report it. */
     (void)!pl_device_stream_finish(n->device, n->stream.stream, n->failed_ns, NULL);
     pl_device_failure(n->device, &n->failure.error);
 }
@@ -402,7 +403,7 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
 {
     struct nccl *n = state;
     struct pl_call_comparison *comparison = *comparison_of(request);
-    bool was_launched = request->launched; /* what this very call launches has not ended */
+    bool was_launched = request->launched; /* a request that this call launches has not ended yet */
     bool agreed = true;
     bool reached = false;
     enum pl_status status = PL_OK;
@@ -451,7 +452,8 @@ static enum pl_status block_until(void *state, struct pl_request *request, int64
     if (!left) {
         return status;
     }
-    /* A rank may have left because it is done: then this rank's request ends soon, too. Else report after a second. */
+    /* A rank may have left because it is done: then this rank's request ends soon, too. Otherwise report it after a
+     * second. */
     if (!n->peer_left_since_ns) {
         n->peer_left_since_ns = pl_clock_now_ns();
     }
@@ -465,9 +467,9 @@ static void cancel(void *state, struct pl_request *request)
     if (!n->aborted) {
         n->aborted = true;
         pl_request_revoke_world(pl_world_host_world(n->world),
-                                &n->world->failure); /* first: aborting may take seconds */
+                                &n->world->failure); /* first, because an abort may take seconds */
         pl_gpu_nccl_abort(&n->library);
-        /* notes work that hangs at the device */
+        /* the query records work that hangs on the device */
         (void)!pl_device_stream_finish(n->device, n->stream.stream, pl_deadline_after_ns(LAST_QUERY_NS), NULL);
     }
     pl_stream_events_give_back(&n->stream, pl_stream_events_event_of(request));
@@ -484,7 +486,7 @@ static int waits_for(void *state, const struct pl_request *request)
     return pl_late_waits_for(pl_world_host_world(n->world));
 }
 
-/* ---- setting up ---- */
+/* ---- init and free ---- */
 
 static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
@@ -498,7 +500,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
     for (int r = 0; r < size; r++) {
         for (int other = 0; other < r; other++) {
             if (strcmp(pl_world_locality(world, r)->device, pl_world_locality(world, other)->device) == 0) {
-                snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s and NCCL takes one rank a GPU",
+                snprintf(reason, PL_BACKEND_REASON_BYTES, "ranks %d and %d share %s, but NCCL needs one GPU per rank",
                          pl_world_global_rank(world, other), pl_world_global_rank(world, r),
                          pl_world_locality(world, r)->device);
                 return false;
@@ -538,7 +540,7 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
         n->identity_order = n->identity_order && pl_world_ring_order(n->world)[comm_rank] == comm_rank;
     }
     n->library.device = n->device;
-    /* not while NCCL's run, which wait for other ranks; from here on the device is current in this thread */
+    /* not while kernels of NCCL run, which wait for other ranks; from here on the device is current in this thread */
     PL_TRY(pl_device_load_kernels(n->device, reterr));
     PL_TRY(pl_device_alloc(n->device, sizeof(int32_t), &n->barrier_scratch, reterr));
     return pl_stream_events_init(&n->stream, n->device, reterr);
@@ -547,12 +549,12 @@ static enum pl_status allocate(struct nccl *n, struct pl_error *reterr)
 static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_error *reterr)
 {
     struct nccl *n = pl_memory_new(1, sizeof(*n), reterr);
-    /* Within the deadline for making the world, so that the vote after it reaches all ranks in time. */
+    /* The time is within the deadline for making the world, so that the vote after it reaches all ranks in time. */
     int64_t join_ns = world->timeout_ns >= 0 && world->timeout_ns / 2 < JOIN_NS ? world->timeout_ns / 2 : JOIN_NS;
     struct pl_vote vote = {.text = ""};
     enum pl_status status;
 
-    if (!n) { /* the others are about to vote */
+    if (!n) { /* the other ranks are about to vote */
         return pl_bootstrap_abort_collective(pl_world_bootstrap(world), PL_MEMORY, reterr,
                                              pl_deadline_after_ns(join_ns));
     }
@@ -564,7 +566,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     n->comparisons.world = world;
     n->queued_tail = &n->queued;
     status = allocate(n, reterr);
-    /* Nobody joins unless all can. */
+    /* No rank joins unless all can. */
     vote.status = status;
     if (pl_world_vote(world, &vote, pl_deadline_after_ns(join_ns), status == PL_OK ? reterr : NULL) != PL_OK ||
         vote.status != PL_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A build without nccl.h: the backend is off. */
+/* Stands in for nccl_nccl.c in a build without nccl.h: the backend is off. */
 #include "collectives/gpu/backends.h"
 
 #include <string.h>

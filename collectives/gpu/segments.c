@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Segments of a collective on their way: device to pinned memory, a collective of the hosts there, and back. A segment
- * takes the same number of elements of every block: one block for what is added up or broadcast whole, else one a rank.
+ * Segments of a collective: copied from the device to pinned memory, used in a collective of the hosts, and copied
+ * back. A segment takes the same number of elements of every block. Allreduce, reduce and broadcast have one block, the
+ * others one per rank.
  */
 #include "collectives/gpu/segments.h"
 
@@ -21,7 +22,7 @@ static char *slot_data(const struct pl_host_staged *d, uint64_t segment)
     return (char *)d->staging.data + segment % PL_SEGMENT_SLOTS * PL_SEGMENT_SLOT_BYTES;
 }
 
-/* Elements of a block of `block` that the segment takes. */
+/* Number of elements of a block of `block` elements that belong to the segment. */
 static uint64_t taken(const struct pl_host_staged *d, uint64_t block, uint64_t segment)
 {
     uint64_t at = segment * d->share_elems;
@@ -29,7 +30,7 @@ static uint64_t taken(const struct pl_host_staged *d, uint64_t block, uint64_t s
     return block <= at ? 0 : block - at < d->share_elems ? block - at : d->share_elems;
 }
 
-/* ALLTOALL's results lie after what was sent; all others are in place. */
+/* Results of ALLTOALL follow the sent data in the slot; all others are in place. */
 static char *results_of(const struct pl_host_staged *d, uint64_t segment)
 {
     return slot_data(d, segment) + (d->request->collective.kind == PL_ALLTOALL ? PL_SEGMENT_SLOT_BYTES / 2 : 0);
@@ -53,8 +54,8 @@ void pl_segments_plan(struct pl_host_staged *d, uint64_t most_elems)
 }
 
 /*
- * Copy the segment's part of blocks `first` to `last` - 1 between device memory, where each block begins after the
- * whole ones before it, and the slot, where the parts lie one after the other.
+ * Copies the segment's part of each block between device memory, where the blocks follow each other, and the slot,
+ * where the parts do.
  */
 static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segment, const char *device_data,
                                  char *host_data, const uint64_t *counts, const struct pl_stream_events *stream,
@@ -81,7 +82,7 @@ static enum pl_status copy_parts(const struct pl_host_staged *d, uint64_t segmen
     return PL_OK;
 }
 
-/* Where this rank's own part begins among the parts in a slot, in elements. */
+/* The start of this rank's own part among the parts in a slot, in elements. */
 static uint64_t own_part_at(const struct pl_host_staged *d, uint64_t segment)
 {
     const struct pl_collective *c = &d->request->collective;
@@ -120,7 +121,7 @@ static enum pl_status begin(struct pl_host_staged *d, uint64_t segment, struct p
     return pl_stream_events_mark(&d->down, d->down.stream, &slot->event, reterr);
 }
 
-/* The same collective of the hosts, on the segment. */
+/* Posts the same collective for the segment to the host world. */
 static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, struct pl_error *reterr)
 {
     const struct pl_collective *c = &d->request->collective;
@@ -134,7 +135,7 @@ static enum pl_status post_to_hosts(struct pl_host_staged *d, uint64_t segment, 
     part.deadline_ns = INT64_MAX;
     part.send = slot_data(d, segment);
     part.recv = results_of(d, segment);
-    /* The error of a compressed sum is kept by name: the whole's name, and the position in it. */
+    /* The error of a compressed sum is kept by name: here the hash of the collective's name, and the segment. */
     if (d->request->signature.name_hash) {
         snprintf(name, sizeof(name), "%016" PRIx64 "@%" PRIu64, d->request->signature.name_hash, segment);
         part.name = name;
@@ -193,7 +194,7 @@ enum pl_status pl_segments_step(struct pl_request **request, bool *ret_done, str
     return status;
 }
 
-/* Advance one segment as far as it goes; `*moved` when it went somewhere. */
+/* Advances one segment as far as possible; sets `*moved` if it has advanced. */
 static enum pl_status move(struct pl_host_staged *d, uint64_t segment, bool *moved, struct pl_error *reterr)
 {
     struct pl_slot *slot = &d->slots[segment % PL_SEGMENT_SLOTS];

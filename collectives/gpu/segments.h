@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The state of the backend that moves device memory through the hosts; internal to gpu/. */
+/** The state of the backend that moves device memory through the hosts. Internal to gpu/. */
 #ifndef PL_COLLECTIVES_GPU_SEGMENTS_H
 #define PL_COLLECTIVES_GPU_SEGMENTS_H
 
@@ -8,8 +8,9 @@
 #include "collectives/gpu/stream_events.h"
 
 enum {
-    PL_SEGMENT_SLOTS = 4,            /* segments under way: one down, one or two between hosts, one up */
-    PL_SEGMENT_SLOT_BYTES = 2 << 20, /* long enough that launches and flags vanish, and four stay in a CPU's cache */
+    PL_SEGMENT_SLOTS = 4,            /* segments under way: one copied down, one or two between hosts, one copied up */
+    PL_SEGMENT_SLOT_BYTES = 2 << 20, /* so long that the cost of launches and flags is negligible; four fit in a
+                                      * CPU's cache */
 };
 
 enum pl_host_staged_stage {
@@ -22,24 +23,24 @@ enum pl_host_staged_stage {
 
 enum pl_slot_stage { PL_SLOT_FREE, PL_SLOT_DOWN, PL_SLOT_HOSTS, PL_SLOT_UP };
 
-/* Where a segment is. Segment k uses slot k mod PL_SEGMENT_SLOTS. */
+/* State of a segment. Segment k uses slot k mod PL_SEGMENT_SLOTS. */
 struct pl_slot {
     enum pl_slot_stage stage;
-    void *event; /* of a copy down or up */
+    void *event; /* event of a copy down or up */
     struct pl_request *request;
 };
 
 struct pl_host_staged {
     struct pl_world *world;
-    struct pl_world *host; /* its host world */
+    struct pl_world *host; /* host world of `world` */
     int rank;
     int size;
     struct pl_compare_calls comparisons;
-    struct pl_stream_events down; /* copies to the host, and kernels */
+    struct pl_stream_events down; /* for copies to the host, and kernels */
     struct pl_stream_events up;
     struct pl_span staging;
     bool pinned;
-    uint64_t *counts; /* [2 * size] scratch */
+    uint64_t *counts; /* [2 * size], scratch memory */
 
     /* The collective under way: */
     struct pl_request *request;
@@ -48,25 +49,25 @@ struct pl_host_staged {
     struct pl_call_comparison *comparison;
     struct pl_request *leaving;
     struct pl_slot slots[PL_SEGMENT_SLOTS];
-    uint64_t share_elems; /* of each block, in one segment */
+    uint64_t share_elems; /* elements of each block in one segment */
     uint64_t segments;
-    uint64_t copied_down; /* segments that have begun */
-    uint64_t posted;      /* to the hosts */
+    uint64_t copied_down; /* number of segments that have begun */
+    uint64_t posted;      /* number of segments posted to the hosts */
     uint64_t ended;
 };
 
-/** Cut the request into segments. `most_elems`: for ALLTOALL, the longest block of any rank. */
+/** Cut the request into segments. `most_elems` is the longest block of any rank, for ALLTOALL only. */
 void pl_segments_plan(struct pl_host_staged *staged, uint64_t most_elems);
 
 enum pl_status pl_segments_progress(struct pl_host_staged *staged, bool *ret_done,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Nothing is on its way between device and host. */
+/** Whether segments wait for the hosts and no copy is under way. */
 bool pl_segments_wait_for_hosts(const struct pl_host_staged *staged);
 
 void pl_segments_cancel(struct pl_host_staged *staged);
 
-/** Advance `*request`; when it has ended, well or not, it is released and NULL. */
+/** Advance `*request`. When it has ended, by success or failure, it is released and `*request` is NULL. */
 enum pl_status pl_segments_step(struct pl_request **request, bool *ret_done, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The backend for one rank with device memory: every collective is a copy on the device, scaled where asked, in order
- * with the caller's stream. */
+/* The backend for one rank with device memory: every collective is a copy on the device, scaled if the caller asks
+ * for it, and ordered with the caller's stream. */
 #include "base/memory.h"
 #include "base/text.h"
 #include "collectives/core/counts.h"
@@ -99,7 +99,7 @@ static void cancel(void *state, struct pl_request *request)
 static void describe(void *state, struct pl_text *text)
 {
     (void)state;
-    pl_text_append(text, "  device memory of every size: a copy on the device, nothing where it is in place\n");
+    pl_text_append(text, "  device memory of every size: a copy on the device, or no work if it is in place\n");
 }
 
 const struct pl_backend pl_backend_self_gpu = {.name = "self_gpu",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events that order a backend's stream with the callers' streams, kept for reuse. */
+/* Events that order a backend's stream with the callers' streams; they are kept for reuse. */
 #include "collectives/gpu/stream_events.h"
 
 #include "base/memory.h"
@@ -64,7 +64,7 @@ enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **
 void pl_stream_events_give_back(struct pl_stream_events *stream, void **event)
 {
     if (*event) {
-        stream->spare[stream->spare_count++] = PL_TAKE(*event); /* there is room: it was taken from there */
+        stream->spare[stream->spare_count++] = PL_TAKE(*event); /* there is room: the event came from this list */
     }
 }
 

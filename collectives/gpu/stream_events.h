@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A stream of a backend's own, and how it keeps order with the callers' streams: by events, without the host. Internal
- * to collectives/.
+ * A stream of a backend, ordered with the callers' streams by events, without the host. Internal to collectives/.
  *
- * Threads  one at a time. Errors are device.h's.
+ * Errors   those of device.h.
+ * Threads  one at a time.
  */
 #ifndef PL_COLLECTIVES_GPU_STREAM_EVENTS_H
 #define PL_COLLECTIVES_GPU_STREAM_EVENTS_H
@@ -18,7 +18,7 @@ struct pl_stream_events {
     void **spare; /* events */
     size_t spare_count;
     size_t spare_capacity;
-    size_t events; /* that there are, spare or not */
+    size_t events; /* number of events, spare or in use */
 };
 
 enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_device *device,
@@ -26,28 +26,26 @@ enum pl_status pl_stream_events_init(struct pl_stream_events *stream, struct pl_
 void pl_stream_events_done(struct pl_stream_events *stream);
 
 /**
- * An event recorded after everything that `on` (the stream itself or another one) was given so far; to be given back.
- * Allocates when more are in use than ever before.
+ * Record an event after all work given to `on` so far (the stream itself or another one). The caller gives the event
+ * back. Allocates if more events are in use than ever before.
  */
 enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether the event has been reached; if so it is given back and `*event` is NULL. NULL counts as reached. */
+/** Whether the event has been reached; if so it is given back and `*event` is set to NULL. NULL counts as reached. */
 enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **event, bool *ret_reached,
                                         struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Give the event back, if there is one, without waiting for it; `*event` is NULL then. */
+/** Give the event back, if there is one, without waiting for it, and set `*event` to NULL. */
 void pl_stream_events_give_back(struct pl_stream_events *stream, void **event);
 
-/**
- * Where a streamed backend keeps the event that marks the end of a launched request: the first word of its scratch.
- */
+/** The event that marks the end of a launched request of a streamed backend: the first word of its scratch memory. */
 static inline void **pl_stream_events_event_of(struct pl_request *request)
 {
     return (void **)(void *)&request->scratch[0];
 }
 
-/** Let `other` wait for the event of `request` from now on: pl_backend.order. */
+/** Let `other` wait for the event of `request` from now on: pl_backend.stream_wait. */
 enum pl_status pl_stream_events_order(const struct pl_stream_events *stream, struct pl_request *request, void *other,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The backend for several hosts with several ranks on one. Internal to collectives/. */
+/** The backend for several hosts of which at least one has several ranks. Internal to collectives/. */
 #ifndef PL_COLLECTIVES_HIER_BACKEND_H
 #define PL_COLLECTIVES_HIER_BACKEND_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The hierarchical backend's table: set up, check calls, take down, describe. */
+/** The hierarchical backend's functions: init, check of calls, free, describe. */
 #include "collectives/hier/backend.h"
 
 #include "base/knob.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* of all ranks' data: sent with the messages of the call check, which all ranks need anyway */
+/* limit for all ranks' data: the data is sent with the messages of the call check, which all ranks need anyway */
 enum { EAGER_MOST_BYTES = 4096 };
 
 static enum pl_status progress(void *state, struct pl_request *request, bool *ret_done, struct pl_error *reterr)
@@ -54,14 +54,15 @@ static void cancel(void *state, struct pl_request *request)
     pl_check_calls_cancel(&h->check);
     pl_request_revoke_world(h->inside, &h->world->failure); /* ranks that wait for this one there get the same error */
     pl_hier_drop(h);
-    /* What is sent between hosts is the caller's memory or a part of the arena, which is the internal world's. */
+    /* Data that is sent between hosts lies in the caller's memory or in the arena, which belongs to the internal
+     * world. */
     if (h->between && pl_bootstrap_has_leaked(pl_world_bootstrap(h->between))) {
         pl_world_bootstrap(h->world)->transport->leaked = true;
         pl_world_bootstrap(h->inside)->transport->leaked = true;
     }
 }
 
-/* Which rank the head of a sub-world's queue waits for, as a rank of the whole; -1 when unknown. */
+/* The rank that the head of a sub-world's queue waits for, as a rank of the whole world; -1 if unknown. */
 static int sub_world_waits_for(const struct pl_world *part, const int *ranks)
 {
     int peer = part ? pl_late_waits_for(part) : -1;
@@ -91,14 +92,15 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
         strcpy(reason, "every host has one rank");
         return false;
     }
-    strcpy(reason, "the ranks have no way to send messages");
+    strcpy(reason, "the ranks cannot send messages to each other");
     return pl_world_bootstrap(world)->transport;
 }
 
 static void free_hier(void *state)
 {
     struct pl_hier *h = state;
-    /* Sums between hosts are sent from there, and sends that were not cancelled may go on until the process ends. */
+    /* Sums between hosts are sent from the scratch memory; sends that were not cancelled may go on until the process
+     * ends. */
     bool sending = pl_bootstrap_has_leaked(pl_world_bootstrap(h->world));
 
     pl_world_free(h->between);
@@ -111,7 +113,7 @@ static void free_hier(void *state)
     free(h);
 }
 
-/* The ranks of both sub-worlds, from the topology. */
+/* Fills the rank lists of both sub-worlds from the topology. */
 static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
 {
     int size = pl_world_size(h->world);
@@ -129,7 +131,7 @@ static enum pl_status list_ranks(struct pl_hier *h, struct pl_error *reterr)
             h->inside_ranks[inside++] = r;
         }
         if (pl_world_local_of(h->world, r) == leader) {
-            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the host's number is the rank's in `between` */
+            h->between_ranks[pl_world_host_of(h->world, r)] = r; /* the rank in `between` is the host's number */
         }
     }
     return PL_OK;
@@ -146,13 +148,13 @@ static enum pl_status make_sub_worlds(struct pl_hier *h, struct pl_error *reterr
     }
     PL_TRY(pl_bootstrap_vote(bootstrap, status, deadline_ns, reterr));
     status = pl_world_new_internal(h->world, h->inside_ranks, h->local_size, &h->inside, reterr);
-    /* the ranks of another host would wait for this one's between hosts */
+    /* without the vote, ranks of another host would wait for this one in the world between hosts */
     PL_TRY(pl_bootstrap_vote(bootstrap, status, deadline_ns, reterr));
     if (h->multi_leader || h->local_rank == 0) {
         PL_TRY(pl_world_new_internal(h->world, h->between_ranks, h->hosts, &h->between, reterr));
         h->between->can_revoke = false;
     }
-    h->inside->can_revoke = false; /* the whole receives them while a rank waits there */
+    h->inside->can_revoke = false; /* the whole world receives revoke messages while a rank waits here */
     return PL_OK;
 }
 
@@ -180,7 +182,7 @@ static enum pl_status init(struct pl_world *world, void **ret_state, struct pl_e
     return PL_OK;
 }
 
-/* The backend for point-to-point messages of the same world; NULL where nothing is left to it. */
+/* The point-to-point backend of the same world; NULL if it gets no collectives. */
 static const struct pl_p2p *p2p_of_world(const struct pl_hier *h)
 {
     for (int i = 0; i < h->world->backend_count && !h->exclusive; i++) {
@@ -191,7 +193,7 @@ static const struct pl_p2p *p2p_of_world(const struct pl_hier *h)
     return NULL;
 }
 
-/* What that backend sends with its call check alone takes fewer steps there than here. */
+/* Whether p2p can send the data with its call check alone, which takes fewer steps than this backend. */
 static bool is_small(const struct pl_hier *h, const struct pl_collective *c)
 {
     const struct pl_p2p *p2p = p2p_of_world(h);
@@ -224,7 +226,7 @@ static void describe(void *state, struct pl_text *text)
     uint64_t small = EAGER_MOST_BYTES / (uint64_t)pl_world_size(h->world);
 
     pl_text_printf(text, "  allreduce, broadcast, reduce%s; %s between hosts\n", h->exclusive ? ", barrier" : "",
-                   h->multi_leader ? "each local rank carries its share" : "local rank 0 carries all");
+                   h->multi_leader ? "each local rank reduces its share" : "local rank 0 reduces everything");
     if (p2p) {
         pl_text_printf(text,
                        "  left to the backend p2p: barriers, allreduce up to %" PRIu64 " bytes, reduce up to %" PRIu64

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One hierarchical collective: in stages where it is small or has a root, else as a pipeline of chunks:
+ * One hierarchical collective: in stages if it is small or has a root, else as a pipeline of chunks:
  *
  *     inside   scatter 0   scatter 1   gather 0   scatter 2   gather 1   gather 2
  *     between              sum 0       sum 1                  sum 2
  *
- * Both the inside steps and the sums are posted in this fixed order on every rank; each waits for what it needs.
+ * Every rank posts the inside steps and the sums in this fixed order; each step waits for the ones that it needs.
  */
 #include "collectives/hier/state.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    CHUNK_LEAST_BYTES = 512 << 10, /* and several chunks, so that inside and between overlap */
+    CHUNK_LEAST_BYTES = 512 << 10, /* but there are several chunks, so that inside and between overlap */
     CHUNKS = 8,
     NAME_BYTES = 48,
 };
@@ -28,7 +28,7 @@ static char *at_elem(const void *data, uint64_t elem, enum pl_dtype dtype)
     return (char *)(uintptr_t)data + elem * pl_dtype_bytes(dtype);
 }
 
-/* A collective of a sub-world: the whole keeps the deadline, and names would make no difference. */
+/* Describes a collective of a sub-world. It has no deadline, since the whole collective has one, and no name. */
 static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind kind)
 {
     return (struct pl_collective){.kind = kind,
@@ -38,8 +38,8 @@ static struct pl_collective part_of(const struct pl_collective *c, enum pl_kind 
                                   .memory = c->memory};
 }
 
-/* Half-width averages are kept small from the first addition inside a host to the last one between hosts, which takes
- * it back, divides and rounds once. */
+/* The guard factor: half-width averages are scaled down from the first addition inside a host on. The last addition
+ * between hosts undoes the scaling, divides and rounds once. */
 static double guard_factor(const struct pl_hier *h, const struct pl_collective *c)
 {
     int ranks = h->multi_leader ? h->local_size : pl_world_size(h->world);
@@ -65,7 +65,7 @@ static void scale_between(const struct pl_hier *h, const struct pl_collective *c
     }
 }
 
-/* Division and postscale of the others, on this rank's finished sums. */
+/* Divides and scales this rank's finished sums, except for half-width averages: see scale_between(). */
 static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, void *data, uint64_t count)
 {
     struct pl_reduction reduction = {
@@ -79,8 +79,9 @@ static void finish_sums(const struct pl_hier *h, const struct pl_collective *c, 
 }
 
 /*
- * The sum between hosts of the elements from `at` is compressed where the whole is. The rounding error is kept by the
- * collective's name and the position in it, so no chunk is taken for another one. `name` has to last until the post.
+ * Names the sum between hosts of the elements from `at`, and compresses it if the whole is compressed. The rounding
+ * error is kept by the hash of the collective's name and the position, so that chunks do not share it. `name` must last
+ * until the post.
  */
 static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uint64_t at, char name[NAME_BYTES],
                      struct pl_collective *part)
@@ -94,7 +95,7 @@ static void name_sum(const struct pl_hier *h, const struct pl_collective *c, uin
     }
 }
 
-/* Advance `*request`; when it has ended it is released and NULL. */
+/* Advances `*request`; when it has ended it is released and `*request` is NULL. */
 static enum pl_status step_on(struct pl_hier *h, struct pl_request **request, struct pl_error *reterr)
 {
     uint64_t progress_count = (*request)->progress_count;
@@ -110,26 +111,26 @@ static enum pl_status step_on(struct pl_hier *h, struct pl_request **request, st
     return status;
 }
 
-/* ---- staged: small vectors, broadcast, reduce, barrier ---- */
+/* ---- stages: small vectors, broadcast, reduce, barrier ---- */
 
 bool pl_hier_is_rooted(const struct pl_collective *c)
 {
     return c->kind == PL_BROADCAST || c->kind == PL_REDUCE;
 }
 
-/* The local rank that reduces the vector between hosts: the leader. */
+/* The leader: the local rank that takes part between hosts. */
 static int leader_of(const struct pl_hier *h, const struct pl_collective *c)
 {
     return pl_hier_is_rooted(c) ? pl_world_local_of(h->world, c->root) : 0;
 }
 
-/* Where this rank keeps sums. */
+/* The buffer for this rank's sums. */
 static char *sums_of(const struct pl_hier *h, const struct pl_collective *c)
 {
     return c->kind == PL_REDUCE && pl_world_rank(h->world) != c->root ? h->scratch : c->recv;
 }
 
-/* Fill `part` with what this rank does in the stage; false: nothing. `name` is memory for its name. */
+/* Fills `part` with this rank's part in the stage; false if it has none. `name` is memory for its name. */
 static bool plan_stage(const struct pl_hier *h, const struct pl_collective *c, char name[NAME_BYTES],
                        struct pl_collective *part)
 {
@@ -226,7 +227,7 @@ static struct pl_hier_chunk *chunk_at(struct pl_hier *h, uint64_t number)
     return &h->chunks[number % (PL_HIER_AHEAD + 1)];
 }
 
-/* Each local rank's elements of a chunk of `count`; whole cache lines where they last. */
+/* Computes each local rank's share of a chunk of `count` elements: whole cache lines, except at the end. */
 static void share_out(const struct pl_hier *h, const struct pl_collective *c, uint64_t count)
 {
     uint64_t line = 64 / pl_dtype_bytes(c->dtype);
@@ -297,8 +298,8 @@ static enum pl_status post_gather(struct pl_hier *h, const struct pl_collective 
     return pl_request_post(h->inside, &part, &chunk->gather, reterr);
 }
 
-/* Advance what is under way of chunk number `number`. Its sum waits for those before it, even where its scatter is
- * noticed first. */
+/* Advances chunk number `number`. Its sum waits for those of earlier chunks, even if its scatter is found to have
+ * ended first. */
 static enum pl_status move_chunk(struct pl_hier *h, const struct pl_collective *c, uint64_t number,
                                  struct pl_error *reterr)
 {
@@ -340,7 +341,7 @@ static enum pl_status progress_split(struct pl_hier *h, bool *ret_done, struct p
         }
         if (h->scattered < h->chunk_count && h->scattered < h->gathered + PL_HIER_AHEAD) {
             if (h->scattered > PL_HIER_AHEAD && chunk_at(h, h->scattered)->gather) {
-                return PL_OK; /* its slot is still in use */
+                return PL_OK; /* the slot is still in use */
             }
             PL_TRY(post_scatter(h, c, reterr));
         } else if (h->gathered < h->scattered && chunk_at(h, h->gathered)->summed) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The call check: do all ranks call the same collective, and which two do not?
+ * The call check finds out whether all ranks call the same collective, and if not, names two that differ.
  *
- * Each rank's signature, and a mismatch that it knows of, goes up a tree to the first rank of its host, in rounds of
- * distance d = 1, 2, 4, ... Then the first ranks send to each other, in rounds of such distances: to the host d above
- * or, where the number of hosts is a power of two, to the one whose number differs in the bit d. After the last round
- * all of these know everything, and it goes down the trees. So a host sends and receives one message a round, however
- * many ranks it has. If two ranks call different collectives, some rank receives a signature that differs from its own:
- * it records both as the mismatch, and sends that on.
+ * Each rank's signature, and a mismatch that it knows, goes up a tree to the first rank of its host, in rounds of
+ * distance d = 1, 2, 4, ... Then the first ranks send to each other, in rounds of the same distances: to the host d
+ * above or, if the number of hosts is a power of two, to the host whose number differs in the bit d. After the last
+ * round all first ranks know the result, and it goes down the trees. So a host sends and receives one message per
+ * round, whatever the number of its ranks. If two ranks call different collectives, some rank receives a signature that
+ * differs from its own: it records both as the mismatch, and sends that on.
  */
 #include "collectives/p2p/check_calls.h"
 
@@ -20,21 +20,22 @@
 #include <string.h>
 
 enum {
-    HEAD_BYTES = offsetof(struct pl_check_calls_record, a), /* of a record without a mismatch */
+    HEAD_BYTES = offsetof(struct pl_check_calls_record, a), /* size of a record without a mismatch */
     MESSAGE_BYTES = HEAD_BYTES + PL_CHECK_CALLS_ROOM_BYTES,
 };
 
-_Static_assert(MESSAGE_BYTES >= sizeof(struct pl_check_calls_record), "a mismatch fits");
+_Static_assert(MESSAGE_BYTES >= sizeof(struct pl_check_calls_record), "a mismatch fits in a message");
 
 uint32_t pl_check_calls_tag(uint64_t sequence, unsigned slot)
 {
-    /* 13 bits of the sequence: a message left over from a cancelled collective cannot be taken for one of the next. */
+    /* 13 bits of the sequence: a message left over from a cancelled collective is not taken for one of the next
+     * collective. */
     return PL_TAG_P2P + (uint32_t)(sequence & 0x1fff) * PL_CHECK_CALLS_TAGS + slot;
 }
 
-_Static_assert(PL_TAG_P2P + 0x2000 * PL_CHECK_CALLS_TAGS <= 1 << PL_TAG_BITS, "tags fit");
+_Static_assert(PL_TAG_P2P + 0x2000 * PL_CHECK_CALLS_TAGS <= 1 << PL_TAG_BITS, "the largest tag fits in PL_TAG_BITS");
 
-/* Positions, host by host. */
+/* Gives positions to the ranks, host by host. */
 static void position_ranks(struct pl_check_calls *check)
 {
     bool apart = pl_world_cross_size(check->world) > 1;
@@ -107,7 +108,7 @@ bool pl_check_calls_can_sum(const struct pl_check_calls *check)
     return (check->hosts & (check->hosts - 1)) == 0;
 }
 
-/* The host that this one receives from in a round between hosts, and the one that it sends to. */
+/* The host that this one receives from in a round between hosts; host_above() is the one that it sends to. */
 static int host_below(const struct pl_check_calls *check)
 {
     return pl_check_calls_can_sum(check) ? check->host ^ check->distance
@@ -120,13 +121,13 @@ static int host_above(const struct pl_check_calls *check)
                                          : (check->host + check->distance) % check->hosts;
 }
 
-/* Positions whose data a message carries, from `first` on, after the last one the first again. */
+/* A circular range of positions whose data a message carries. */
 struct share {
     int first;
     int count;
 };
 
-/* What the first rank of `host` has gathered before the round that another one still lacks. */
+/* The share that the first rank of `host` has gathered before the round. */
 static struct share share_between(const struct pl_check_calls *check, int host)
 {
     int rest = check->hosts - check->distance;
@@ -139,7 +140,7 @@ static struct share share_between(const struct pl_check_calls *check, int host)
     return (struct share){check->starts[begin], count > 0 ? count : count + check->size};
 }
 
-/* What a local rank has gathered from below it in the tree over `distance`. */
+/* The share that a local rank has gathered in the tree below it over `distance`. */
 static struct share share_below(const struct pl_check_calls *check, int local)
 {
     int rest = check->local_size - local;
@@ -169,8 +170,7 @@ static struct share share_out(const struct pl_check_calls *check)
     return check->phase == PL_CHECK_CALLS_BETWEEN ? share_between(check, check->host) : (struct share){0, check->size};
 }
 
-/* Copy the blocks of a share between a message, where they are adjacent, and where they are kept; returns their bytes.
- */
+/* Copies the blocks of a share from `gathered` to a message (`out`) or back; returns their bytes. */
 static size_t move_blocks(struct pl_check_calls *check, struct share share, char *message, bool out)
 {
     int ahead = check->size - share.first;
@@ -197,7 +197,7 @@ static void add_up(struct pl_check_calls *check, void *dest, const void *left, c
                      check->block_bytes / pl_dtype_bytes(check->reduction.dtype));
 }
 
-/* Data that came: all add in the order of positions, so that all first ranks of hosts get the same bits. */
+/* Takes received data: all ranks add in the order of positions, so that all first ranks of hosts get the same bits. */
 static void take_data(struct pl_check_calls *check, char *data)
 {
     if (!check->summed) {
@@ -211,7 +211,7 @@ static void take_data(struct pl_check_calls *check, char *data)
     }
 }
 
-/* Write the record and the data that is sent with it; returns their bytes. */
+/* Writes the record and the data that is sent with it; returns their bytes. */
 static size_t write_message(struct pl_check_calls *check)
 {
     char *rest = check->message_out + HEAD_BYTES;
@@ -233,7 +233,7 @@ static int local_rank_at(const struct pl_check_calls *check, int local)
     return local < check->local_size ? check->rank_at[check->starts[check->host] + local] : -1;
 }
 
-/* Which ranks this one receives from and sends to in the round; -1: none. */
+/* Finds the ranks that this one receives from and sends to in the round; -1 for no rank. */
 static void find_peers(struct pl_check_calls *check)
 {
     check->from = -1;
@@ -244,7 +244,7 @@ static void find_peers(struct pl_check_calls *check)
     } else if (check->phase == PL_CHECK_CALLS_DOWN) {
         check->to = local_rank_at(check, check->local + check->distance);
     } else if (is_last_up(check)) {
-        /* The next message from there carries the result of all ranks. */
+        /* The next message from that rank carries the result of all ranks. */
         check->to = local_rank_at(check, check->local - check->distance);
         check->from = check->to;
     } else {
@@ -252,7 +252,8 @@ static void find_peers(struct pl_check_calls *check)
     }
 }
 
-/* From `distance` of its phase on, the first round in which this rank has something to do; false when there is none. */
+/* Finds the first round, from `distance` of the phase on, in which this rank sends or receives; false if there is
+ * none. */
 static bool find_round(struct pl_check_calls *check)
 {
     for (;;) {
@@ -296,13 +297,13 @@ static enum pl_status start_round(struct pl_check_calls *check, struct pl_error 
 {
     const struct pl_transport *transport = check->transport;
 
-    /* The send first: it is what the other rank waits for. */
+    /* Send first: the other rank waits for it. */
     if (check->to >= 0) {
         PL_TRY(transport->send(transport->context, check->message_out, write_message(check), check->to, check->tag,
                                &check->out, reterr));
     }
     if (check->from >= 0) {
-        /* Room for the longest message, which a rank that calls something else may send. */
+        /* Room for the longest message, which a rank that calls a different collective may send. */
         PL_TRY(transport->recv(transport->context, check->message_in, MESSAGE_BYTES, check->from, check->tag,
                                &check->in, reterr));
     }
@@ -336,7 +337,7 @@ static enum pl_status end_round(struct pl_check_calls *check, size_t bytes, stru
     const struct pl_check_calls_record *theirs = (const void *)check->message_in;
 
     if (bytes < HEAD_BYTES || (theirs->a_rank >= 0 && bytes < sizeof(*theirs))) {
-        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are no record of a call",
+        return pl_error_set(reterr, PL_CORRUPT, "rank %d sent %zu bytes, which are not a record of a call",
                             pl_world_global_rank(check->world, check->from), bytes);
     }
     note_mismatch(&check->record, pl_world_rank(check->world), theirs, check->from);
@@ -396,7 +397,8 @@ int pl_check_calls_waits_for(const struct pl_check_calls *check)
 
 void pl_check_calls_cancel(struct pl_check_calls *check)
 {
-    /* A message that cannot be cancelled may access its buffer until the process ends: leak it, never reuse it. */
+    /* A message that cannot be cancelled may access its buffer until the process ends: leak the buffer and never
+     * reuse it. */
     if (check->in.active && !check->transport->cancel(check->transport->context, &check->in)) {
         check->message_in = NULL;
     }

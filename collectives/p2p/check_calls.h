@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The call check: every rank of a world learns whether all have called the same collective, and which two have not, by
- * small messages besides the data: in ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H) between the
- * first ones of H hosts, and back inside. Data of small collectives is sent along (eager). Internal to collectives/.
+ * The call check: every rank of a world learns whether all have called the same collective, and if not, two calls that
+ * differ. It uses small messages next to the data: ceil(log2 L) rounds to the first of a host's L ranks, ceil(log2 H)
+ * rounds between the first ranks of H hosts, and back inside the hosts. Data of small collectives is sent along
+ * (eager). Internal to collectives/.
  */
 #ifndef PL_COLLECTIVES_P2P_CHECK_CALLS_H
 #define PL_COLLECTIVES_P2P_CHECK_CALLS_H
@@ -13,21 +14,21 @@
 
 enum {
     PL_CHECK_CALLS_ROOM_BYTES = 16384, /* for all ranks' data together, or for their sum */
-    PL_CHECK_CALLS_TAGS = 16,          /* tags of a collective: the call check uses the last, data the others */
+    PL_CHECK_CALLS_TAGS = 16,          /* tags per collective: the call check uses the last one, data the others */
 };
 
-enum { PL_CHECK_CALLS_NONE = -1 }; /* instead of a_rank: no mismatch is known */
+enum { PL_CHECK_CALLS_NONE = -1 }; /* value of a_rank if no mismatch is known */
 
-/** What ranks send each other about a collective: the record of a call, and the first mismatch that they know of. */
+/** Message of the call check: the record of a call, and the first mismatch that the sender knows. */
 struct pl_check_calls_record {
     struct pl_signature own;
     int32_t a_rank; /* a mismatch: rank a_rank calls a, rank b_rank calls b */
     int32_t b_rank;
-    struct pl_signature a; /* these two are sent only where there is one */
+    struct pl_signature a; /* this and `b` are sent only if there is a mismatch */
     struct pl_signature b;
 };
 
-/** Where a rank stands: see check_calls.c. */
+/** Phase of the call check: see check_calls.c. */
 enum pl_check_calls_phase { PL_CHECK_CALLS_UP, PL_CHECK_CALLS_BETWEEN, PL_CHECK_CALLS_DOWN };
 
 struct pl_check_calls {
@@ -35,30 +36,30 @@ struct pl_check_calls {
     const struct pl_transport *transport;
     const struct pl_kernel *kernel;
     int size;
-    int hosts; /* inside one host every rank counts as a host */
+    int hosts; /* number of hosts; on a single host every rank counts as a host */
     int host;
     int local;
     int local_size;
-    int *starts;  /* [hosts + 1] positions of the hosts' first ranks: ranks have positions host by host */
-    int *rank_at; /* [size] by position */
+    int *starts;  /* [hosts + 1]: positions of the hosts' first ranks; positions count host by host */
+    int *rank_at; /* [size]: rank at each position */
     bool done;
     enum pl_check_calls_phase phase;
-    int distance; /* of the round under way */
-    int from;     /* the rank whose message it awaits, or -1 */
-    int to;       /* the one that it sends to, or -1 */
+    int distance; /* distance of the round under way */
+    int from;     /* rank whose message this one waits for; -1: no rank */
+    int to;       /* rank that this one sends to; -1: no rank */
     uint32_t tag;
-    uint64_t block_bytes;          /* of every rank's data that is sent along; 0: none */
-    bool summed;                   /* it is added up on the way, by: */
-    struct pl_reduction reduction; /* without factors */
+    uint64_t block_bytes;          /* size of every rank's data that is sent along; may be 0 */
+    bool summed;                   /* whether the data is reduced on the way, by: */
+    struct pl_reduction reduction; /* without divisor and factors */
     struct pl_transfer in;         /* the two messages of the round */
     struct pl_transfer out;
     struct pl_check_calls_record record;
     char *message_in; /* record and data */
     char *message_out;
-    char *gathered; /* a block a position, or the sum */
+    char *gathered; /* one block per position, or the sum */
 };
 
-/** Tag of a message of the world's collective number `sequence`; `slot`: 0 to PL_CHECK_CALLS_TAGS - 2 for data. */
+/** Tag of a data message of the world's collective number `sequence`; `slot` is 0 to PL_CHECK_CALLS_TAGS - 2. */
 uint32_t pl_check_calls_tag(uint64_t sequence, unsigned slot);
 
 enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl_world *world,
@@ -66,30 +67,32 @@ enum pl_status pl_check_calls_init(struct pl_check_calls *check, const struct pl
 void pl_check_calls_done(struct pl_check_calls *check);
 
 /**
- * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_CHECK_CALLS_ROOM_BYTES / n, 0 for none.
- * With a `reduction` they are added up on the way, at most PL_CHECK_CALLS_ROOM_BYTES then, and its prescale is applied,
- * but neither postscale nor divisor: see pl_check_calls_can_sum().
+ * Begin. `block_bytes` of `data` are sent along from every rank: at most PL_CHECK_CALLS_ROOM_BYTES / n; may be 0. With
+ * a `reduction` the data is reduced on the way, and may have PL_CHECK_CALLS_ROOM_BYTES. The reduction's prescale is
+ * applied, but neither postscale nor divisor: see pl_check_calls_can_sum().
  */
 enum pl_status pl_check_calls_start(struct pl_check_calls *check, const struct pl_signature *signature,
                                     const void *data, uint64_t block_bytes, const struct pl_reduction *reduction,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Whether data can be added up on the way: hosts are a power of two, so that all get the same bits. */
+/**
+ * Whether data can be reduced on the way: the number of hosts is a power of two, so that all ranks get the same bits.
+ */
 bool pl_check_calls_can_sum(const struct pl_check_calls *check);
 
-/**
- * Advance; increases `*progress_count` when something came. After the last round: PL_MISMATCH where ranks disagree.
- */
+/** Advance; increases `*progress_count` if a message has come. After the last round, PL_MISMATCH if ranks disagree. */
 enum pl_status pl_check_calls_progress(struct pl_check_calls *check, uint64_t *progress_count,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The data of `rank`, or the sum, once done. */
+/** The data of `rank`, or the sum; valid when done. */
 const void *pl_check_calls_data(const struct pl_check_calls *check, int rank);
 
-/** The rank whose message is awaited, else the one that does not take ours; -1 when neither is. */
+/**
+ * The rank whose message this one waits for, else the rank that has not taken this one's message; -1 if there is none.
+ */
 int pl_check_calls_waits_for(const struct pl_check_calls *check);
 
-/** Cancel the messages under way; only done may follow. */
+/** Cancel the messages under way; only pl_check_calls_done() may follow. */
 void pl_check_calls_cancel(struct pl_check_calls *check);
 
 #endif

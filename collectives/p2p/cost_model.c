@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model: which algorithm, and how large its segments, by measured or given latency and rate of the links. */
+/* The cost model: chooses algorithm and segment size by the measured or given latency and rate of the links. */
 #include "collectives/core/counts.h"
 #include "collectives/p2p/eligible.h"
 #include "collectives/p2p/state.h"
@@ -19,26 +19,26 @@
 
 enum {
     PROBE_MOST_BYTES = 256 * 1024,
-    PROBE_ROUNDS = 4, /* of which the quickest counts: busy processors only ever add to a link's time */
-    /* below Open MPI's eager limit on TCP: the rendezvous of longer ones waits for queued data */
+    PROBE_ROUNDS = 4, /* the quickest round counts: busy processors can only add to a link's time */
+    /* below Open MPI's eager limit on TCP: longer messages use a rendezvous, which waits for queued data */
     MESSAGE_MOST_BYTES = 60 * 1024,
-    /* on links so long or so fast that short messages of all slots would not fill them */
+    /* for links with so much latency or rate that short messages in all slots would not fill them */
     MESSAGE_LONG_BYTES = 1024 * 1024,
     LONG_LINK_NS = 2 * 1000 * 1000, /* hosts of one data centre are never so far apart */
     PIPELINE_LEAST_BYTES = 512 * 1024,
     MESSAGE_LEAST_BYTES = 16 * 1024,
     DIRECT_MOST_RANKS = 16,
-    /* of all its blocks: halving sends half of them in one message, and MPI counts in an int */
+    /* limit for a segment with all its blocks: halving sends half of them in one message, and MPI counts in an int */
     SEGMENT_MOST_BYTES = 1 << 30,
 };
 
-/* Messages that are timed, and rounds of them in one measurement. */
+/* Sizes of the messages that are timed, and how many rounds of them one measurement has. */
 static const struct {
     size_t bytes;
     int turns;
 } probes[PL_P2P_PROBES] = {{8, 5}, {4096, 5}, {16384, 2}, {MESSAGE_MOST_BYTES, 2}, {PROBE_MOST_BYTES, 2}};
 
-/* Every rank sends `bytes` to the next at the same time, as a ring does: nanoseconds a round. */
+/* Times a round in which every rank sends `bytes` to the next one, as in a ring; `*ret_ns` is per round. */
 static enum pl_status time_ring_round(const struct pl_p2p *p2p, char *data, size_t bytes, int turns,
                                       int64_t deadline_ns, double *ret_ns, struct pl_error *reterr)
 {
@@ -64,7 +64,8 @@ static enum pl_status time_ring_round(const struct pl_p2p *p2p, char *data, size
                 }
             }
             if (pl_deadline_passed(deadline_ns)) {
-                return pl_error_set(reterr, PL_TIMEOUT, "measuring links: no answer from rank %d or %d",
+                return pl_error_set(reterr, PL_TIMEOUT,
+                                    "measuring links: rank %d or rank %d did not answer before the deadline",
                                     pl_world_global_rank(p2p->world, from), pl_world_global_rank(p2p->world, to));
             }
             sched_yield();
@@ -74,8 +75,8 @@ static enum pl_status time_ring_round(const struct pl_p2p *p2p, char *data, size
     return PL_OK;
 }
 
-/* The slowest rank's time, so that all ranks choose alike; and a shorter message, which busy processors may have
- * delayed, never takes more. */
+/* Takes the slowest rank's time, so that all ranks choose the same algorithm. Lowers the times of shorter messages
+ * to it: busy processors may have raised them. */
 static enum pl_status share_probe(struct pl_p2p *p2p, int probe, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_FREE double *all = NULL;
@@ -102,7 +103,7 @@ static enum pl_status measure(struct pl_p2p *p2p, int64_t deadline_ns, struct pl
 {
     char *data = pl_memory_new(2, PROBE_MOST_BYTES, reterr);
     enum pl_status status;
-    bool idle = false; /* no message is under way */
+    bool idle = false; /* whether no message is under way */
     double round_ns = HUGE_VAL;
 
     status = pl_bootstrap_vote(pl_world_bootstrap(p2p->world), data ? PL_OK : PL_MEMORY, deadline_ns, reterr);
@@ -110,7 +111,7 @@ static enum pl_status measure(struct pl_p2p *p2p, int64_t deadline_ns, struct pl
         free(data);
         return status;
     }
-    /* The first messages open connections. */
+    /* The first messages only open connections. */
     status = time_ring_round(p2p, data, PROBE_MOST_BYTES, 1, deadline_ns, &round_ns, reterr);
     for (int probe = 0; status == PL_OK && probe < PL_P2P_PROBES; probe++) {
         int rounds = probe > 0 && is_long_link(p2p) ? 1 : PROBE_ROUNDS;
@@ -127,12 +128,12 @@ static enum pl_status measure(struct pl_p2p *p2p, int64_t deadline_ns, struct pl
         }
     }
     if (idle) {
-        free(data); /* else leak it: a message may still access it */
+        free(data); /* otherwise leak it: a message may still access it */
     }
     return status;
 }
 
-/* Of long messages. */
+/* The time per byte of long messages. */
 static double ns_per_byte(const struct pl_p2p *p2p)
 {
     double ns = p2p->message_ns[PL_P2P_PROBES - 1] - p2p->message_ns[0];
@@ -141,8 +142,8 @@ static double ns_per_byte(const struct pl_p2p *p2p)
 }
 
 /*
- * A round of messages of `bytes`, interpolated between those that were timed. Beyond them a byte costs no less than on
- * average: if those of the last size but one were delayed, extrapolation would say that bytes are free.
+ * The time of a round with messages of `bytes`, interpolated between the timed sizes. Above them a byte costs no less
+ * than on average: if messages of the last size but one were delayed, extrapolation would make bytes free.
  */
 static double message_ns(const struct pl_p2p *p2p, double bytes)
 {
@@ -170,7 +171,7 @@ static double rounds_below(int n)
     return rounds;
 }
 
-/* See algorithm.h: with what messages of these lengths took, where it has a + B b. */
+/* The cost of algorithm.h, with the measured time of messages in place of a + B b. */
 static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int positions, double bytes)
 {
     double n = positions;
@@ -183,11 +184,12 @@ static double cost_ns(const struct pl_p2p *p2p, enum pl_algorithm algorithm, int
         for (int parts = 2; parts <= positions; parts *= 2) {
             cost += 2 * message_ns(p2p, bytes / parts);
         }
-        /* The same bytes as a ring, but in messages of very unlike sizes: 0.86 of the ring's rate was measured between
-         * four hosts. */
+        /* It sends as many bytes as a ring, but in messages of very different sizes: 0.86 of the ring's rate was
+         * measured between four hosts. */
         return cost / 0.86;
     case PL_ALGORITHM_DOUBLING:
-        /* Fewest messages; others have to gain more than two measurements of the same link differ by. */
+        /* It has the fewest messages; other algorithms must gain more than the difference between two measurements
+         * of a link. */
         return (rounds + (power ? 0 : 1)) * message_ns(p2p, bytes) * 0.9;
     default:
         return 2 * (n - 1) * message_ns(p2p, bytes / n);
@@ -207,7 +209,7 @@ static enum pl_algorithm cheapest(const struct pl_p2p *p2p, int positions, uint6
     return best;
 }
 
-/* What the setting `algorithm` says; -1: nothing. */
+/* The algorithm that the setting `algorithm` names; -1 if it names none. */
 static int forced_algorithm(const struct pl_p2p *p2p)
 {
     const char *wanted = pl_knob_text(pl_world_knobs(p2p->world), PL_KNOB_ALGORITHM);
@@ -227,7 +229,8 @@ enum pl_algorithm pl_p2p_choose(const struct pl_p2p *p2p, uint64_t bytes)
     return forced >= 0 ? (enum pl_algorithm)forced : cheapest(p2p, p2p->size, bytes);
 }
 
-/* Where the number of hosts is a power of two, the call check does recursive doubling between them anyway. */
+/* The longest allreduce that the call check reduces on the way. If the number of hosts is a power of two, the call
+ * check does recursive doubling between them anyway. */
 static uint64_t find_sum_most(const struct pl_p2p *p2p)
 {
     uint64_t bytes = pl_check_calls_can_sum(&p2p->check) && forced_algorithm(p2p) < 0 ? PL_CHECK_CALLS_ROOM_BYTES : 0;
@@ -238,7 +241,7 @@ static uint64_t find_sum_most(const struct pl_p2p *p2p)
     return bytes;
 }
 
-/* A link as the settings describe it. */
+/* Fills the model for a link with this latency and time per byte. */
 static void assume(struct pl_p2p *p2p, double latency_ns, double byte_ns)
 {
     for (int probe = 0; probe < PL_P2P_PROBES; probe++) {
@@ -253,7 +256,7 @@ enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr)
     double gbps = pl_knob_real(knobs, PL_KNOB_LINK_GBPS);
     bool apart = pl_world_cross_size(p2p->world) > 1 && !pl_world_is_one_process(p2p->world);
 
-    /* Inside a host, where shared memory is off: a guess will do. */
+    /* Inside a host without shared memory, a guess is enough. */
     assume(p2p, 2000, 0.5);
     if (apart && (latency_us <= 0 || gbps <= 0)) {
         PL_TRY(measure(p2p, pl_world_deadline_ns(p2p->world), reterr));
@@ -293,7 +296,7 @@ static enum pl_algorithm algorithm_for(const struct pl_p2p *p2p, const struct pl
 
     switch (c->kind) {
     case PL_ALLREDUCE:
-        /* Half-width sums are rounded once where that costs nothing. */
+        /* Half-width sums are rounded once if that costs nothing. */
         if (direct || (half && p2p->size <= DIRECT_MOST_RANKS && (c->op == PL_SUM || c->op == PL_AVERAGE))) {
             return PL_ALGORITHM_DIRECT;
         }
@@ -328,8 +331,8 @@ static uint64_t longest_block(const struct pl_p2p *p2p, const struct pl_collecti
 }
 
 /*
- * The bytes under way on a link are its rate times its latency; all slots together have to cover that twice. On a link
- * so long that a probe's message is mostly latency, the measured rate is far too low: there the latency alone decides.
+ * The bytes under way on a link are its rate times its latency; the slots together must hold twice as many. On a long
+ * link a probe's message is mostly latency, and the measured rate is far too low: there the latency alone decides.
  */
 static uint64_t longest_message(const struct pl_p2p *p2p)
 {
@@ -343,7 +346,7 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
 {
     size_t item = pl_dtype_bytes(c->dtype);
     int64_t wanted = pl_knob_int(pl_world_knobs(p2p->world), PL_KNOB_SEGMENT_BYTES);
-    uint64_t span; /* elements that are cut into segments */
+    uint64_t span; /* number of elements that are cut into segments */
     uint64_t parts;
     uint64_t message_bytes;
     uint64_t most = longest_message(p2p);
@@ -364,7 +367,7 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
     p2p->piece_bytes = wanted <= 0 && is_long_link(p2p) ? MESSAGE_MOST_BYTES : SEGMENT_MOST_BYTES;
     if (c->kind == PL_ALLTOALL) {
         message_bytes = most;                  /* each rank knows only its own counts, so these must not matter */
-        p2p->piece_bytes = SEGMENT_MOST_BYTES; /* and a message that ends elsewhere than expected must be noticed */
+        p2p->piece_bytes = SEGMENT_MOST_BYTES; /* and a message that ends at an unexpected place must be noticed */
     }
     message_bytes = wanted > 0 ? (uint64_t)wanted : message_bytes;
     message_bytes = message_bytes > SEGMENT_MOST_BYTES / parts ? SEGMENT_MOST_BYTES / parts : message_bytes;
@@ -372,8 +375,8 @@ void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *c)
     if (c->kind != PL_ALLTOALL && p2p->segment_elems > span) {
         p2p->segment_elems = span ? span : 1; /* its buffers are as large as the segment */
     }
-    /* An alltoall's blocks end with a message that is not full, if need be an empty one: two ends that differ must not
-     * miss it. */
+    /* A block of an alltoall ends with a message that is not full, or with an empty one, so that two ranks with
+     * different block lengths detect it. */
     p2p->segment_count =
         c->kind == PL_ALLTOALL ? span / p2p->segment_elems + 1 : (span + p2p->segment_elems - 1) / p2p->segment_elems;
 }
@@ -384,10 +387,10 @@ void pl_p2p_describe(void *state, struct pl_text *text)
     uint64_t inline_bytes = pl_p2p_eager_most_bytes(p2p);
     int last = -1;
 
-    pl_text_printf(text, "  link model: %.1f us a message, %.3f GB/s\n", p2p->message_ns[0] / 1e3,
+    pl_text_printf(text, "  link model: %.1f us per message, %.3f GB/s\n", p2p->message_ns[0] / 1e3,
                    1.0 / ns_per_byte(p2p));
     pl_text_printf(text, "  float32 allreduce up to %llu bytes: with the call check, %s\n",
-                   (unsigned long long)inline_bytes, p2p->sum_most_bytes ? "added up on the way" : "rank order");
+                   (unsigned long long)inline_bytes, p2p->sum_most_bytes ? "reduced on the way" : "rank order");
     for (uint64_t bytes = 1024; bytes <= UINT64_C(1) << 30; bytes *= 2) {
         enum pl_algorithm algorithm = pl_p2p_choose(p2p, bytes);
 

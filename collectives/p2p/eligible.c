@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which collectives need all inputs at once, and which may travel as narrower numbers. */
+/* Decides which collectives need all inputs at once, and which may be sent as narrower numbers. */
 #include "collectives/p2p/eligible.h"
 
 #include "collectives/core/backend.h"
@@ -8,7 +8,7 @@ bool pl_p2p_needs_direct(const struct pl_collective *c)
 {
     bool whole = !pl_dtype_is_float(c->dtype);
 
-    /* An exact integer average, or a scaled integer, cannot be made from partial results of the same type. */
+    /* An exact integer average, or a scaled integer, cannot be computed from partial results of the same type. */
     return pl_kind_reduces(c->kind) && ((c->flags & PL_REPRODUCIBLE) || (whole && (c->op == PL_AVERAGE || c->scaled)));
 }
 

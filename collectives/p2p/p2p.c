@@ -15,14 +15,15 @@
 
 _Static_assert((int)PL_P2P_SLOTS < (int)PL_CHECK_CALLS_TAGS, "each slot has a tag");
 
-/* A range of elements: of the whole vector or, in a slot's own buffers, of the segment. */
+/* A range of elements of the whole vector. */
 struct range {
     uint64_t at;
     uint64_t count;
-    bool empty; /* empty, and no message: both ends know from the segments before that the block has ended */
+    bool empty; /* no elements and no message: both ends know from the earlier segments that the block has ended */
 };
 
-/* Elements of blocks `first` to `first + blocks - 1` of the segment; `starts` are the ranks' blocks where ragged. */
+/* The elements of blocks `first` to `first + blocks - 1` in the slot's segment; `starts` are the ranks' blocks if
+ * ragged. */
 static struct range range_of(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, const uint64_t *starts,
                              int first, int blocks)
 {
@@ -39,7 +40,7 @@ static struct range range_of(const struct pl_p2p *p2p, const struct pl_p2p_slot 
     }
     length = p2p->request->collective.count - segment_at;
     length = length < p2p->segment_elems ? length : p2p->segment_elems;
-    /* A segment has some 2^30 bytes, so these products stay far below 2^64. */
+    /* A segment has at most about 2^30 bytes, so these products stay far below 2^64. */
     uint64_t begin = length * (uint64_t)first / (uint64_t)p2p->blocks;
     uint64_t end = length * (uint64_t)(first + blocks) / (uint64_t)p2p->blocks;
 
@@ -57,7 +58,7 @@ static bool has_sender_buffers(enum pl_algorithm algorithm)
            algorithm == PL_ALGORITHM_DIRECT_REDUCE_SCATTER;
 }
 
-/* Partial results of these are kept in the slot: the caller gave no buffer of the right size. */
+/* Whether partial results are kept in the slot, because the caller gave no buffer of the right size. */
 static bool works_in_slot(const struct pl_p2p *p2p)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -65,7 +66,7 @@ static bool works_in_slot(const struct pl_p2p *p2p)
     return p2p->algorithm == PL_ALGORITHM_RING_REDUCE_SCATTER || (c->kind == PL_REDUCE && p2p->rank != c->root);
 }
 
-/* Where partial and final results of a range are. */
+/* The address of partial and final results of a range. */
 static char *accumulator_at(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, int first, struct range range)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -83,7 +84,7 @@ static char *accumulator_at(const struct pl_p2p *p2p, const struct pl_p2p_slot *
     return (char *)c->recv + range.at * item;
 }
 
-/* Blocks that are kept apart follow each other by sender, each with the room of the largest. */
+/* The address of a sender's block: blocks per sender follow each other, each with room for the largest. */
 static char *per_sender_at(const struct pl_p2p *p2p, const struct pl_p2p_slot *slot, int sender)
 {
     uint64_t room_elems = p2p->ragged ? p2p->segment_elems : p2p->segment_elems / (uint64_t)p2p->blocks + 1;
@@ -103,7 +104,7 @@ static void convert(const struct pl_p2p *p2p, const struct pl_reduction *reducti
     pl_kernel_reduce(p2p->kernel, reduction, &dest, 1, &source, 1, count);
 }
 
-/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks the direct algorithm is used, which
+/* float16 sums of many ranks can overflow before the division by n. Up to 16 ranks use the direct algorithm, which
  * needs no guard. */
 static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective *c)
 {
@@ -112,7 +113,7 @@ static double guard_factor(const struct pl_p2p *p2p, const struct pl_collective 
     return guarded ? pl_kernel_guard(p2p->size) : 1.0;
 }
 
-/* Bring a rank's input of the segment to where the partial results are. */
+/* Copies a rank's input of the segment to the place of the partial results. */
 static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -150,7 +151,7 @@ static void load(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
     }
 }
 
-/* The last step: division and scaling of the results, and the copy from the slot to the caller's buffer. */
+/* The last step: divides and scales the results, and copies them from the slot to the caller's buffer. */
 static void store(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -183,7 +184,7 @@ static void store(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
     }
 }
 
-/* Add up the blocks that were kept apart, in rank order, to the rank's own block. */
+/* Reduces the blocks per sender, in rank order, with the rank's own block. */
 static void gather(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -213,7 +214,7 @@ static int rank_at(const struct pl_p2p *p2p, int position)
     return p2p->by_position ? p2p->order[position] : position;
 }
 
-/* The 16-bit form of a range that is to be sent, in the slot's own memory. */
+/* Packs a range that is to be sent into its 16-bit form, in the slot's memory. */
 static const char *pack(const struct pl_p2p *p2p, struct pl_p2p_slot *slot, char *data, struct range range)
 {
     enum pl_residuals_step step = slot->round < p2p->size - 1    ? PL_RESIDUALS_PARTIAL
@@ -244,7 +245,7 @@ static enum pl_status start_segmented(const struct pl_p2p *p2p, struct pl_p2p_se
     return post_piece(p2p, message, out, reterr);
 }
 
-/* Advance a message as far as it gets. */
+/* Advances a message as far as possible. */
 static enum pl_status test_segmented(const struct pl_p2p *p2p, struct pl_p2p_segmented *message, bool out,
                                      struct pl_error *reterr)
 {
@@ -271,7 +272,7 @@ static enum pl_status test_segmented(const struct pl_p2p *p2p, struct pl_p2p_seg
     return PL_OK;
 }
 
-/* Post the messages of the slot's round. */
+/* Posts the messages of the slot's round. */
 static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -282,7 +283,7 @@ static enum pl_status start_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, 
 
     *step = pl_algorithm_step_at(p2p->algorithm, p2p->size, position, c->root, slot->round);
     if (step->from >= 0) {
-        /* What is kept apart is the sender's input for the rank's own block. */
+        /* A block per sender is the sender's input for the rank's own block. */
         struct range range =
             range_of(p2p, slot, p2p->recv_at, step->per_sender ? position : step->recv_first, step->recv_blocks);
         char *data = step->per_sender             ? per_sender_at(p2p, slot, step->from)
@@ -329,7 +330,7 @@ static void combine(const struct pl_p2p *p2p, struct pl_p2p_slot *slot)
     }
 }
 
-/* True in `*ret_ended` when neither message of the round is under way any more. */
+/* Sets `*ret_ended` to true when neither message of the round is under way any more. */
 static enum pl_status test_round(struct pl_p2p *p2p, struct pl_p2p_slot *slot, bool *ret_ended, struct pl_error *reterr)
 {
     *ret_ended = false;
@@ -348,14 +349,14 @@ static enum pl_status begin_segment(struct pl_p2p *p2p, struct pl_p2p_slot *slot
     return start_round(p2p, slot, reterr);
 }
 
-/* Advance one slot as far as it gets. */
+/* Advances one slot as far as possible. */
 static enum pl_status run_slot(struct pl_p2p *p2p, struct pl_p2p_slot *slot, struct pl_error *reterr)
 {
     for (;;) {
         bool ended;
 
         if (!slot->active) {
-            /* Segment k uses slot k mod n, so that the messages of a slot come in the same order at both ends. */
+            /* Segment k uses slot k mod n, so that the messages of a slot have the same order at both ends. */
             if (p2p->segments_started >= p2p->segment_count ||
                 p2p->segments_started % PL_P2P_SLOTS != (uint64_t)(slot - p2p->slots)) {
                 return PL_OK;
@@ -382,7 +383,7 @@ static enum pl_status run_slot(struct pl_p2p *p2p, struct pl_p2p_slot *slot, str
     }
 }
 
-/* A small collective: all inputs, or their sum, came with the call check. */
+/* Ends a small collective: all inputs, or their sum, came with the call check. */
 static void finish_eager(struct pl_p2p *p2p)
 {
     const struct pl_collective *c = &p2p->request->collective;
@@ -516,7 +517,7 @@ static void cancel(void *state, struct pl_request *request)
     for (int i = 0; i < PL_P2P_SLOTS; i++) {
         struct pl_p2p_slot *slot = &p2p->slots[i];
 
-        /* As in pl_check_calls_cancel(). Messages are received in `recv_buffer` and sent from `accumulator`, if not in
+        /* As in pl_check_calls_cancel(). Messages are received in `recv_buffer` and sent from `accumulator`, or in
          * the caller's memory. */
         if (slot->in.transfer.active && !transport->cancel(transport->context, &slot->in.transfer)) {
             slot->recv_buffer = NULL;
@@ -552,7 +553,7 @@ static bool probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BY
         strcpy(reason, "there is only one rank");
         return false;
     }
-    strcpy(reason, "the ranks have no way to send messages");
+    strcpy(reason, "the ranks cannot send messages to each other");
     return pl_world_bootstrap(world)->transport;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: all but its
- * own as partial sums under way, its own when it is finished. The rounding error is kept, and added to the rank's input
- * when a collective of the same name and length comes again.
+ * float32 sums that are sent in 16 bits (reduce/compress.h). In a ring each rank narrows every block once: its own
+ * block when it is finished, all others as partial sums. The rounding error is kept, and added to the rank's input when
+ * a collective of the same name and length comes again.
  */
 #include "base/memory.h"
 #include "collectives/p2p/state.h"

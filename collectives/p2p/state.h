@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Collectives over point-to-point messages; internal to collectives/.
+ * Collectives over point-to-point messages. Internal to collectives/.
  *
- * A collective is one algorithm (algorithm.h) run over many lanes. A lane is a piece of the vector, small enough to
- * stay in cache; up to PL_P2P_SLOTS are under way at once, so that one is added up while others are on the wire. Next
- * to the lanes runs the agreement (check_calls.h), which also carries the data of small collectives.
+ * A collective is one algorithm (algorithm.h) that runs over many segments of the vector. A segment is small enough to
+ * stay in cache; up to PL_P2P_SLOTS are under way at once, so that one is reduced while others are on the wire. Next to
+ * the segments runs the call check (check_calls.h), which also carries the data of small collectives.
  */
 #ifndef PL_COLLECTIVES_P2P_STATE_H
 #define PL_COLLECTIVES_P2P_STATE_H
@@ -16,19 +16,20 @@
 #include "collectives/p2p/check_calls.h"
 #include "collectives/reduce/kernel.h"
 
-/* Segments under way: together their messages have to cover the bytes under way on a link. */
+/* Segments under way: together their messages must be more than the bytes under way on a link. */
 enum { PL_P2P_SLOTS = 8 };
 
-enum { PL_P2P_PROBES = 5 }; /* message sizes that are timed */
+enum { PL_P2P_PROBES = 5 }; /* number of message sizes that are timed */
 
-struct pl_residual; /* residuals.c */
+struct pl_residual; /* defined in residuals.c */
 
-/* A segmented message of a slot: each piece is one message of the transport, and the first is under way. */
+/* A long message of a slot, sent as pieces: each is one message of the transport, and the first of the rest is under
+ * way. */
 struct pl_p2p_segmented {
     struct pl_transfer transfer;
     char *data;
     size_t piece_bytes;
-    size_t left_bytes; /* with that piece */
+    size_t left_bytes; /* including the piece under way */
     int peer;
     uint32_t tag;
 };
@@ -40,8 +41,8 @@ struct pl_p2p_slot {
     struct pl_algorithm_step step;
     struct pl_p2p_segmented in;
     struct pl_p2p_segmented out;
-    char *recv_buffer; /* received and still to be combined; blocks that are kept apart */
-    char *accumulator; /* accumulator, where the caller's buffers cannot hold partial results */
+    char *recv_buffer; /* received data that is still to be combined; blocks per sender */
+    char *accumulator; /* partial results, if the caller's buffers cannot hold them */
 };
 
 struct pl_p2p {
@@ -50,37 +51,37 @@ struct pl_p2p {
     const struct pl_kernel *kernel;
     int rank;
     int size;
-    const int *order;                 /* ring position -> rank */
-    int *position_of;                 /* rank -> ring position */
-    double message_ns[PL_P2P_PROBES]; /* what a round of such messages takes: the cost model */
-    /* allreduces up to this long are sent with the call check and added up on the way */
+    const int *order;                 /* ring position to rank */
+    int *position_of;                 /* rank to ring position */
+    double message_ns[PL_P2P_PROBES]; /* cost model: time of a round with such messages */
+    /* longest allreduce that is sent with the call check and reduced on the way */
     uint64_t sum_most_bytes;
     struct pl_check_calls check;
     struct pl_p2p_slot slots[PL_P2P_SLOTS];
-    size_t slot_room_bytes; /* of each slot's two buffers */
+    size_t slot_room_bytes; /* size of each slot's two buffers */
     struct pl_residual *residuals;
 
     /* The collective under way: */
     struct pl_request *request;
     enum pl_algorithm algorithm;
     bool by_position; /* the algorithm runs over ring positions, not ranks */
-    bool ragged;      /* blocks are the ranks' counts, not equal parts of a segment */
+    bool ragged;      /* blocks have the ranks' counts and are not equal parts of a segment */
     int rounds;
     int blocks;
-    uint64_t segment_elems; /* a segment: this much of the vector, or of each block where ragged */
+    uint64_t segment_elems; /* elements of the vector in a segment; if `ragged`, elements of each block */
     uint64_t segment_count;
     uint64_t segments_started;
     uint64_t segments_ended;
-    size_t piece_bytes; /* a slot's message is cut into these */
-    uint64_t *send_at;  /* [size + 1] starts of the ranks' blocks, where ragged */
+    size_t piece_bytes; /* size of the pieces that a slot's message is cut into */
+    uint64_t *send_at;  /* [size + 1]: starts of the ranks' blocks, if `ragged` */
     uint64_t *recv_at;
-    const void **sources;             /* [size] scratch: one pointer a rank */
-    unsigned wire;                    /* a flag PL_WIRE_*: float32 is compressed so; 0: it is not */
-    float *residual;                  /* [count] of the collective's name; NULL: not kept */
-    struct pl_deferred_error failure; /* of a lane */
+    const void **sources;             /* [size], scratch memory: one pointer per rank */
+    unsigned wire;                    /* the flag PL_WIRE_* by which float32 is compressed; 0: it is not */
+    float *residual;                  /* [count], for the collective's name; may be NULL */
+    struct pl_deferred_error failure; /* failure of a segment */
 };
 
-/** How much of every rank's data is sent with the call check; 0: none is. */
+/** Size of the data of every rank that is sent with the call check; may be 0. */
 uint64_t pl_p2p_eager_bytes(const struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /** The longest float32 allreduce that is sent with the call check. */
@@ -91,7 +92,7 @@ static inline uint64_t pl_p2p_eager_most_bytes(const struct pl_p2p *p2p)
     return blocks > p2p->sum_most_bytes ? blocks : p2p->sum_most_bytes;
 }
 
-/** Whether an allreduce is sent with the call check and added up on the way. */
+/** Whether an allreduce is sent with the call check and reduced on the way. */
 bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /**
@@ -101,27 +102,27 @@ bool pl_p2p_sums_eagerly(const struct pl_p2p *p2p, const struct pl_collective *c
 void pl_p2p_plan(struct pl_p2p *p2p, const struct pl_collective *collective);
 
 /**
- * Fill in the cost model, and what follows from it: from settings, else by measuring between hosts (some 30 ms at 1
- * Gbit/s). Collective.
+ * Fill the cost model and the fields that follow from it: from settings, else by measurement between hosts (about 30 ms
+ * at 1 Gbit/s). Collective.
  */
 enum pl_status pl_p2p_model(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The algorithm that the cost model or the setting `algorithm` gives an allreduce of `bytes`. */
+/** The algorithm for an allreduce of `bytes`, by the cost model or the setting `algorithm`. */
 enum pl_algorithm pl_p2p_choose(const struct pl_p2p *p2p, uint64_t bytes);
 
 void pl_p2p_describe(void *state, struct pl_text *text);
 
-/** Find or make the residual that earlier calls of this name have left. */
+/** Find the residual that earlier calls of this name have left, or make one. */
 enum pl_status pl_residuals_find(struct pl_p2p *p2p, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_residuals_done(struct pl_p2p *p2p);
 
-/** Add the residual to `data`, which is the vector's elements from `at`. */
+/** Add the residual to `data`, the vector's elements from `at`. */
 void pl_residuals_add(const struct pl_p2p *p2p, float *data, uint64_t at, uint64_t count);
 
 enum pl_residuals_step {
     PL_RESIDUALS_PARTIAL,  /* keep the rounding error */
-    PL_RESIDUALS_FINISHED, /* and replace the data by its rounded form */
-    PL_RESIDUALS_PASS,     /* exact: it was received in 16 bits */
+    PL_RESIDUALS_FINISHED, /* keep it, and replace the data by its rounded form */
+    PL_RESIDUALS_PASS,     /* exact: the data was received in 16 bits */
 };
 
 void pl_residuals_pack(const struct pl_p2p *p2p, void *packed, float *data, uint64_t at, uint64_t count,

@@ -47,13 +47,13 @@ static enum pl_dtype dtype_of(unsigned wire)
     return wire == PL_WIRE_FLOAT16 ? PL_FLOAT16 : PL_BFLOAT16;
 }
 
-/* The elements of an int8 vector, which come after the scales. */
+/* The elements of a packed int8 vector, which follow the scales. */
 static int8_t *elements_of(void *packed, uint64_t count)
 {
     return (int8_t *)((float *)packed + (count + BLOCK - 1) / BLOCK);
 }
 
-/* The scale of a block: NaN where a value is not finite, 0 where all are too small. */
+/* The scale of a block: NaN if a value is not finite, 0 if all values are too small. */
 static float scale_of(const float *value, uint64_t count)
 {
     float largest = 0.0F;
@@ -68,13 +68,13 @@ static float scale_of(const float *value, uint64_t count)
     return is_finite ? largest / MOST : NAN;
 }
 
-/* A block; `sent` is what it unpacks to. */
+/* Packs a block; `sent` gets the values that it unpacks to. */
 static void pack_int8(int8_t *packed, float *scale, const float *value, float *sent, uint64_t count)
 {
     *scale = scale_of(value, count);
     for (uint64_t i = 0; i < count; i++) {
         float steps = *scale > 0.0F ? value[i] / *scale : 0.0F;
-        int whole = (int)(steps + (steps < 0.0F ? -0.5F : 0.5F)); /* NaN is not above 0: 0 */
+        int whole = (int)(steps + (steps < 0.0F ? -0.5F : 0.5F)); /* NaN is not above 0, so steps is 0 */
 
         whole = whole > MOST ? MOST : whole < -MOST ? -MOST : whole;
         packed[i] = (int8_t)whole;

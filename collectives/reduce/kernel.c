@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing the reduction kernels that this CPU can run. */
+/* Chooses among the reduction kernels that this CPU can run. */
 #include "collectives/reduce/kernel.h"
 
 #include "collectives/reduce/kernel_tables.h"
@@ -8,7 +8,7 @@
 #ifdef PL_KERNEL_X86
 #include <cpuid.h>
 
-/* Clang's __builtin_cpu_supports() does not know this name, so there the processor is asked itself. */
+/* Clang's __builtin_cpu_supports() does not know this name, so with Clang cpuid is read here. */
 static bool has_f16c(void)
 {
 #ifdef __clang__

@@ -2,12 +2,12 @@
 /**
  * Reductions of several buffers into one or more, copies and casts: the arithmetic under every collective.
  *
- * Each instruction set is one table; pl_kernel_best() picks by cpuid, pl_kernel_named() lets an option force one. All
- * tables give the same bits as the plain C one (a NaN stays a NaN; which NaN is open).
+ * Each instruction set has one table; pl_kernel_best() picks by cpuid, pl_kernel_named() lets an option force one. All
+ * tables give the same bits as the plain C one (a NaN stays a NaN, with any payload).
  *
  * Order       ((source[0] op source[1]) op source[2]) ...: ranks pass their buffers in rank order, so that every rank
  *             that computes an element gets the same bits.
- * Rules       float16 and bfloat16 are widened to float32 once, accumulated there over all sources and rounded once, to
+ * Rules       float16 and bfloat16 are widened to float32 once, accumulated so over all sources and rounded once, to
  *             nearest even. Subnormals are kept, which is why AVX512-BF16 conversions (they flush) are not used.
  *             Integer sums and products wrap. An integer average is the exact sum divided, truncated toward zero.
  *             Scaled integers go through float64, truncate toward zero and saturate.
@@ -23,19 +23,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** How results reach memory; never changes what they are. */
+/** How results are stored; the results themselves do not depend on it. */
 enum pl_kernel_store {
-    PL_KERNEL_STORE_CACHED, /* ordinary stores: the destination is in this core's cache, or will be read here soon */
-    /* fetch destination lines for writing (PREFETCHW) ahead of use: another core has them modified */
+    PL_KERNEL_STORE_CACHED, /* ordinary stores: the destination is in this core's cache, or this core will read it
+                             * soon */
+    /* fetch destination lines for writing (PREFETCHW) ahead of use: they are modified in another core's cache */
     PL_KERNEL_STORE_MIGRATE,
-    /* copies only: cached stores, and the source's lines are fetched for writing, as this core refills them next */
+    /* copies only: cached stores, but the source's lines are fetched for writing, since this core refills them next */
     PL_KERNEL_STORE_TAKE,
 };
 
-/** What pl_kernel_reduce() does to each element: post * ((pre * a) op (pre * b) op ...) / divisor. */
+/** The computation of pl_kernel_reduce() for each element: post * ((pre * a) op (pre * b) op ...) / divisor. */
 struct pl_reduction {
     enum pl_dtype dtype;
-    enum pl_op op;    /* PL_AVERAGE counts as PL_SUM here: `divisor` says by how many to divide */
+    enum pl_op op;    /* PL_AVERAGE acts as PL_SUM here: `divisor` is the number to divide by */
     int64_t divisor;  /* at least 1; used with PL_SUM and PL_AVERAGE only */
     double prescale;  /* applied to each source, in the type of the accumulator; 1 for none */
     double postscale; /* applied to the result before it is rounded; 1 for none */
@@ -47,7 +48,7 @@ struct pl_kernel {
     void (*reduce)(const struct pl_reduction *reduction, void *const *dest, uint32_t dests, const void *const *source,
                    uint32_t sources, size_t count_elems);
     void (*copy)(void *dest, const void *source, size_t bytes, enum pl_kernel_store store);
-    /* float32 to and from the two 16-bit types */
+    /* convert float32 to and from the two 16-bit types */
     void (*narrow)(enum pl_dtype dest_dtype, uint16_t *dest, const float *source, size_t count_elems);
     void (*widen)(enum pl_dtype source_dtype, float *dest, const uint16_t *source, size_t count_elems);
 };
@@ -56,8 +57,8 @@ struct pl_kernel {
 const struct pl_kernel *pl_kernel_best(void);
 
 /**
- * "plain", "avx2", "avx512", "neon", or "auto" for the best; NULL when unknown, not compiled in, or this CPU cannot run
- * it.
+ * The table of that name: "plain", "avx2", "avx512", "neon", or "auto" for the best. NULL if the name is unknown, the
+ * table is not compiled in, or this CPU cannot run it.
  */
 const struct pl_kernel *pl_kernel_named(const char *name);
 
@@ -65,7 +66,7 @@ const struct pl_kernel *pl_kernel_named(const char *name);
  * Reduce `sources` buffers into each of `dests` buffers.
  *
  * Shapes      dest[j], source[k]: [count_elems] of the dtype, any alignment; a dest may be a source, no other overlap.
- * Threads     any; touches nothing but the buffers.
+ * Threads     any; accesses only the buffers.
  * Cost        one pass: every source read once, every dest written once.
  */
 static inline void pl_kernel_reduce(const struct pl_kernel *kernel, const struct pl_reduction *reduction,
@@ -82,14 +83,14 @@ static inline void pl_kernel_copy(const struct pl_kernel *kernel, void *dest, co
     kernel->copy(dest, source, bytes, store);
 }
 
-/** Round float32 to PL_FLOAT16 or PL_BFLOAT16, to nearest even; too large becomes infinity. */
+/** Round float32 to PL_FLOAT16 or PL_BFLOAT16, to nearest even; too large values become infinity. */
 static inline void pl_kernel_narrow(const struct pl_kernel *kernel, enum pl_dtype dest_dtype, uint16_t *dest,
                                     const float *source, size_t count_elems)
 {
     kernel->narrow(dest_dtype, dest, source, count_elems);
 }
 
-/** PL_FLOAT16 or PL_BFLOAT16 to float32, exact. */
+/** Convert PL_FLOAT16 or PL_BFLOAT16 to float32, exactly. */
 static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype source_dtype, float *dest,
                                    const uint16_t *source, size_t count_elems)
 {
@@ -98,7 +99,7 @@ static inline void pl_kernel_widen(const struct pl_kernel *kernel, enum pl_dtype
 
 /**
  * The power of two by which the inputs of a half-width average over `ranks` are multiplied, so that their sum cannot
- * overflow; the sum is divided by it again. Exact but for the smallest numbers.
+ * overflow; the sum is divided by it again. Exact except for the smallest numbers.
  */
 double pl_kernel_guard(int ranks);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The reference: portable C, one block at a time. A block of each source is loaded into the accumulator's type,
- * combined, finished and stored; the three accumulator types are float, double and a 128-bit integer, in which no sum
- * of integers overflows.
+ * combined, finished and stored. The three accumulator types are float, double and a 128-bit integer, in which a sum of
+ * integers cannot overflow.
  */
 #include "base/half.h"
 #include "collectives/reduce/kernel_tables.h"
@@ -15,7 +15,7 @@ enum { BLOCK_ELEMS = 256 };
 __extension__ typedef __int128 wide;
 __extension__ typedef unsigned __int128 unsigned_wide;
 
-/* Toward zero, saturating; NaN becomes 0. */
+/* Rounds toward zero and saturates; NaN becomes 0. */
 static wide wide_of_double(double value, wide low, wide high)
 {
     if (isnan(value)) {

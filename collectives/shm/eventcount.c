@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * An eventcount between the ranks of a host. Publishing is one store; the reader polls. A rank that has polled for long
- * sleeps on a futex, between counting itself as a waiter and taking that back. The publisher stores its counter and
- * then reads the number of waiters; the waiter raises that number and then reads the counter once more. With
- * sequentially consistent operations one of the two sees the other, so no wake-up is lost
- * (tests/models/eventcount.pml).
+ * sleeps on a futex; before that it adds itself to the number of waiters, and afterwards it removes itself. The
+ * publisher stores its counter and then reads the number of waiters; the waiter raises that number and then reads the
+ * counter once more. With sequentially consistent operations at least one of the two sees the other's store, so no
+ * wake-up is lost (tests/models/eventcount.pml).
  */
 #include "collectives/shm/layout.h"
 
@@ -42,7 +42,7 @@ void pl_shm_declare_failure(struct pl_shm *shm, enum pl_status status, const str
     uint32_t none = 0;
 
     /* Only this rank writes this error, and others read it only after `failure` names this rank: if this process is
-     * killed while it writes, it has declared nothing. */
+     * killed while it writes, it has not declared a failure. */
     if (atomic_load(&shm->control->failure) != 0) {
         return;
     }
@@ -79,8 +79,8 @@ void pl_shm_open_pidfds(struct pl_shm *shm)
     }
 }
 
-/* Its process has ended, or it has freed its world. Without pidfds (older kernels), a zombie counts as alive until
- * reaped. */
+/* Whether the rank's process has ended or the rank has freed its world. Without pidfds (older kernels), a zombie
+ * counts as alive until its parent reaps it. */
 static bool is_gone(const struct pl_shm *shm, int rank)
 {
     struct pollfd poll_fd = {.fd = shm->pidfds[rank], .events = POLLIN};
@@ -95,7 +95,8 @@ static bool is_gone(const struct pl_shm *shm, int rank)
     return !shm->one_process && pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/* A peer that is gone matters only if something is still missing from it; what it published before it went counts. */
+/* Declares a failure if a rank is gone from which data is still missing; data that it published before it left is
+ * used. */
 static void check_missing_peers(struct pl_shm *shm)
 {
     for (int rank = 0; rank < shm->size; rank++) {
@@ -104,7 +105,7 @@ static void check_missing_peers(struct pl_shm *shm)
             struct pl_error gone;
 
             pl_error_raise(&gone, PL_PEER, PL_DOMAIN_RANK, label,
-                           "rank %d's process has ended or left the world, and rank %d was waiting for it", label,
+                           "rank %d's process has ended or left the world while rank %d was waiting for it", label,
                            pl_world_global_rank(shm->world, shm->rank));
             pl_shm_declare_failure(shm, PL_PEER, &gone);
             return;

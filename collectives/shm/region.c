@@ -33,16 +33,16 @@ enum {
     REPORT_TEXT_BYTES = 240,
 };
 
-/* What rank 0 sends to the others, and at the end every rank to all. */
+/* Record that rank 0 sends to the others and, at the end, every rank to all. */
 struct region_record {
     unsigned char nonce[NONCE_BYTES];
-    char *base; /* where ranks are threads */
+    char *base; /* if ranks are threads */
     bool huge_pages;
     enum pl_status status;
     char text[REPORT_TEXT_BYTES];
 };
 
-/* 4 KiB on x86-64; 4, 16 or 64 KiB on 64-bit ARM, as the kernel was built. */
+/* The page size: 4 KiB on x86-64; 4, 16 or 64 KiB on 64-bit ARM, by the kernel's configuration. */
 static size_t page_bytes(void)
 {
     return (size_t)sysconf(_SC_PAGESIZE);
@@ -80,7 +80,7 @@ static enum pl_status wait_readable(int fd, int64_t deadline_ns, const char *wha
     if (ready < 0) {
         return pl_error_errno(reterr, "poll for %s", what);
     }
-    return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s did not come in time", what);
+    return ready > 0 ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s did not come before the deadline", what);
 }
 
 static enum pl_status open_socket(int *ret_fd, struct pl_error *reterr)
@@ -101,7 +101,7 @@ static enum pl_status listen_here(const unsigned char nonce[NONCE_BYTES], int *r
     return PL_OK;
 }
 
-/* Rank 0: send `fd` to every other rank. A connection of another user gets nothing and does not count. */
+/* Rank 0 sends `fd` to every other rank. A connection of another user gets nothing and does not count. */
 static enum pl_status hand_out(int listen_fd, int fd, int others, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (others > 0) {
@@ -141,10 +141,10 @@ static enum pl_status fetch(int socket_fd, const unsigned char nonce[NONCE_BYTES
     if (got < 0) {
         return pl_error_errno(reterr, "receive the shared memory's descriptor");
     }
-    return got > 0 ? PL_OK : pl_error_set(reterr, PL_SYSTEM, "rank 0 sent no descriptor of the shared memory");
+    return got > 0 ? PL_OK : pl_error_set(reterr, PL_SYSTEM, "rank 0 did not send the shared memory's descriptor");
 }
 
-/* Address space aligned for huge pages: reserve more, then map into the aligned part. */
+/* Maps the region at an address aligned for huge pages: reserves more, then maps into the aligned part. */
 static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error *reterr)
 {
     size_t align = alignment_of(region->bytes);
@@ -171,8 +171,8 @@ static enum pl_status map(int fd, struct pl_shm_region *region, struct pl_error 
 }
 
 /*
- * Allocate this rank's piece. Huge pages are asked for twice: as advice, and by collapsing, which works also where the
- * system gives none to shared memory by itself. Both may be refused.
+ * Allocates this rank's piece. It asks for huge pages twice: by advice, and by collapsing, which also works if the
+ * system does not give them to shared memory by default. Both may be refused.
  */
 static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, struct pl_error *reterr)
 {
@@ -191,7 +191,7 @@ static enum pl_status allocate(int fd, struct pl_shm_region *region, int rank, s
     return PL_OK;
 }
 
-/* After the pieces there is a page for this. */
+/* The counter of users, in the page after the pieces. */
 static _Atomic int *users_of(const struct pl_shm_region *region)
 {
     return (_Atomic int *)(void *)(region->base + region->bytes - page_bytes());
@@ -204,7 +204,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     PL_AUTO_CLOSE int fd = -1;
     struct sysinfo machine;
 
-    /* For a memory file the kernel refuses no size: it would kill processes until there is room. */
+    /* The kernel makes a memory file of any size, and would kill processes for lack of memory later. */
     if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
         return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has",
                             region->bytes);
@@ -230,7 +230,7 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
     return PL_OK;
 }
 
-/* Vote: send this rank's status to all; the lowest rank that failed decides what all return. */
+/* Sends this rank's status to all; the lowest rank that failed decides the result of all. */
 static enum pl_status vote_status(struct pl_bootstrap *bootstrap, const struct region_record *mine,
                                   struct region_record *all, int64_t deadline_ns, struct pl_error *reterr)
 {
@@ -274,7 +274,8 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     size_t align = alignment_of(piece_bytes);
     struct pl_shm_region region = {.piece_bytes = (piece_bytes + align - 1) / align * align};
     PL_AUTO_CLOSE int fd = -1;
-    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0's listens; another rank's is opened before rank 0 waits for it */
+    PL_AUTO_CLOSE int socket_fd = -1; /* rank 0 listens on its own; other ranks open theirs before rank 0 waits for
+                                       * it */
     PL_AUTO_FREE struct region_record *all = NULL;
     struct region_record mine;
     struct pl_error error = PL_ERROR_NONE;
@@ -302,7 +303,8 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     status = vote_status(bootstrap, &mine, all, deadline_ns, reterr);
     if (status == PL_OK) {
         status = attach(bootstrap, one_process, &all[0], socket_fd, deadline_ns, &fd, &region, &error);
-        pl_file_close_at(&socket_fd); /* where rank 0 could not serve all, those that it has not see the end */
+        pl_file_close_at(&socket_fd); /* if rank 0 could not serve all ranks, the others see the end of the
+                                       * connection */
         if (status != PL_OK) {
             describe_failure(&mine, status, &error);
         }
@@ -315,7 +317,7 @@ enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_proces
     }
     region.huge_pages = all[0].huge_pages;
     if (!one_process || bootstrap->rank == 0) {
-        madvise(region.base, region.bytes, MADV_POPULATE_WRITE); /* else pages are mapped at first touch */
+        madvise(region.base, region.bytes, MADV_POPULATE_WRITE); /* otherwise pages are mapped at first touch */
     }
     *ret_region = region;
     return PL_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Memory that all ranks of a bootstrap map: one memfd, so neither /dev/shm's size nor ptrace permission matters, and
- * nothing with a name outlives a killed rank. Internal to shm/.
+ * Memory that all ranks of a bootstrap map. It is a memfd: the size of /dev/shm and ptrace permission do not matter,
+ * and no name outlives a killed rank. Internal to shm/.
  */
 #ifndef PL_COLLECTIVES_SHM_REGION_H
 #define PL_COLLECTIVES_SHM_REGION_H
@@ -11,29 +11,30 @@
 #include <stddef.h>
 
 struct pl_shm_region {
-    char *base; /* rank r's piece lies at base + r * piece_bytes */
+    char *base; /* rank r's piece is at base + r * piece_bytes */
     size_t piece_bytes;
     size_t bytes;
     bool huge_pages;
-    _Atomic int *users; /* threads as ranks use one mapping: how many still do; NULL for processes */
+    _Atomic int *users; /* ranks that are threads share one mapping: how many still use it; NULL for processes */
 };
 
 /**
- * Make a zeroed region of one piece a rank. Pages exist when this returns (fallocate, so a full machine is an error
- * here and no SIGBUS later), each rank's piece allocated by that rank. The size is sealed. A fork's child does not get
- * it.
+ * Make a zeroed region of one piece per rank. Pages exist when this returns (fallocate), so that a lack of memory is an
+ * error here and not a SIGBUS later; each rank allocates its own piece. The size is sealed. A forked child does not
+ * inherit the mapping.
  *
- * Rank 0 makes the memfd and hands it out over an abstract unix socket with a random name, to processes of its own user
- * only.
+ * Rank 0 makes the memfd and sends it over an abstract unix socket with a random name, only to processes of its own
+ * user.
  *
- * Collective  yes, over the ranks of `bootstrap`: all succeed or all fail, each with the text of the first that failed.
+ * Collective  yes, over the ranks of `bootstrap`: all succeed, or all fail with the text of the lowest rank that
+ *             failed.
  * Errors      PL_SYSTEM, PL_MEMORY, PL_TIMEOUT.
  */
 enum pl_status pl_shm_region_new(struct pl_bootstrap *bootstrap, bool one_process, size_t piece_bytes,
                                  int64_t deadline_ns, struct pl_shm_region *ret_region,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Unmap here; the memory goes back when the last rank has. Fine on a zeroed region. */
+/** Unmap the region in this process; the memory is freed when the last rank has done so. Fine on a zeroed region. */
 void pl_shm_region_free(struct pl_shm_region *region);
 
 #endif

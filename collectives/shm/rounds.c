@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The arithmetic of staged collectives, apart from their memory traffic: kind, rank and round give pieces of buffers.
+ * The arithmetic of staged collectives, without their memory traffic: kind, rank and round give pieces of buffers.
  *
- * ALLREDUCE and REDUCE cut each round's elements into one part a rank, in rank order; the last round is cut evenly too,
- * so that no rank idles. REDUCE_SCATTER and ALLTOALL move a part of each rank's block a round. ALLGATHER and BROADCAST
- * move one part a round, which all ranks read.
+ * ALLREDUCE and REDUCE cut each round's elements into one part per rank, in rank order; the last round is cut evenly
+ * too, so that no rank idles. REDUCE_SCATTER and ALLTOALL move a part of each rank's block per round. ALLGATHER and
+ * BROADCAST move one part per round, which all ranks read.
  */
 #include "collectives/shm/layout.h"
 
@@ -37,7 +37,7 @@ void pl_shm_plan(const struct pl_shm *shm, struct pl_shm_op *op, uint64_t longes
     }
 }
 
-/* Elements [round * part_elems, ...) of a block of `block_elems` that starts at `start`. */
+/* The part of a block of `block_elems` at `start` that `round` moves: part_elems elements from round * part_elems. */
 static struct pl_shm_piece of_block(const struct pl_shm_op *op, uint64_t start, uint64_t block_elems, uint64_t round)
 {
     uint64_t at = minimum(round * op->part_elems, block_elems);
@@ -68,7 +68,7 @@ struct pl_shm_piece pl_shm_sent(const struct pl_shm *shm, const struct pl_shm_op
     case PL_REDUCE_SCATTER:
     case PL_ALLTOALL:
         return of_block(op, shm->send_displ[to], shm->send_displ[to + 1] - shm->send_displ[to], round);
-    case PL_ALLGATHER: /* the send buffer holds this rank's block alone */
+    case PL_ALLGATHER: /* the send buffer holds only this rank's block */
         return of_block(op, 0, shm->recv_displ[shm->rank + 1] - shm->recv_displ[shm->rank], round);
     case PL_BROADCAST:
         return of_block(op, 0, collective->count, round);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* From here on results' cache lines are fetched for writing (docs/shared-memory.md). */
+/* From this size on the cache lines of results are fetched for writing (docs/shared-memory.md). */
 enum { MIGRATE_BYTES = 256 << 10 };
 
 /* ---- headers ---- */
@@ -17,7 +17,8 @@ static inline uint64_t mix(uint64_t word, uint64_t place)
     return (word ^ (word >> 31)) * (UINT64_C(0x9e3779b97f4a7c15) + 2 * place * UINT64_C(0x7f4a7c15d1b54a33));
 }
 
-/* Products of independent words: as quick as one multiplication after another is slow. A word of zero adds nothing. */
+/* Sums products of independent words: these run in parallel, while a chain of multiplications would be slow. A word
+ * of 0 adds 0. */
 static uint64_t hash_signature(const struct pl_signature *signature)
 {
     uint64_t hash = mix(signature->sequence, 0) + mix(signature->count, 1) + mix(signature->what, 5);
@@ -36,7 +37,7 @@ static const void *send_buffer(const struct pl_collective *collective)
     return collective->kind == PL_BROADCAST ? collective->recv : collective->send;
 }
 
-/* Fill the displacements that the kind needs and return the elements that this rank sends. */
+/* Fills the displacements that the kind needs and returns the number of elements that this rank sends. */
 static uint64_t sent_elems(struct pl_shm *shm, const struct pl_collective *collective)
 {
     switch (collective->kind) {
@@ -65,7 +66,7 @@ static bool is_inline(enum pl_kind kind, uint64_t bytes)
     return bytes <= PL_SHM_INLINE_BYTES && kind != PL_ALLTOALL;
 }
 
-/* Write this rank's two lists after its header; returns the largest count to one rank. */
+/* Writes this rank's two lists after its header; returns the largest count to one rank. */
 static uint64_t fill_alltoall(const struct pl_shm *shm, struct pl_shm_header *header)
 {
     uint64_t *counts = pl_shm_alltoall_counts(header);
@@ -89,8 +90,8 @@ static struct pl_shm_buffers find_buffers(struct pl_shm *shm, const struct pl_co
 }
 
 /*
- * Post this rank's header and return the hash in it. The stores to the cache line follow each other closely: all other
- * ranks poll it, and between two stores with other work in between it would move to their caches.
+ * Posts this rank's header and returns the hash in it. The stores to its cache line follow each other closely: all
+ * other ranks poll the line, and would take it into their caches between two stores that are far apart.
  */
 static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request, uint64_t sequence, uint64_t bytes)
 {
@@ -107,8 +108,8 @@ static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request
     } else {
         uint64_t longest = collective->kind == PL_ALLTOALL ? fill_alltoall(shm, header) : 0;
 
-        /* Fields are stored where they belong: a copy on the stack would be loaded only when the stores before it, to
-         * the eager data that other cores have read, had reached the cache. */
+        /* Fields are stored at their final place. A copy on the stack would be loaded late: only after earlier
+         * stores, to eager data that other cores have read, had reached the cache. */
         if (bytes > shm->eager_bytes) {
             header->descriptor.in.at = find_buffers(shm, collective, bytes);
         } else {
@@ -126,7 +127,7 @@ static uint64_t post_header(struct pl_shm *shm, const struct pl_request *request
     return hash;
 }
 
-/* Read the headers that have come, in rank order; true when all have. Sets `waits_for` otherwise. */
+/* Reads the headers that have come, in rank order; true if all have come, otherwise sets `waits_for`. */
 static bool read_headers(struct pl_shm *shm, struct pl_shm_op *op)
 {
     for (; op->seen < shm->size; op->seen++) {
@@ -148,7 +149,8 @@ static bool read_headers(struct pl_shm *shm, struct pl_shm_op *op)
     return true;
 }
 
-/* Ranks disagree. The lowest rank that disagrees with rank 0 makes the report, on every rank the same. */
+/* Reports that ranks disagree: names rank 0 and the lowest rank that disagrees with it, so that all ranks report the
+ * same. */
 static enum pl_status raise_mismatch(struct pl_shm *shm, const struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_shm_header *first = pl_shm_header(shm, 0, op->sequence);
@@ -182,7 +184,7 @@ static enum pl_status check_alltoall(struct pl_shm *shm, const struct pl_shm_op 
     return PL_OK;
 }
 
-/* Whether all buffers that other ranks would access lie in the arena. */
+/* Whether all buffers that other ranks would access are in the arena. */
 static bool is_zero_copy(const struct pl_shm *shm, const struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
@@ -201,7 +203,7 @@ static bool is_zero_copy(const struct pl_shm *shm, const struct pl_shm_op *op)
     return collective->kind != PL_ALLTOALL;
 }
 
-/* Elements of the largest block that any rank sends. */
+/* Number of elements of the largest block that any rank sends. */
 static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *op)
 {
     enum pl_kind kind = op->collective->kind;
@@ -218,7 +220,7 @@ static uint64_t longest_block(const struct pl_shm *shm, const struct pl_shm_op *
     return longest;
 }
 
-/* All headers are here: choose the mode, from what all ranks see alike. */
+/* Chooses the mode when all headers have come, by values that all ranks see alike. */
 static enum pl_status choose_mode(struct pl_shm *shm, struct pl_shm_op *op, struct pl_error *reterr)
 {
     const struct pl_collective *collective = op->collective;
@@ -234,7 +236,7 @@ static enum pl_status choose_mode(struct pl_shm *shm, struct pl_shm_op *op, stru
         return PL_OK;
     }
     op->mode = is_zero_copy(shm, op) ? PL_SHM_ZERO_COPY : PL_SHM_STAGED;
-    /* Results go to lines that other cores have modified; a few of them come as fast by themselves. */
+    /* Results go to lines that other cores have modified; for a few lines a prefetch gains nothing. */
     op->reduction.store = op->most < MIGRATE_BYTES ? PL_KERNEL_STORE_CACHED : PL_KERNEL_STORE_MIGRATE;
     if (op->mode == PL_SHM_STAGED) {
         pl_shm_plan(shm, op, longest_block(shm, op));
@@ -262,7 +264,7 @@ static void move(void *dest, const void *source, uint64_t bytes)
     }
 }
 
-/* `count` elements from element `skip` of what every rank sends, reduced into recv. */
+/* Reduces `count` elements, from element `skip` of every rank's data, into recv. */
 static void reduce_eager(struct pl_shm *shm, struct pl_shm_op *op, uint64_t skip, uint64_t count)
 {
     void *dest = op->collective->recv;
@@ -327,7 +329,7 @@ enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_d
     uint64_t sequence = ++shm->sequence;
     uint64_t hash = post_header(shm, request, sequence, sent_elems(shm, collective) * elem_bytes);
 
-    /* What follows is done while the header's cache line moves to the other cores. */
+    /* The following is done while the header's cache line moves to the other cores. */
     shm->op = (struct pl_shm_op){
         .collective = collective,
         .request = request,
@@ -347,7 +349,7 @@ enum pl_status pl_shm_begin(void *state, struct pl_request *request, bool *ret_d
     return pl_shm_advance(shm, request, ret_done, reterr);
 }
 
-/* Go as far as it gets; `*ret_done` only when all of it is done. */
+/* Advances as far as possible; `*ret_done` is set only when the collective is done. */
 static inline enum pl_status advance_once(struct pl_shm *shm, struct pl_shm_op *op, bool *ret_done,
                                           struct pl_error *reterr)
 {
@@ -392,7 +394,7 @@ enum pl_status pl_shm_advance(void *state, struct pl_request *request, bool *ret
         if (atomic_load(&shm->control->failure) == 0) {
             return PL_OK;
         }
-        /* What the failed rank published before it failed may be enough to end this collective, or to find the mismatch
-         * here: try once more before its failure is reported. */
+        /* The data that the failed rank published before it failed may be enough to end this collective, or to find
+         * the mismatch: try once more before its failure is reported. */
     }
 }

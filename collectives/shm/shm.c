@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The shared-memory backend's table: set up, take down, describe. */
+/** The shared-memory backend's functions: init, free, describe. */
 #include "collectives/shm/backend.h"
 
 #include "base/knob.h"
@@ -19,7 +19,7 @@
 static bool shm_probe(const struct pl_world *world, char reason[PL_BACKEND_REASON_BYTES])
 {
     if (pl_world_size(world) == 1) {
-        snprintf(reason, PL_BACKEND_REASON_BYTES, "one rank shares memory with nobody");
+        snprintf(reason, PL_BACKEND_REASON_BYTES, "there is only one rank");
         return false;
     }
     if (pl_world_cross_size(world) > 1) {
@@ -69,7 +69,7 @@ static void read_knobs(struct pl_shm *shm)
     const struct pl_knobs *knobs = pl_world_knobs(shm->world);
     const char *kernel = pl_knob_text(knobs, PL_KNOB_KERNEL);
 
-    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* which world_new.c knows to be there */
+    shm->kernel = pl_kernel_named(kernel[0] != '\0' ? kernel : "auto"); /* not NULL: world_new.c has checked it */
 }
 
 static enum pl_status allocate(struct pl_shm *shm, struct pl_error *reterr)
@@ -101,7 +101,7 @@ static enum pl_status shm_init(struct pl_world *world, void **ret_state, struct 
     shm->rank = pl_world_rank(world);
     shm->size = pl_world_size(world);
     shm->one_process = pl_world_is_one_process(world);
-    /* with two ranks, waiting once more costs least */
+    /* with two ranks, the further waits of the other modes cost least */
     shm->eager_bytes = shm->size == 2 ? PL_SHM_EAGER_BYTES / 2 : PL_SHM_EAGER_BYTES;
     shm->eager_at =
         round_up(sizeof(struct pl_shm_header) + 2 * (size_t)shm->size * sizeof(uint64_t), PL_SHM_LINE_BYTES);
@@ -139,7 +139,7 @@ static enum pl_status shm_block_until(void *state, struct pl_request *request, i
                                       struct pl_error *reterr)
 {
     (void)request;
-    (void)reterr; /* a failure is reported by the next progress, which first takes what has come */
+    (void)reterr; /* the next progress reports a failure, after it has used the data that has come */
     pl_shm_sleep(state, until_ns);
     return PL_OK;
 }
@@ -171,10 +171,10 @@ static void shm_describe(void *state, struct pl_text *text)
 
     pl_text_printf(text,
                    "  up to %" PRIu64 " bytes: one exchange, data in the headers; arena buffers: in place; else "
-                   "through %zu KiB of staging a rank\n",
+                   "through %zu KiB of staging per rank\n",
                    shm->eager_bytes, PL_SHM_DEPTH * shm->round_bytes >> 10);
     pl_text_printf(text, "  reduction code: %s; huge pages for shared memory: %s\n", shm->kernel->name,
-                   shm->span_count == 0              ? "not asked yet"
+                   shm->span_count == 0              ? "not asked for yet"
                    : shm->spans[0].region.huge_pages ? "yes"
                                                      : "no");
 }

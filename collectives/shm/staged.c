@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Staged collectives: data that lies in private memory goes round by round through staging memory.
+ * Staged collectives: data in private memory goes round by round through staging memory.
  *
- * Round c, on each rank:   stage    copy what others need of it to its own staging memory, part q for rank q consume
- *                          when all have staged c: reduce or copy part `me` of all others' staging memory finish   when
- *                          all have consumed c: staging memory is free again; allreduce and reduce first copy
- *                                   out the results
+ * Round c, on each rank:
  *
- * In allreduce a consumer writes its result back to the very lines it read, in each other rank's staging memory: a line
- * then passes between two cores as modified only. (A line that one core has read and another stores to costs several
- * times more.) What a rank reduces itself never passes through its own staging memory.
+ *     stage    copy the data that others need to its own staging memory, part q for rank q
+ *     consume  when all have staged c: reduce or copy part `me` of all others' staging memory
+ *     finish   when all have consumed c: staging memory is free again; allreduce and reduce first copy the results out
  *
- * A rank finishes round c when it can, consumes c when it can, and else stages ahead, at most PL_SHM_DEPTH rounds.
+ * In allreduce a consumer writes its result back to the lines that it has read, in each other rank's staging memory:
+ * then a line always moves between two cores as modified. (A line that one core has read and another stores to costs
+ * several times more.) Data that a rank reduces itself never passes through its own staging memory.
+ *
+ * A rank finishes round c if it can, else consumes c if it can, else stages ahead, at most PL_SHM_DEPTH rounds.
  */
 #include "collectives/shm/layout.h"
 
-/* Part `part` of `rank`'s staging memory in `round`. */
+/* The part `part` of `rank`'s staging memory in `round`. */
 static char *part_of(const struct pl_shm *shm, const struct pl_shm_op *op, int rank, int part, uint64_t round)
 {
     uint64_t offset = pl_shm_is_one_to_all(op->collective->kind) ? 0 : (uint64_t)part * op->part_elems * op->elem_bytes;

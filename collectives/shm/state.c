@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far the collective under way has come, as this rank sees the others' progress. */
+/* The progress of the collective under way, as this rank sees the other ranks' counters. */
 #include "collectives/shm/layout.h"
 
 static bool reads_all(const struct pl_shm_op *op)

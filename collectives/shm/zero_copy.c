@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Zero-copy collectives: all buffers that another rank accesses lie in the arena, so ranks read and write them there.
- * Each rank does its share of the work, publishes that, and returns when all have.
+ * Zero-copy collectives: all buffers that another rank accesses are in the arena, so ranks read and write them there.
+ * Each rank does its share of the work, publishes that, and returns when all ranks have.
  */
 #include "collectives/shm/layout.h"
 
@@ -19,8 +19,8 @@ static char *zero_copy_recv(const struct pl_shm *shm, const struct pl_shm_op *op
     return pl_shm_arena_at(shm, header->descriptor.in.at.recv_span, rank, header->descriptor.in.at.recv_offset);
 }
 
-/* Reduce the next piece of elements [first, end) into `dest_count` buffers of which each starts with element
- * `dest_first`. */
+/* Reduces the next piece of the elements from `first` to before `end` into `dest_count` buffers; each buffer starts
+ * with element `dest_first`. */
 static bool reduce_zero_copy(struct pl_shm *shm, struct pl_shm_op *op, uint64_t first, uint64_t end,
                              uint64_t dest_first, uint32_t dest_count)
 {
@@ -62,7 +62,7 @@ static bool reduce_share(struct pl_shm *shm, struct pl_shm_op *op)
     return reduce_zero_copy(shm, op, first, end, 0, dests);
 }
 
-/* Do a piece of this rank's share; true when all of it is done. */
+/* Does a piece of this rank's share; true if the share is done. */
 static bool work_zero_copy(struct pl_shm *shm, struct pl_shm_op *op)
 {
     const struct pl_collective *collective = op->collective;
@@ -81,7 +81,7 @@ static bool work_zero_copy(struct pl_shm *shm, struct pl_shm_op *op)
         return reduce_zero_copy(shm, op, shm->send_displ[shm->rank], shm->send_displ[shm->rank + 1],
                                 shm->send_displ[shm->rank], 1);
     case PL_ALLGATHER: {
-        /* One block a call, each rank starting with another so that they do not all read the same memory. */
+        /* One block per call. Each rank starts with a different block, so that they do not all read the same memory. */
         int from = (int)((op->at_elems++ + (uint64_t)shm->rank) % (uint64_t)shm->size);
         uint64_t bytes = (shm->recv_displ[from + 1] - shm->recv_displ[from]) * each;
         char *dest = recv + shm->recv_displ[from] * each;

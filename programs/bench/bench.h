@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the files of paceline-bench share: the loop, its options, device memory, and the peer. */
+/** The interface between the files of paceline-bench: options, device memory and the peer. */
 #ifndef PL_PROGRAMS_BENCH_BENCH_H
 #define PL_PROGRAMS_BENCH_BENCH_H
 
@@ -27,8 +27,8 @@ struct pl_bench_options {
     enum pl_bench_peer peer;
     enum pl_bench_buffers buffers;
     bool json;
-    bool alone; /* the operation alone, no produce and consume */
-    bool bound; /* measure the time of reading and writing every buffer once */
+    bool alone; /* time the operation alone, without produce and consume */
+    bool bound; /* also time reading and writing every buffer once */
     int pairs;
     int threads;
     unsigned flags;
@@ -40,32 +40,32 @@ struct pl_bench {
     struct pl_world *world;
     int rank;
     int size;
-    void *ours;   /* of the kind that is measured */
-    void *theirs; /* private */
+    void *ours;   /* buffer of the kind that is measured */
+    void *theirs; /* the peer's buffer, private memory */
     uint64_t count;
     uint64_t bytes;
-    struct pl_device *device; /* NULL: host memory */
+    struct pl_device *device; /* NULL for host memory */
     void *stream;
     bool slow; /* one operation lasts so long that an untimed one before each loop would only cost time */
 };
 
 /* ---- bench_options.c ---- */
 
-/** PL_INVALID says which word is wrong. */
+/** Read the options. PL_INVALID names the wrong one. */
 enum pl_status pl_bench_options_parse(int argc, char **argv, struct pl_bench_options *options,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
 /* ---- bench_device.c ---- */
 
 /**
- * A world in which each rank has a GPU, `room` bytes of its arena as `ours`, and a stream. PL_UNSUPPORTED without GPUs.
- * Collective.
+ * Make a world in which each rank has a GPU, `room` bytes of its arena as `ours`, and a stream. PL_UNSUPPORTED without
+ * GPUs. Collective.
  */
 enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 void pl_bench_device_close(struct pl_bench *bench);
 
-/** As many allreduces of `ours`, each after the one before on the stream, and wait for the last. */
+/** Run `iterations` allreduces of `ours`, one after the other on the stream, and wait for the last. */
 enum pl_status pl_bench_device_loop(struct pl_bench *bench, int64_t iterations, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Copy between host and device memory and wait for it. */
@@ -74,10 +74,10 @@ enum pl_status pl_bench_device_copy(struct pl_bench *bench, void *to, const void
 
 /* ---- bench_mpi.c, bench_none.c ---- */
 
-/** Initialise MPI as a plain MPI program would, so that the peer pays for no thread support. False without MPI. */
+/** Initialise MPI as a plain MPI program would, so that the peer does not pay for thread support. False without MPI. */
 bool pl_bench_peer_start(void);
 
-/** MPI_Allreduce of a sum, in place, in calls of at most `piece_bytes`. False where MPI has no such type. */
+/** Run MPI_Allreduce of a sum, in place, in calls of at most `piece_bytes`. False if MPI has no such type or fails. */
 bool pl_bench_peer_allreduce(void *data, uint64_t count, enum pl_dtype dtype, uint64_t piece_bytes);
 
 void pl_bench_peer_end(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-bench in device memory: as a gradient plan reduces its buckets, arena memory on a stream, with calls that
- * are known to agree. */
+/* paceline-bench in device memory. It reduces as a gradient plan reduces its buckets: arena memory, on a stream,
+ * with calls that are known to agree. */
 #include "base/memory.h"
 #include "collectives/arena.h"
 #include "collectives/bootstrap.h"
@@ -10,7 +10,7 @@
 #include "device/device_private.h"
 #include "programs/bench/bench.h"
 
-enum { UNDER_WAY = 8 }; /* so many are posted before the first is waited for */
+enum { UNDER_WAY = 8 }; /* number of requests that are posted before the first is waited for */
 
 enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap *bootstrap, uint64_t room,
                                     struct pl_error *reterr)
@@ -21,8 +21,8 @@ enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap 
     if (!bench->device) {
         int count;
 
-        PL_TRY(pl_device_count(&count, reterr)); /* its error mostly says why */
-        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used: the setting device has it so");
+        PL_TRY(pl_device_count(&count, reterr)); /* if it fails, its error says why there is no device */
+        return pl_error_set(reterr, PL_UNSUPPORTED, "no GPU is used, as the setting device demands");
     }
     PL_TRY(pl_device_stream_new(bench->device, &bench->stream, reterr));
     PL_TRY(pl_arena_alloc(bench->world, room, PL_MEMORY_DEVICE, &span, reterr));
@@ -33,7 +33,7 @@ enum pl_status pl_bench_device_open(struct pl_bench *bench, struct pl_bootstrap 
 void pl_bench_device_close(struct pl_bench *bench)
 {
     pl_device_stream_free(bench->device, bench->stream);
-    pl_world_free(bench->world); /* and its arenas */
+    pl_world_free(bench->world); /* frees its arenas too */
     pl_device_close(bench->device);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-bench's options. */
+/* Reads the options of paceline-bench. */
 #include "base/options.h"
 #include "base/text.h"
 #include "collectives/collective.h"
@@ -37,7 +37,7 @@ static enum pl_status take_type(const char *text, enum pl_dtype *ret_dtype, stru
     return pl_error_set(reterr, PL_INVALID, "--type is '%s', expected one of %s", text, pl_text_string(&names));
 }
 
-/* The index of `text` in `words`, which end with a NULL. */
+/* Finds the index of `text` in `words`, which end with a NULL. */
 static enum pl_status take_word(const char *name, const char *text, const char *const *words, int *ret_place,
                                 struct pl_error *reterr)
 {

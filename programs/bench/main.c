@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-bench allreduce: what an allreduce costs, checked and compared with MPI's own.
+ * paceline-bench allreduce: measures the cost of an allreduce, checks it and compares it with MPI's own.
  *
- * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, reads the result; the
- * same loop without the allreduce is subtracted. An allreduce that leaves lines in the wrong cache pays for it here,
- * where a bare loop would not show it. Ours and the peer's loops alternate, and each figure is the median over the
- * pairs.
+ * The cost is that inside produce + allreduce + consume: every rank rewrites its buffer, reduces, and reads the result;
+ * the time of the same loop without the allreduce is subtracted. So an allreduce that leaves lines in the wrong cache
+ * pays for it here, which a bare loop would not show. Loops of this library and of the peer alternate, and each figure
+ * is the median over the pairs.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -36,11 +36,11 @@ static _Noreturn void fail(const struct pl_error *error, const char *what)
 
 /* ---- one iteration ---- */
 
-/* What a backward pass does to the cache: every line is written. */
+/* Writes every line, as a backward pass does. */
 static void produce(void *data, uint64_t bytes, int rank)
 {
     uint32_t *words = data;
-    uint32_t value = 0x3f800000U + (uint32_t)(rank & 7); /* near 1.0 as float32; any bits do for the others */
+    uint32_t value = 0x3f800000U + (uint32_t)(rank & 7); /* near 1.0 as float32; other types can use any bits */
 
     for (uint64_t i = 0; i < bytes / 4; i++) {
         words[i] = value;
@@ -50,7 +50,7 @@ static void produce(void *data, uint64_t bytes, int rank)
     }
 }
 
-/* What an optimizer does to it: every line is read. */
+/* Reads every line, as an optimizer does. */
 static uint32_t consume(const void *data, uint64_t bytes)
 {
     const uint32_t *words = data;
@@ -111,7 +111,7 @@ static void run_loop(struct pl_bench *bench, enum what what, void *data, uint64_
     }
 }
 
-/* Nanoseconds an iteration, of the slowest rank. */
+/* Times a loop: nanoseconds per iteration, on the slowest rank. */
 static double time_loop(struct pl_bench *bench, enum what what, uint64_t piece_bytes, int64_t iterations)
 {
     void *data = what == DO_PEER ? bench->theirs : bench->ours;
@@ -139,7 +139,7 @@ static double cost_of(struct pl_bench *bench, enum what what, uint64_t piece_byt
     if (!bench->options->alone) {
         void *ours = bench->ours;
 
-        /* The same loop on the same buffer. */
+        /* The loop without the allreduce uses the same buffer. */
         bench->ours = what == DO_PEER ? bench->theirs : bench->ours;
         without_ns = time_loop(bench, DO_NOTHING, 0, iterations);
         bench->ours = ours;
@@ -161,7 +161,7 @@ static double median(double *values, int count)
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }
 
-/* Iterations that fill the shortest loop, the same number on all ranks. */
+/* Finds the number of iterations that fill the shortest loop, equal on all ranks. */
 static int64_t calibrate(struct pl_bench *bench, enum what what, uint64_t piece_bytes)
 {
     double once_ns = time_loop(bench, what, piece_bytes, 1);
@@ -195,7 +195,7 @@ static void put_value(enum pl_dtype dtype, void *data, uint64_t i, int value)
     }
 }
 
-/* Small whole numbers, whose sums every type holds exactly. */
+/* The test input: small whole numbers, whose sums every type holds exactly. */
 static int input_of(enum pl_dtype dtype, int rank, uint64_t i)
 {
     return dtype == PL_BOOL ? (int)((i + (uint64_t)rank) % 7 == 0) : (int)((i * 3 + (uint64_t)rank) % 4);
@@ -240,7 +240,7 @@ static uint64_t count_wrong(struct pl_bench *bench)
     return (uint64_t)(slowest(bench, (double)wrong) + 0.5);
 }
 
-/* Time in which all ranks together read and write their buffers once: what memory allows. */
+/* Times all ranks reading and writing their buffers once: the bound that memory sets. */
 static double bound_ns(struct pl_bench *bench)
 {
     const struct pl_reduction reduction = {
@@ -269,7 +269,7 @@ static double bound_ns(struct pl_bench *bench)
 
 static const uint64_t pieces[] = {UINT64_MAX, 64 << 10, 256 << 10, 1 << 20, 4 << 20};
 
-/* The piece size with which the peer is fastest here. */
+/* Finds the piece size with which the peer is fastest here. */
 static uint64_t best_piece(struct pl_bench *bench, int64_t iterations)
 {
     uint64_t best = pieces[0];
@@ -429,7 +429,7 @@ static void close_bench(struct pl_bench *bench, struct pl_span *span)
     pl_world_free(bench->world);
 }
 
-/* Returns wrong elements found. */
+/* Returns the number of wrong elements. */
 static uint64_t run_bench(struct pl_bootstrap *bootstrap, const struct pl_bench_options *options)
 {
     struct pl_bench bench = {.options = options, .rank = bootstrap->rank, .size = bootstrap->size};
@@ -480,7 +480,7 @@ static void *bench_thread_main(void *argument)
 
 static uint64_t run_threads(const struct pl_bench_options *options)
 {
-    struct bench_thread seats[64];
+    struct bench_thread bench_threads[64];
     struct pl_bootstrap *bootstraps[64];
     struct pl_error error = PL_ERROR_NONE;
     uint64_t wrong = 0;
@@ -489,21 +489,21 @@ static uint64_t run_threads(const struct pl_bench_options *options)
         fail(&error, "threads");
     }
     for (int i = 0; i < options->threads; i++) {
-        seats[i] = (struct bench_thread){.bootstrap = bootstraps[i], .options = options};
-        if (pthread_create(&seats[i].thread, NULL, bench_thread_main, &seats[i]) != 0) {
-            pl_log(PL_LOG_ERROR, "no thread for rank %d", i);
+        bench_threads[i] = (struct bench_thread){.bootstrap = bootstraps[i], .options = options};
+        if (pthread_create(&bench_threads[i].thread, NULL, bench_thread_main, &bench_threads[i]) != 0) {
+            pl_log(PL_LOG_ERROR, "cannot start a thread for rank %d", i);
             exit(1);
         }
     }
     for (int i = 0; i < options->threads; i++) {
-        pthread_join(seats[i].thread, NULL);
-        wrong += seats[i].wrong;
+        pthread_join(bench_threads[i].thread, NULL);
+        wrong += bench_threads[i].wrong;
     }
     return wrong;
 }
 
-/* As a peer has it, unless the job has several connections between two ranks: those come where Paceline initialises
- * MPI. */
+/* Starts MPI as the peer would, except if the job has several connections between two ranks: these need Paceline to
+ * initialise MPI. */
 static bool start_mpi(const struct pl_bench_options *options)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

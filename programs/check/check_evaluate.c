@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares what was found with what the job needs, and prints both as one table. */
+/* Compares the results with what the job needs, and prints both as one table. */
 #include "base/memory.h"
 #include "programs/check/check.h"
 
@@ -10,26 +10,26 @@
 #define MIB (INT64_C(1) << 20)
 #define GIB (INT64_C(1) << 30)
 
-/* What ranks, NCCL and loaders of data keep in /dev/shm; the 64 MiB that Docker gives are too few for two ranks. */
+/* Shared memory that ranks, NCCL and data loaders need; Docker's 64 MiB are too few for two ranks. */
 #define SHM_RANK_BYTES (64 * MIB)
 #define SHM_LEAST_BYTES (128 * MIB)
 #define DISK_LEAST_BYTES (256 * MIB)
 
-/* A process's own files, and a connection to each rank of the job; process 1 has two to each host. */
+/* Open files: a process's own, and connections to each rank of the job; process 1 has two to each host. */
 enum { FILES_OWN = 256, FILES_LOCAL_RANK = 8, FILES_RANK = 2, FILES_HOST = 2 };
 
-/* Requests to S3 are refused at 15 minutes; hosts of one cluster are within a millisecond. */
+/* S3 refuses requests if the clock is wrong by 15 minutes; hosts of one cluster differ by less than a millisecond. */
 enum { CLOCK_MOST_S = 10 };
 
-/* A link is slow at less than this part of the fastest one. */
+/* A link is slow if its rate is less than the fastest one's divided by this. */
 enum { SLOW_PART = 3 };
 
-/* More lines than people read: of a larger table those that say something. */
+/* Limit for the rows that are shown: a larger table has only the rows that are missed or noted. */
 enum { TABLE_ROWS = 120 };
 
 static struct pl_check_row *add(struct pl_check_rows *rows, const char *what, const char *where)
 {
-    static struct pl_check_row none; /* what is written to it is not read */
+    static struct pl_check_row none; /* written if memory is short, never read */
     struct pl_check_row *row;
 
     if (pl_memory_grow(&rows->items, &rows->capacity, rows->count + 1, sizeof(*rows->items), NULL) != PL_OK) {
@@ -65,7 +65,7 @@ static void print_number(int64_t number, char *text, size_t room)
     }
 }
 
-/* Lines "FROM > TO" of hosts that sent nothing which arrived. */
+/* Adds a row for each line "FROM > TO": no message from FROM has arrived at TO. */
 static void evaluate_silent(const struct pl_check_report *report, struct pl_check_rows *rows)
 {
     const char *line = pl_text_string(report->silent);
@@ -77,7 +77,8 @@ static void evaluate_silent(const struct pl_check_report *report, struct pl_chec
 
         snprintf(where, sizeof(where), "%.*s", (int)length, line);
         row = add(rows, "messages", where);
-        snprintf(row->found, sizeof(row->found), "none arrives: a port is closed, or the interface leads elsewhere");
+        snprintf(row->found, sizeof(row->found),
+                 "no message arrives: a port is closed, or the interface leads elsewhere");
         snprintf(row->needed, sizeof(row->needed), "an answer");
         row->missed = true;
         line += length + (line[length] == '\n');
@@ -183,8 +184,8 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
 
     if (host->wanted[0] != '\0') {
         row = add(rows, "interface", host->name);
-        snprintf(row->found, sizeof(row->found), host->interface_exists ? "%s" : "%s is not here, another is used",
-                 host->wanted);
+        snprintf(row->found, sizeof(row->found),
+                 host->interface_exists ? "%s" : "%s does not exist here; another one is used", host->wanted);
         snprintf(row->needed, sizeof(row->needed), "%s, by resourceconfig.json", host->wanted);
         row->noted = !host->interface_exists;
     }
@@ -199,7 +200,7 @@ static void evaluate_network(const struct pl_check_report *report, const struct 
     row->noted = !row->missed && (host->efa[0] == '\0' || !host->efa_usable);
 }
 
-/* `least` 0: whatever it is. */
+/* `least` 0: there is no need. */
 static void evaluate_room(const char *what, const struct pl_check_host *host, int64_t bytes, int64_t free_bytes,
                           int64_t least, struct pl_check_rows *rows)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this host offers: memory, shared memory, limits, disk, adapters, and which interface has sent how much. */
+/* Reads what this host offers: memory, shared memory, limits, disk, adapters, and how much each interface has sent. */
 #include "base/efa.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -24,7 +24,7 @@ static char *read_below(const char *root, const char *name)
     return pl_file_read(path, TEXT_BYTES, &text, NULL, NULL) == PL_OK ? text : NULL;
 }
 
-/* The number that the first of the two files begins with; CHECK_UNKNOWN where there is neither, or it says "max". */
+/* Reads the number at the start of the first file that exists; CHECK_UNKNOWN if neither exists, or it says "max". */
 static int64_t number_in(const char *root, const char *version2, const char *version1)
 {
     PL_AUTO_FREE char *text = read_below(root, version2);
@@ -38,7 +38,8 @@ static int64_t number_in(const char *root, const char *version2, const char *ver
     return !end || end == text ? CHECK_UNKNOWN : number;
 }
 
-/* The container's limit counts where it is below what the machine has; version 1 writes a huge number for none. */
+/* Reads the memory of the machine. The container's limit counts if it is lower; cgroup version 1 writes a huge
+ * number for no limit. */
 static void read_memory(const char *root, struct pl_check_host *host)
 {
     PL_AUTO_FREE char *text = read_below(root, "proc/meminfo");
@@ -98,7 +99,7 @@ void pl_check_host_read(const char *root, const char *model, const char *interfa
     }
 }
 
-/* "  eth0: BYTES ...": received bytes and seven more numbers, then the bytes sent. */
+/* Reads a line "  eth0: BYTES ...": received bytes and seven more numbers, then the sent bytes. */
 static bool read_line(const char *line, char *ret_name, size_t room, uint64_t *ret_sent)
 {
     const char *colon = strchr(line, ':');

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How fast the links between hosts are. Hosts meet as in a tournament, in rounds of disjoint pairs; in each round one
- * sends to the other for a fixed time, and then the other to it. A link that seems too slow is measured again: another
- * process may have had the CPU.
+ * Measures the rate of the links between hosts. Hosts form disjoint pairs in each round, as in a tournament. In each
+ * round one host of a pair sends to the other for a fixed time, then the other way round. A link that seems too slow is
+ * measured again: another process may have had the CPU.
  */
 #include "base/clock.h"
 #include "programs/check/check_ranks.h"
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOVES_NS (10 * PL_NS_PER_S)      /* the longest wait for a message of the other host */
-#define LINKS_NS (12 * PL_NS_PER_S / 10) /* for all rounds */
+#define MOVES_NS (10 * PL_NS_PER_S)      /* longest wait for a message of the other host */
+#define LINKS_NS (12 * PL_NS_PER_S / 10) /* time for all rounds */
 #define SLOT_LEAST_NS (15 * PL_NS_PER_MS)
 #define SLOT_MOST_NS (300 * PL_NS_PER_MS)
 enum {
@@ -20,27 +20,27 @@ enum {
     TAG_DATA,
     TAG_DONE,
     TIMES_MOST = 3,
-    ROUNDS_MOST = 32, /* of a large job each host is measured with so many others */
-    WINDOW = 8,       /* messages on their way */
+    ROUNDS_MOST = 32, /* in a large job, each host is measured with this many others */
+    WINDOW = 8,       /* messages under way */
     CHUNK_BYTES = 256 * 1024,
 };
 
 struct links {
-    MPI_Comm peers; /* the ranks of this place on their hosts; its ranks are the hosts' numbers */
+    MPI_Comm peers; /* ranks with this local rank on their hosts; the rank in it is the host's number */
     MPI_Comm local; /* the ranks of this host */
     int me, count, rounds;
     int64_t slot_ns;
-    /* [hosts], of what came from each: bytes, and from when until when; the first negative, so that the largest of a
-     * host's ranks is its earliest */
+    /* [hosts]: bytes received from each host, and first and last time. begin_ns is negative, so that the maximum
+     * over a host's ranks is the earliest time. */
     double *bytes, *begin_ns, *end_ns;
-    char (*transports)[24]; /* [hosts], by which this host sent to each */
+    char (*transports)[24]; /* [hosts]: transport by which this host sent to each */
     char *buffers;          /* WINDOW * CHUNK_BYTES */
 };
 
 static void wait_for(MPI_Request *request)
 {
     if (!pl_check_wait_until(request, pl_deadline_after_ns(MOVES_NS))) {
-        pl_check_fail("nothing moves between two hosts for 10 s");
+        pl_check_fail("no message between two hosts arrived for 10 s");
     }
 }
 
@@ -60,8 +60,8 @@ static void send_empty(const struct links *links, int peer, int tag)
     wait_for(&request);
 }
 
-/* Messages for as long as a slot lasts. Each begins with whether it is the last; empty ones after it meet the receives
- * that are posted already. */
+/* Sends messages for the length of a slot. Each begins with a flag for the last one. Empty ones after the last meet
+ * the receives that are posted already. */
 static void send_slot(struct links *links, int peer)
 {
     MPI_Request window[WINDOW];
@@ -112,7 +112,7 @@ static void receive_slot(struct links *links, int peer)
     for (; !last; next = (next + 1) % WINDOW) {
         wait_for(&window[next]);
         end_ns = pl_clock_now_ns();
-        bytes += begin_ns != 0 ? CHUNK_BYTES : 0; /* the first one starts the clock */
+        bytes += begin_ns != 0 ? CHUNK_BYTES : 0; /* the first message starts the clock */
         begin_ns = begin_ns != 0 ? begin_ns : end_ns;
         last = links->buffers[(size_t)next * CHUNK_BYTES] != 0;
         if (!last) {
@@ -129,8 +129,8 @@ static void receive_slot(struct links *links, int peer)
     links->end_ns[peer] = (double)end_ns;
 }
 
-/* Whom host `me` of `even` (a number, even) meets in a round of a tournament in which each meets each: all pairs of a
- * round are disjoint. */
+/* The host that `me` is paired with in a round of a tournament in which each host meets each other one. `even` is
+ * the number of hosts, an even number; all pairs of a round are disjoint. */
 static int opponent(int me, int round, int even)
 {
     const int turning = even - 1;
@@ -163,8 +163,8 @@ static void run_rounds(struct links *links)
     }
 }
 
-/* All ranks of a host receive at once: add them up, and bring everything to rank 0, which keeps the best of what was
- * measured so far. */
+/* Sums the rates of a host's ranks, which all receive at once, and gathers everything on rank 0, which keeps the
+ * best result so far. */
 static void gather(struct pl_check_ranks *check, struct links *links)
 {
     const int hosts = check->hosts;
@@ -187,7 +187,7 @@ static void gather(struct pl_check_ranks *check, struct links *links)
         struct pl_check_link *link = &check->links[i];
         const int from = i / hosts, to = i % hosts;
 
-        if (all[to * hosts + from] > 0 && all[to * hosts + from] > link->mbit) { /* 0: they did not meet */
+        if (all[to * hosts + from] > 0 && all[to * hosts + from] > link->mbit) { /* 0: the two hosts were not paired */
             *link = (struct pl_check_link){.from = from, .to = to, .mbit = all[to * hosts + from]};
             memcpy(link->transport, names[i], sizeof(link->transport));
         }
@@ -197,7 +197,7 @@ static void gather(struct pl_check_ranks *check, struct links *links)
     free(names);
 }
 
-/* One time for all pairs. */
+/* Measures all pairs once. */
 static void measure_once(struct pl_check_ranks *check, struct links *links, bool takes_part)
 {
     for (int host = 0; host < check->hosts; host++) {

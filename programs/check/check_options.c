@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of paceline-check: the user's, and those that `paceline` adds. */
+/* Reads the options of paceline-check: the user's, and those that `paceline` adds. */
 #include "base/options.h"
 #include "entrypoint/verbs.h"
 #include "programs/check/check.h"

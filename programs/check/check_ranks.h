@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the ranks of paceline-check know, and what its files with MPI share. */
+/** State of the ranks of paceline-check, and functions for its files with MPI. */
 #ifndef PL_PROGRAMS_CHECK_CHECK_RANKS_H
 #define PL_PROGRAMS_CHECK_CHECK_RANKS_H
 
@@ -9,23 +9,23 @@ struct pl_check_ranks {
     struct pl_check_needs needs;
     int rank, size;
     struct pl_check_host *by_rank; /* [size] */
-    int *leaders;                  /* the first rank of each host, [hosts] */
-    int *host_of;                  /* [size], a number in leaders */
+    int *leaders;                  /* [hosts]: first rank of each host */
+    int *host_of;                  /* [size]: index in leaders */
     int hosts, local_rank;
     bool uniform; /* all hosts have equally many ranks */
     struct pl_check_values values;
-    struct pl_check_link *links; /* of rank 0 */
+    struct pl_check_link *links; /* on rank 0 only */
     size_t links_count;
     struct pl_text silent;
 };
 
-/** End this rank with the reason, and so the job. */
+/** End this rank with the reason; that ends the job. */
 _Noreturn void pl_check_fail(const char *what);
 
-/** Zeroed memory; without any the rank ends. */
+/** Allocate zeroed memory; ends the rank if there is none. */
 void *pl_check_allocate(size_t count, size_t bytes);
 
-/** Whether the request, an MPI_Request, has ended before the deadline. */
+/** Wait until the request, an MPI_Request, has ended or the deadline has passed; true if it has ended. */
 bool pl_check_wait_until(void *request, int64_t deadline_ns);
 
 /** Measure all links between hosts, for rank 0. Collective. */

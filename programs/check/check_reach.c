@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Before mpirun's daemon starts on another host: does a connection back to mpirun come about? Where it does not, the
- * daemon and mpirun would wait for each other, and nobody would say why.
+ * Tests, before mpirun's daemon starts on another host, that this host can connect back to mpirun. Otherwise the daemon
+ * and mpirun would wait for each other without a message.
  */
 #include "base/clock.h"
 #include "base/file.h"
@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* "tcp://ADDRESS,ADDRESS:PORT", and after that what Open MPI 5 adds. */
+/* Reads "tcp://ADDRESS,ADDRESS:PORT"; Open MPI 5 appends more, which is ignored. */
 static bool read_contact(const char *at, struct pl_check_contact *contact)
 {
     const char *end = at + strcspn(at, ":; \"'"), *port = end + 1;
@@ -55,7 +55,7 @@ bool pl_check_reach_find(char *const *words, int count, struct pl_check_contact 
     return false;
 }
 
-/* 0, or the reason in errno's numbers. */
+/* Connects; returns 0 or an errno. */
 static int connect_until(const struct addrinfo *to, int64_t deadline_ns)
 {
     PL_AUTO_CLOSE int fd = socket(to->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -106,7 +106,7 @@ enum pl_status pl_check_reach_try(const struct pl_check_contact *contact, const 
     }
     if (try_host(master, contact->port, deadline_ns) == 0) {
         return pl_error_set(reterr, PL_PEER,
-                            "does not reach %s at %s, but by its name it does: the interface %s of "
+                            "does not reach %s at %s, but reaches it by its name: the interface %s of "
                             "resourceconfig.json's network_interface_name does not lead there",
                             master, pl_text_string(&tried), interface);
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline-check: the ranks of `paceline check`, up to two a host, which mpirun starts as it would start the job's.
- * They say what their hosts have, try whether all reach each other, add and copy checked values over Paceline's
- * collectives and MPI's, compare clocks, and measure each link; rank 0 evaluates and prints.
+ * paceline-check: the ranks of `paceline check`, up to two per host, which mpirun starts as it would start the job's.
+ * They report the state of their hosts, test whether all reach each other, run checked sums and copies by Paceline's
+ * collectives and by MPI's, compare clocks, and measure each link; rank 0 evaluates and prints.
  *
- * Every wait has a deadline: of messages between two ranks their own, of everything else an alarm, which says what was
- * going on. The same program wraps mpirun's daemons (check_reach.c).
+ * Every wait has a deadline: messages between two ranks have their own; an alarm covers everything else and reports the
+ * present phase. The same program wraps mpirun's daemons (check_reach.c).
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -26,8 +26,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REACH_NS (10 * PL_NS_PER_S)  /* a halted host may be late; where all answer it takes milliseconds */
-#define SPIN_NS (200 * PL_NS_PER_US) /* then naps: the kernel needs the CPU to move what is waited for */
+#define REACH_NS (10 * PL_NS_PER_S)  /* a halted host may be late; if all answer it takes milliseconds */
+#define SPIN_NS (200 * PL_NS_PER_US) /* then it sleeps: the kernel needs the CPU to move the data that is waited for */
 #define NAP_LEAST_NS (10 * PL_NS_PER_US)
 #define NAP_MOST_NS (500 * PL_NS_PER_US)
 #define DAEMON_NS (6 * PL_NS_PER_S)
@@ -42,12 +42,12 @@ enum {
     REASON_LINES = 6,
 };
 
-/* For the alarm alone, which has no other way to it. */
+/* Present phase; global, because a signal handler has no argument. */
 static const char *volatile phase = "MPI_Init";
 
 static void on_alarm(int number)
 {
-    static const char words[] = "check: no end after 120 s in ";
+    static const char words[] = "check: not finished after 120 s, in the phase: ";
 
     (void)number;
     if (write(STDERR_FILENO, words, sizeof(words) - 1) > 0 && write(STDERR_FILENO, phase, strlen(phase)) > 0 &&
@@ -61,7 +61,7 @@ _Noreturn void pl_check_fail(const char *what)
 {
     fprintf(stderr, "check: %s: %s\n", phase, what);
     fflush(NULL);
-    _exit(1); /* MPI_Finalize() would wait for the others */
+    _exit(1); /* MPI_Finalize() would wait for the other ranks */
 }
 
 void *pl_check_allocate(size_t count, size_t bytes)
@@ -94,9 +94,9 @@ bool pl_check_wait_until(void *request, int64_t deadline_ns)
     return done != 0;
 }
 
-/* ---- does everybody reach everybody? ---- */
+/* ---- do all ranks reach each other? ---- */
 
-/* Each rank sends every other one what its host has. `received` [size]: from whom it came. */
+/* Each rank sends its host's data to every other one. Sets `received` [size] for each rank whose data came. */
 static void exchange_hosts(struct pl_check_ranks *check, unsigned char *received)
 {
     MPI_Request *in = pl_check_allocate((size_t)check->size, sizeof(MPI_Request));
@@ -119,11 +119,11 @@ static void exchange_hosts(struct pl_check_ranks *check, unsigned char *received
         received[i] = pl_check_wait_until(&in[i], deadline_ns);
         pl_check_wait_until(&out[i], received[i] ? deadline_ns : 0);
     }
-    free(in); /* what is still under way ends with the process */
+    free(in); /* requests that are still under way end with the process */
     free(out);
 }
 
-/* The host of a rank that has not answered, by mpirun's way of filling hosts in their order. */
+/* Finds the host name of a rank that has not answered: mpirun fills hosts in their order. */
 static void name_rank(const struct pl_check_ranks *check, int rank, char *ret_name, size_t room)
 {
     const char *at = check->needs.hosts;
@@ -147,7 +147,8 @@ static void name_rank(const struct pl_check_ranks *check, int rank, char *ret_na
     snprintf(ret_name, room, "%.*s", (int)strcspn(at, ","), at);
 }
 
-/* Of rank 0: ask those that it receives from whom they receive from, and write down the pairs of hosts that do not. */
+/* On rank 0: asks the ranks whose data came which ranks' data they have received, and lists the pairs of hosts
+ * without messages. */
 static void collect_silent(struct pl_check_ranks *check, const unsigned char *received)
 {
     unsigned char *all = pl_check_allocate((size_t)check->size, (size_t)check->size);
@@ -180,7 +181,7 @@ static void collect_silent(struct pl_check_ranks *check, const unsigned char *re
     free(all);
 }
 
-/* False on rank 0 where somebody does not answer; other ranks return when all do. */
+/* False on rank 0 if a rank does not answer; other ranks return only if all answer. */
 static bool reach(struct pl_check_ranks *check)
 {
     unsigned char *received = pl_check_allocate((size_t)check->size, 1);
@@ -195,7 +196,7 @@ static bool reach(struct pl_check_ranks *check)
         pl_check_wait_until(&request, pl_deadline_after_ns(REACH_NS));
         MPI_Irecv(&decision, 1, MPI_BYTE, 0, TAG_DECISION, MPI_COMM_WORLD, &request);
         while (!pl_check_wait_until(&request, pl_deadline_after_ns(4 * REACH_NS)) || !decision) {
-            pause(); /* rank 0 says what is wrong, and mpirun ends the others; or the alarm does */
+            pause(); /* rank 0 reports the problem and mpirun ends the others; or the alarm does */
         }
         free(received);
         return true;
@@ -212,7 +213,7 @@ static bool reach(struct pl_check_ranks *check)
     return decision != 0;
 }
 
-/* Who is on which host: hosts in the order of their first ranks. */
+/* Groups the ranks by host; hosts are in the order of their first ranks. */
 static void find_hosts(struct pl_check_ranks *check)
 {
     int *ranks_of = pl_check_allocate((size_t)check->size, sizeof(int));
@@ -283,7 +284,7 @@ static uint64_t try_allreduce(const struct pl_check_ranks *check, struct pl_worl
         for (int rank = 0; rank < check->size % 4; rank++) {
             sum += (i * 3 + rank) % 4;
         }
-        wrong += data[i] != (float)(sum + check->size / 4 * 6); /* four ranks in a row have 0, 1, 2 and 3 */
+        wrong += data[i] != (float)(sum + check->size / 4 * 6); /* four consecutive ranks have 0, 1, 2 and 3 */
     }
     return wrong;
 }
@@ -381,9 +382,9 @@ static void compare_clocks(struct pl_check_ranks *check)
     }
 }
 
-/* ---- the decision ---- */
+/* ---- result ---- */
 
-/* Of rank 0: print, and return the exit code. */
+/* On rank 0: prints the result and returns the exit code. */
 static int evaluate(struct pl_check_ranks *check, int64_t begun_ns)
 {
     struct pl_check_host *hosts = pl_check_allocate((size_t)check->hosts, sizeof(*hosts));
@@ -447,7 +448,7 @@ static int run_ranks(struct pl_check_ranks *check)
     if (!reach(check)) {
         find_hosts(check);
         code = evaluate(check, begun_ns);
-        _exit(code); /* MPI_Finalize() would wait for those that do not answer */
+        _exit(code); /* MPI_Finalize() would wait for ranks that do not answer */
     }
     find_hosts(check);
     check_values(check);
@@ -460,7 +461,7 @@ static int run_ranks(struct pl_check_ranks *check)
     return code;
 }
 
-/* In place of mpirun's daemon on another host: become it when mpirun is within reach. */
+/* Runs in place of mpirun's daemon on another host: tests that it reaches mpirun, then executes the daemon. */
 static int become_daemon(char **words, int count, const char *master)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;

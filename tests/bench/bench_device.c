@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How near the device's kernels come to what its memory allows.
+ * Compares the rate of the device's kernels with the limit that its memory sets.
  *
  *   bench_device [--device N] [--gradients LIST.json] [--json FILE] [--pool-mib 2048]
  *
@@ -12,7 +12,7 @@
  * than the CPU makes the next. Input is random, so that half of the bits change; results are checked in
  * tests/unit/device, not here. "host" rows are the time that the calls take on the CPU.
  *
- * Prints a table; FILE gets one JSON object a line: {"case", "bytes", "us", "gb_s", "of_peak", "of_copy"} or {"case",
+ * Prints a table; FILE gets one JSON object per line: {"case", "bytes", "us", "gb_s", "of_peak", "of_copy"} or {"case",
  * "host_us"}.
  */
 #include "base/clock.h"
@@ -34,21 +34,21 @@ enum { ROUNDS = 9, LAUNCHES = 40, HOST_STEPS = 200, ALIGN_ELEMS = 64, ALIGN_BYTE
 
 #define BUCKET_BYTES (UINT64_C(4) << 20)
 
-static const uint64_t LEAD_NS = PL_NS_PER_MS; /* LAUNCHES calls are made in it */
+static const uint64_t LEAD_NS = PL_NS_PER_MS; /* long enough for LAUNCHES calls */
 
 struct bench {
     struct pl_device *device;
     void *stream;
-    void *began, *ended; /* events with time */
+    void *began, *ended; /* events with timestamps */
     unsigned char *from, *to;
     float *slots[2];
     FILE *json;
-    uint64_t pool_bytes; /* of each of the four */
+    uint64_t pool_bytes; /* size of each of the four pools */
     double peak_gb_s;
     struct gradient_list list;
 };
 
-/* One launch over `bytes` of the pools from `offset_bytes` on. */
+/* Type of a launch over `bytes` of the pools from `offset_bytes` on. */
 typedef enum pl_status launch(struct bench *b, const void *context, uint64_t offset_bytes, uint64_t bytes,
                               struct pl_error *reterr);
 
@@ -57,7 +57,7 @@ static int64_t deadline(void)
     return pl_deadline_after_ns(60 * PL_NS_PER_S);
 }
 
-/* Microseconds a launch, each over the next `bytes` of the pools. */
+/* Times launches, each over the next `bytes` of the pools; `*ret_us` is per launch. */
 static enum pl_status time_launches(struct bench *b, launch *call, const void *context, uint64_t bytes, double *ret_us,
                                     struct pl_error *reterr)
 {
@@ -65,7 +65,7 @@ static enum pl_status time_launches(struct bench *b, launch *call, const void *c
     uint64_t next = 0;
     double us[ROUNDS];
 
-    for (int round = -1; round < ROUNDS; round++) { /* the first warms up */
+    for (int round = -1; round < ROUNDS; round++) { /* the first round warms up */
         double ms;
 
         PL_TRY(pl_device_spin(b->device, LEAD_NS, 1, b->stream, reterr));
@@ -91,7 +91,7 @@ static enum pl_status launch_copy(struct bench *b, const void *context, uint64_t
     return pl_device_copy(b->device, b->to + offset_bytes, b->from + offset_bytes, bytes, b->stream, reterr);
 }
 
-/* `moved` bytes in all for each launch, compared with a copy that moves as many. */
+/* Reports a kernel that moves `moved_bytes` per launch, compared with a copy that moves as many. */
 static enum pl_status report(struct bench *b, const char *name, uint64_t moved_bytes, double us,
                              struct pl_error *reterr)
 {
@@ -119,7 +119,7 @@ struct cast {
     double factor;
 };
 
-/* Both sides get as many elements as fit into `bytes` of the wider type. */
+/* Number of elements of a cast whose wider type fills `bytes`. */
 static uint64_t cast_elems(const struct cast *cast, uint64_t bytes)
 {
     size_t from = pl_dtype_bytes(cast->from), to = pl_dtype_bytes(cast->to);
@@ -158,7 +158,8 @@ static enum pl_status bench_casts(struct bench *b, uint64_t mib, struct pl_error
     return PL_OK;
 }
 
-/* Lists of pieces for every place of the pools, made beforehand as a program makes its own once. */
+/* Lists of pieces for every place in the pools. They are made before the measurement, as a program makes its list
+ * once. */
 struct packing {
     const char *name;
     enum pl_dtype flat;
@@ -184,7 +185,7 @@ static uint64_t padded(uint64_t elems)
     return (elems + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
 }
 
-/* Tensors of `counts` apart from each other in `from`, side by side in `to`. */
+/* Times packing of tensors of `counts` elements, which are padded in `from` and adjacent in `to`. */
 static enum pl_status bench_packing(struct bench *b, const char *what, const uint64_t *counts, size_t tensors,
                                     struct pl_error *reterr)
 {
@@ -261,7 +262,7 @@ static enum pl_status launch_adamw(struct bench *b, const void *context, uint64_
                               reterr);
 }
 
-/* Value, mean and variance are read and written, the gradient is read. */
+/* Times AdamW: value, mean and variance are read and written, the gradient is read. */
 static enum pl_status bench_adamw(struct bench *b, uint64_t bytes, const char *what, struct pl_error *reterr)
 {
     static const enum pl_dtype dtypes[] = {PL_FLOAT32, PL_BFLOAT16};
@@ -286,8 +287,8 @@ static enum pl_status launch_norm(struct bench *b, const void *context, uint64_t
                                   reterr);
 }
 
-/* What one step costs the CPU: a pack of all tensors, then for each bucket an event, a wait for it and the optimizer,
- * then an unpack. */
+/* Makes the calls of one step: a pack of all tensors, then for each bucket an event, a wait for it and the
+ * optimizer, then an unpack. */
 static enum pl_status host_step(struct bench *b, const struct pl_device_pieces *pieces, void *other_stream, void *event,
                                 struct pl_error *reterr)
 {
@@ -326,7 +327,7 @@ static enum pl_status bench_host(struct bench *b, struct pl_error *reterr)
     PL_TRY(pl_device_pieces_new(b->device, pieces, b->list.count, &list, reterr));
     PL_TRY(pl_device_stream_new(b->device, &other_stream, reterr));
     PL_TRY(pl_device_event_new(b->device, false, &event, reterr));
-    for (int n = -20; n < HOST_STEPS; n++) { /* some warm up */
+    for (int n = -20; n < HOST_STEPS; n++) { /* the first steps warm up */
         int64_t began_ns = pl_clock_now_ns();
 
         PL_TRY(host_step(b, list, other_stream, event, reterr));
@@ -450,11 +451,11 @@ int main(int argc, char **argv)
         }
     }
     if (pl_device_count(&count, &error) != PL_OK) {
-        pl_log_error(&error, "nothing is measured");
+        pl_log_error(&error, "nothing was measured");
         return 77;
     }
     bench.json = json ? fopen(json, "we") : NULL;
-    setlinebuf(stdout); /* keep what has been measured if the rest fails */
+    setlinebuf(stdout); /* keep the results so far if the rest fails */
     if (bench.json) {
         setlinebuf(bench.json);
     }
@@ -472,8 +473,8 @@ int main(int argc, char **argv)
         status = pl_error_set(&error, PL_SYSTEM, "cannot write '%s'", json);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "not measured to the end");
-        return EXIT_FAILURE; /* the driver releases what is left */
+        pl_log_error(&error, "the measurement did not finish");
+        return EXIT_FAILURE; /* the driver releases everything */
     }
     gradient_list_done(&bench.list);
     return EXIT_SUCCESS;

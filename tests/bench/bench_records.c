@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What reading records costs: decoding from memory, and reading a FIFO compared with raw reads of the same FIFO. One
- * JSON line for each case; alternating runs, medians. A FIFO's reader and writer have a CPU each where two are allowed:
- * on one CPU a read costs less than half, and which of the two it is would otherwise be the scheduler's choice in each
- * run.
+ * Measures the cost of reading records: decoding from memory, and reading a FIFO compared with raw reads of the same
+ * FIFO. Prints one JSON line per case; runs alternate, figures are medians. A FIFO's reader and writer have one CPU
+ * each if two are allowed: on one CPU a read costs less than half, and the scheduler would otherwise choose between the
+ * two in each run.
  *
  *   bench_records [MEGABYTES [ROUNDS]]
  */
@@ -74,7 +74,7 @@ static size_t put_line(unsigned char *at, size_t bytes)
     return bytes + 1;
 }
 
-/* As many records of `record_bytes` as fit into `room`; returns the bytes used. */
+/* Fills `data` with as many records of `record_bytes` as fit into `room`; returns the bytes used. */
 static size_t fill(unsigned char *data, size_t room, enum pl_record_format format, size_t record_bytes)
 {
     size_t used = 0;
@@ -122,7 +122,7 @@ static double seconds_since(int64_t begin_ns)
     return (double)(pl_clock_now_ns() - begin_ns) / (double)PL_NS_PER_S;
 }
 
-/* What this process has used: steadier than time on a machine that others use too. */
+/* CPU seconds of this process: steadier than wall time on a machine that others use too. */
 static double cpu_seconds(void)
 {
     struct timespec used;
@@ -155,7 +155,7 @@ static void bench_memory(unsigned char *data, size_t room, unsigned rounds, enum
     fflush(stdout);
 }
 
-/* The first or second of the processors that this process was started on. */
+/* Binds this process to the first or second of the processors that it was started on. */
 static void keep_to_processor(const cpu_set_t *allowed, unsigned which)
 {
     cpu_set_t one;
@@ -174,7 +174,7 @@ static void keep_to_processor(const cpu_set_t *allowed, unsigned which)
     }
 }
 
-/* A child that writes `data` into the FIFO `times` times, by write() or by lending its pages. */
+/* Starts a child that writes `data` into the FIFO `times` times, by write() or by vmsplice() of its pages (`lend`). */
 static pid_t start_writer(const char *path, const cpu_set_t *processors, unsigned char *data, size_t bytes,
                           unsigned times, bool lend)
 {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the size of a plan's buckets costs and brings (knob bucket_bytes): examples/synthetic on one host and on two.
+# Compares sizes of a plan's buckets (setting bucket_bytes): examples/synthetic on one host and on two.
 #
 #   tests/bench/buckets.sh one BUILD_DIR ROUNDS BACKWARD_MS LIST.json...     2 ranks of this machine, a backward pass that keeps the CPU busy
 #   tests/bench/buckets.sh two BUILD_DIR ROUNDS BACKWARD_MS LIST.json...     2 hosts in network namespaces, 1 Gbit/s; it leaves the CPU alone;
 #                                                                            needs root
 #
 # LIST.json holds gradients as examples/synthetic reads them. The sizes take turns, ROUNDS times; the table has medians of the rounds:
-# communication alone, and the step with its backward pass of BACKWARD_MS, in milliseconds. `over` is the step's time over that of the best
-# size in the same round, the median: what choosing this size costs.
+# communication alone, and the step with its backward pass of BACKWARD_MS, in milliseconds. `over` is the step's time divided by that of the
+# best size in the same round (median): the cost of choosing this size.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 where=${1:?one or two}

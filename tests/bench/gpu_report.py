@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu.sh has run and measured so far: its steps, the figures next to their goals as docs/gpu.md has them, and all of it as JSON.
+"""Reports the steps and figures of tests/gpu.sh so far: the steps, the figures next to their goals as in docs/gpu.md, and all of it as JSON.
 
     gpu_report.py WORK JSON DEVICE [LEFT_OUT...]
 
-WORK holds steps.tsv (a step a line: name, result, seconds, last words), NAME.end for a step that failed (lines of what it printed) and the steps'
-figures, *.json with an object a line, of which the last may be cut off. Exits 1 if a step failed.
+WORK holds steps.tsv (one step per line: name, result, seconds, last output), NAME.end for a step that failed (its last lines) and the steps'
+figures, *.json with one object per line; the last line may be incomplete. Exits 1 if a step failed.
 """
 import datetime
 import json
@@ -31,19 +31,19 @@ def read_figures(work, report):
             try:
                 found[file.stem] += [json.loads(line)] if line.startswith("{") else []
             except ValueError:
-                pass  # it was cut off
+                pass  # the line is incomplete
     return found
 
 
 def number(rows, key, limit, form):
-    """The one figure of that name, and whether it is below the limit."""
+    """The figure of that name as text, and whether it is below the limit."""
     values = [row[key] for row in rows if key in row]
     return (form.format(values[0]), limit is None or values[0] < limit) if values else (None, None)
 
 
 def least(rows, whole):
-    """The kernel that is furthest from a copy of as many bytes, which decides, and the one furthest from the ceiling, which no copy of 4 MiB reaches
-    either. The goal is met when `whole`: all were measured."""
+    """The kernel that is slowest against a copy of as many bytes, which decides, and the one furthest below the ceiling, which no copy of 4 MiB reaches
+    either. The goal can only be met if `whole`: all kernels were measured."""
     if not rows:
         return None, None
     behind, far = (min(rows, key=lambda row: row[key]) for key in ("of_copy", "of_peak"))
@@ -97,7 +97,7 @@ def main():
     print(f"\nfigures in {report}")
     whole = {"device": device, "date": str(datetime.date.today()), "steps": steps, "left_out": left_out,
              "table": [dict(zip(("what", "goal", "figure", "met"), row)) for row in table], "figures": figures}
-    new = report.with_name(report.name + ".new")  # what is there stays whole, whenever this is stopped
+    new = report.with_name(report.name + ".new")  # the old report stays whole if this is interrupted
     new.write_text(json.dumps(whole, indent=1) + "\n")
     new.rename(report)
     return any(step["result"] == "FAILED" for step in steps)

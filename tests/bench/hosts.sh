@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Allreduce between hosts in network namespaces, compared with Open MPI's own: one JSON object a line.
+# Times allreduce between hosts in network namespaces, compared with Open MPI's own: one JSON object per line.
 #
 #   tests/bench/hosts.sh [BUILD_DIR [CASE...]]      needs root; all cases take about a quarter of an hour
 #
-#   two, four       2 and 4 hosts, links of 1 Gbit/s, 1 and 2 ranks a host: small messages and 64 MiB
+#   two, four       2 and 4 hosts, links of 1 Gbit/s, 1 and 2 ranks per host: small messages and 64 MiB
 #   four_slow       4 hosts, links of 200 Mbit/s, 64 MiB
 #   one_slow        4 hosts of which one has a link of 100 Mbit/s, 64 MiB
 #   far             2 hosts, 1 Gbit/s, round trips of 10 and 40 ms (tests/fakes/delay_link.c)
 #   flows           2 hosts, 1 Gbit/s, each TCP connection held to 250 Mbit/s (tests/fakes/slow_flows.c), then not; 16 MiB
 #
-# `peer` is default (Open MPI as it comes) or best (64 MiB: its ring, whole; small: whatever it likes best of whole and in pieces). `goodput_mbs` is what one TCP
-# stream carries from one host to the next over the same links in the same run, of the slowest link where they differ;
-# `share` is 2(H-1)/H * bytes / goodput / time, and `peer_share` the same for the peer. `one_slow`: 1/share is how often the slowest link's bound.
+# `peer` is default (Open MPI without settings) or best (64 MiB: its ring, whole; small: its fastest of whole and in pieces). `goodput_mbs` is the rate of one TCP
+# stream from one host to the next over the same links in the same run, on the slowest link if they differ;
+# `share` is 2(H-1)/H * bytes / goodput / time, and `peer_share` the same for the peer. For `one_slow`, 1/share is the time as a multiple of the slowest link's bound.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 build=$(realpath "${1:-build}")
@@ -25,7 +25,7 @@ source "$here/../support/cluster.sh"
 trap cluster_down EXIT
 trap 'exit 143' TERM INT
 
-goodput() { # FROM TO ADDRESS_OF_TO: bytes a second of one TCP stream
+goodput() { # FROM TO ADDRESS_OF_TO: prints the bytes per second of one TCP stream
     host_run "$2" "$here/../support/goodput.py" serve &
     sleep 0.5
     host_run "$1" "$here/../support/goodput.py" "$3"
@@ -64,7 +64,7 @@ up() { # HOSTS RATE
     hosts_listen
 }
 
-# Both peers on 64 MiB, for 1 and 2 ranks a host; small messages too where asked for.
+# Measures both peers on 64 MiB, for 1 and 2 ranks per host; small messages too if asked for.
 compare() { # CASE GOODPUT [small]
     local per_host
     for per_host in 1 2; do
@@ -100,7 +100,8 @@ case_one_slow() {
     for per_host in 1 2; do measure one_slow $per_host "$bytes_per_s" none -- "${large[@]}"; done
 }
 
-# One named interface, as a job of `paceline train` has it; seven connections and Open MPI's one. `goodput_mbs` is what one stream without a limit carries.
+# One named interface, as in a job of `paceline train`; seven connections, and Open MPI's one. `goodput_mbs` is the rate
+# of one stream without a limit.
 case_flows() {
     local bytes_per_s per_host mbit links name
     up 2 1gbit
@@ -116,12 +117,12 @@ case_flows() {
     done
 }
 
-# A second network, 10.79.0.0/24, whose packets take delay_link's way; everything between ranks uses it.
+# A second network, 10.79.0.0/24, whose packets go through delay_link; everything between ranks uses it.
 case_far() {
     local number delay bytes_per_s links=() far=(--mca btl_tcp_if_include far0)
     [ -c /dev/net/tun ] || { echo "far is left out: the kernel has no TUN devices" >&2; return; }
     up 2 1gbit
-    for number in 1 2; do # long packets, as clouds have them, so that the forwarders leave the CPUs to the ranks
+    for number in 1 2; do # long packets, as in clouds, so that the forwarders use little of the CPUs
         ip -n "$cluster_tag-sw" link set "p$number" mtu 9000
         ip -n "$cluster_tag-$number" link set eth0 mtu 9000
         ip -n "$cluster_tag-$number" tuntap add dev far0 mode tun

@@ -14,8 +14,7 @@ static inline int median_compare(const void *left_at, const void *right_at)
 }
 
 /**
- * Of `count` values, at least one, which are sorted by it; the upper of the two in the middle where their number is
- * even.
+ * The median of `count` values, at least one; the upper of the two in the middle if `count` is even. Sorts the values.
  */
 static inline double median(double *values, size_t count)
 {

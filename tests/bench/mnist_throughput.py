@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Images a second of the digit classifier: two ranks compared with two independent processes, and with PyTorch.
+"""Measures images per second of the digit classifier: two ranks compared with two independent processes, and with PyTorch.
 
     mnist_throughput.py DATA [--build build] [--rounds 5] [--steps 40] [--batch 64] [--cpus 0,1] [--torch PYTHON]
 
-DATA holds MNIST's four files, or the same below training/. Every process has one thread and a CPU of its own. The ways take turns; a ratio is
-that of two neighbouring runs, and the median of all rounds is printed with the smallest and the largest. --torch names a Python with torch
+DATA holds MNIST's four files, or the same below training/. Every process has one thread and a CPU of its own. The ways take turns. A ratio
+compares two neighbouring runs, and the median of all rounds is printed with the smallest and the largest. --torch names a Python with torch
 (Debian's python3-torch: /usr/bin/python3); without it PyTorch's lines are left out.
 
     alone     two processes of one rank each, at the same time; their rates added
@@ -14,8 +14,8 @@ that of two neighbouring runs, and the median of all rounds is printed with the 
     torch 1   one PyTorch process
     torch 2   two under DistributedDataParallel over gloo
 
-One JSON object a way: {"way", "images_per_s", "low", "high", "share_of_alone"}; for PyTorch "share_of_torch" is ours divided by its: one rank
-of ours over torch 1, two over torch 2. The line of "alone" has "share_in_step": what would be left of its rate if each of its steps ended with the
+One JSON object per way: {"way", "images_per_s", "low", "high", "share_of_alone"}; for PyTorch "share_of_torch" is our rate divided by PyTorch's: one rank
+of ours over torch 1, two over torch 2. The line of "alone" has "share_in_step": the share of its rate that would be left if each of its steps ended with the
 longer of the two, by the times in its traces. No library that waits for all gradients can have a larger share, however fast it is, but by luck.
 """
 import argparse
@@ -36,7 +36,7 @@ RATE = re.compile(r"images_per_second=([0-9.]+)")
 
 
 def torch_rank(data, rank, ranks, port, steps, batch):
-    """What `mnist --batch-size BATCH --max-steps STEPS` does, in PyTorch; prints images a second of all ranks."""
+    """Does in PyTorch what `mnist --batch-size BATCH --max-steps STEPS` does; prints images per second of all ranks."""
     import numpy
     import torch
     import torch.distributed
@@ -67,7 +67,7 @@ def torch_rank(data, rank, ranks, port, steps, batch):
 
 
 def together(commands, traces=()):
-    """Run the commands at the same time, each leaving its trace where `traces` says; the sum of the rates that they print, at most one each."""
+    """Run the commands at the same time, each with its trace file of `traces`; return the sum of the rates that they print, at most one each."""
     running = [subprocess.Popen([str(word) for word in command], env=dict(ENVIRONMENT, PACELINE_TRACE=str(trace)), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, text=True)
                for command, trace in itertools.zip_longest(commands, traces, fillvalue="")]
@@ -79,7 +79,7 @@ def together(commands, traces=()):
 
 
 def share_in_step(traces):
-    """Of the rate of processes with these traces: what is left where each step takes as long as the longest of all processes' takes."""
+    """The share of the rate of processes with these traces that is left if each step takes as long as the slowest process's."""
     steps = []
     for trace in traces:
         ends = sorted(event["ts"] + event["dur"] for event in json.loads(trace.read_text())["traceEvents"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One training step's communication compared with Horovod itself, on the gradients of real models, in processes that take turns.
+"""Compares the communication of one training step with Horovod's, on the gradients of real models, in processes that take turns.
 
     tests/bench/peer_horovod.py --python PYTHON [--build build] [--ranks 2] [--rounds 5] [--small] MODEL.json...
 
@@ -12,11 +12,11 @@ libgoogle-glog-dev, libgflags-dev, libprotobuf-dev and pybind11-dev):
     HOROVOD_CPU_OPERATIONS=MPI pip install --no-build-isolation --no-deps horovod==0.28.1
 
 Each round runs step_mpi and then Horovod, each as processes of their own. Both write every gradient in backward order, hand it over as soon
-as it is written, wait for all, and read all sums; the same loop without communication is timed next to it and subtracted; a time is that of
-the slowest rank. Horovod runs with its defaults (cycle time, fusion threshold, response cache) and reduces in place. Ratios are Horovod's
-time over ours of the same round; the median is printed, with the lowest and the highest.
+as it is written, wait for all, and read all sums; the same loop without communication is timed next to it and subtracted. A time is that of
+the slowest rank. Horovod runs with its defaults (cycle time, fusion threshold, response cache) and reduces in place. A ratio is Horovod's
+time divided by ours in the same round; the median is printed, with the lowest and the highest.
 
-One JSON object a model and way (plan; named: tensors on the heap; named_arena: in the world's arena): {"model", "ranks", "way", "us", "horovod_us",
+One JSON object per model and way (plan; named: tensors on the heap; named_arena: in the world's arena): {"model", "ranks", "way", "us", "horovod_us",
 "ratio", "low", "high"}. --small adds one blocking operation of four bytes ("one element") and ten of them, each of which waits for the one before
 ("ten dependent": ten times one).
 """

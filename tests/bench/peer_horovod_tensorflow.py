@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same program for horovod.tensorflow.keras on Paceline's modules and on a compiled Horovod, in processes that take turns.
+"""Runs one program for horovod.tensorflow.keras on Paceline's modules and on a compiled Horovod, in processes that take turns.
 
     tests/bench/peer_horovod_tensorflow.py --python PYTHON --peer PYTHON [--ranks 2] [--rounds 5]
 
-Both have TensorFlow 2.15 and Horovod 0.28.1, the first as `paceline horovod` makes it, the second compiled. What is timed is the slowest rank's,
-the median of some within a run: one blocking sum of one element; a function that sums 160 of them; a step of model.fit() with hvd.DistributedOptimizer
-for MNIST digits (two convolutions and two dense layers, 4.8 MB, batches of 16) and for 80 dense layers of 8, 160 tiny tensors, each beside the same step
+Both have TensorFlow 2.15 and Horovod 0.28.1, the first as `paceline horovod` makes it, the second compiled. Times are the slowest rank's,
+medians within a run: one blocking sum of one element; a function that sums 160 of them; a step of model.fit() with hvd.DistributedOptimizer
+for MNIST digits (two convolutions and two dense layers, 4.8 MB, batches of 16) and for 80 dense layers of 8, 160 tiny tensors, each next to the same step
 of the bare optimizer ("alone"), by all ranks at once; and the processor's time that a rank takes while it sleeps for 10 s after all that ("asleep").
 
-The digits are those in tests/data/mnist. The lines are as peer_horovod_torch.py's.
+The digits are those in tests/data/mnist. The lines have the form of peer_horovod_torch.py's.
 """
 import gzip
 import json

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The same program for horovod.torch on Paceline's modules and on a compiled Horovod, in processes that take turns.
+"""Runs one program for horovod.torch on Paceline's modules and on a compiled Horovod, in processes that take turns.
 
     tests/bench/peer_horovod_torch.py --python PYTHON --peer PYTHON [--ranks 2] [--rounds 5]
 
-Both have torch and Horovod 0.28.1, the first as `paceline horovod` makes it, the second compiled (peer_horovod.py says how). What is timed, a call or a step, is
-the slowest rank's, the median of some within a run: one blocking sum of one element; 161 of them at a time; the gradients of ResNet-50, 161 tensors, in
-place; and a step of hvd.DistributedOptimizer over 161 parameters of one element, less the same step of the bare optimizer.
+Both have torch and Horovod 0.28.1, the first as `paceline horovod` makes it, the second compiled (peer_horovod.py explains how). Times, of a call or a step, are
+the slowest rank's, medians within a run: one blocking sum of one element; 161 of them at a time; the gradients of ResNet-50, 161 tensors, in
+place; and a step of hvd.DistributedOptimizer over 161 parameters of one element, minus the same step of the bare optimizer.
 
-One JSON object a case: {"case", "ranks", "us", "peer_us", "ratio", "low", "high"}: medians over the rounds, the ratios of the peer's time to ours of the
+One JSON object per case: {"case", "ranks", "us", "peer_us", "ratio", "low", "high"}: medians over the rounds, the ratios of the peer's time to ours of the
 same round with the lowest and the highest.
 """
 import json

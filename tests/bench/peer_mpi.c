@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop of paceline-bench around any MPI's own allreduce: peer_mpi BYTES LOOP_MS REPEATS. tests/bench/peers.py
- * compiles it with the compiler wrappers of the MPIs that are installed. Prints the cost of one MPI_Allreduce of
- * float32 in microseconds: that inside produce + allreduce + consume, less the same loop without it, slowest rank,
- * median of the repeats.
+ * The loop of paceline-bench with the allreduce of any MPI: peer_mpi BYTES LOOP_MS REPEATS. tests/bench/peers.py
+ * compiles it with the compiler wrappers of the installed MPIs. Prints the cost of one MPI_Allreduce of float32 in
+ * microseconds: the time of produce + allreduce + consume minus that of the same loop without the allreduce, on the
+ * slowest rank, median of the repeats.
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ static uint32_t consume(const uint32_t *words, size_t count)
     return sum;
 }
 
-/* Microseconds an iteration, of the slowest rank. */
+/* Times a loop: microseconds per iteration, on the slowest rank. */
 static double time_loop(uint32_t *data, int count, int rank, int with, long iterations)
 {
     static volatile uint32_t sink;
@@ -37,7 +37,7 @@ static double time_loop(uint32_t *data, int count, int rank, int with, long iter
     double own_s;
     double slowest_s;
 
-    for (long i = -1; i < iterations; i++) { /* one that does not count */
+    for (long i = -1; i < iterations; i++) { /* the first iteration does not count */
         if (i == 0) {
             MPI_Barrier(MPI_COMM_WORLD);
             begin_s = MPI_Wtime();

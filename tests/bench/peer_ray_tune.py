@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a trial costs beside its program: a sweep of Paceline and Ray Tune over the same space and program, which take turns on one machine.
+"""Measures the cost of a trial besides its program: Paceline and Ray Tune sweep over the same space and program, in turn on one machine.
 
     tests/bench/peer_ray_tune.py --python PYTHON [--build build] [--trials 40] [--slots 2] [--seconds 0.2] [--rounds 3]
 
-PYTHON has ray[tune]. The program sleeps for --seconds and prints a score; Ray's trainable runs it and reports that. A line a side: the wall time of the
-whole command in seconds (`wall_s`, with Ray's own start), and what is left of it for a trial when the programs' sleep is taken away
+PYTHON has ray[tune]. The program sleeps for --seconds and prints a score; Ray's trainable runs it and reports that. One line per side: the wall time of the
+whole command in seconds (`wall_s`, with Ray's own start), and the rest of it per trial without the programs' sleep
 (`trial_ms` = (wall - trials / slots * seconds) / trials * slots); `start_ms` is the median time from the end of a slot's program to the first
-instruction of its next one. Medians of the rounds; `ratio` is Ray's over ours.
+instruction of its next one. Figures are medians of the rounds; `ratio` is Ray's figure divided by ours.
 
     peer_ray_tune.py theirs TRIALS SLOTS PROGRAM LOG     Ray's side
 """
@@ -69,7 +69,7 @@ def one_round(words, is_ours):
         assert done.returncode == 0, done.stdout
         spans = sorted(tuple(map(int, line.split())) for line in log.read_text().splitlines())
     assert len(spans) == words.trials, done.stdout
-    free, waits = [], []  # when slots were left
+    free, waits = [], []  # times at which slots became free
     for began, ended in spans:
         left = max((moment for moment in free if moment <= began), default=None)
         if left is not None:

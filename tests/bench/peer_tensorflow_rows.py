@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Rows by id on Paceline's parameter servers and on TensorFlow's, in processes that take turns on one host.
+"""Measures rows by id on Paceline's parameter servers and on TensorFlow's, in processes that take turns on one host.
 
     tests/bench/peer_tensorflow_rows.py --python PYTHON [--build build] [--rows 1000000] [--columns 64] [--list 4096] [--rounds 3] [--seconds 3]
 
 PYTHON has tensorflow-cpu 2.21 and numpy. One server and two workers, plain SGD, asynchronous, lists of ascending ids over all rows. Ours is server_rows.c.
 TensorFlow's is a session-style program: the table is a variable on /job:ps, a pull is embedding_lookup() into the worker's memory, a push a scatter_sub()
-of rows that are there already (a variable of the worker's). A line: rows a second of both workers, pulled and pushed, medians of the rounds; `ratio` is
-ours over theirs, round by round.
+of existing rows (a variable of the worker). A line has the rows per second of both workers, pulled and pushed, medians of the rounds; `ratio` is
+our rate divided by TensorFlow's, round by round.
 
     peer_tensorflow_rows.py theirs ROWS COLUMNS LIST SECONDS CLUSTER JOB INDEX [PID]     a server (ps) or worker of TensorFlow's
 """
@@ -58,7 +58,7 @@ def their_task(rows, columns, count, seconds, cluster, job, index, _server_pid=0
         found[name] = lists * count / (time.monotonic() - begin)
     os.write(1, (json.dumps(found) + "\n").encode())
     barrier()
-    os._exit(0)  # its server has no other end
+    os._exit(0)  # the TensorFlow server cannot be stopped otherwise
 
 
 def our_round(words):

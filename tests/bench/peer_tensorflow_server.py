@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Paceline's parameter servers and TensorFlow's with the same parameters and traffic, in processes that take turns on one host.
+"""Compares Paceline's parameter servers and TensorFlow's with the same parameters and traffic, in processes that take turns on one host.
 
     tests/bench/peer_tensorflow_server.py --python PYTHON [--build build] [--sizes 4KiB,1MiB,16MiB,64MiB] [--rounds 3] [--seconds 3]
 
 PYTHON has tensorflow-cpu 2.21 and numpy and runs both. One server and two workers; plain SGD, asynchronous, tensors of 4 MiB at most. A step
-pushes a gradient that is there already (TensorFlow: a variable of the worker's), waits until it is applied, and has the new values in the worker's
-memory. Then worker 0 takes steps while worker 1 pulls, with pauses in which all values have changed. TensorFlow runs a session-style program: a graph in each worker, variables on /job:ps.
+pushes a gradient that exists already (TensorFlow: a variable of the worker), waits until it is applied, and copies the new values to the worker's
+memory. Then worker 0 takes steps while worker 1 pulls, with pauses so long that all values change. TensorFlow runs a session-style program: a graph in each worker, variables on /job:ps.
 
-A line a size: updates a second of both workers, gigabytes a second of gradients and values that they are (2 x size an update), the same for each second
-that the server's process was on a CPU, and p50 and p99 of a step (their mean, and the worse one) and a pull in ms; medians of the rounds. `ratio` is ours over theirs, round by round.
+One line per size: updates per second of both workers, their gigabytes per second (gradients and values, 2 x size per update), the same per second
+of the server's CPU time, and p50 and p99 in ms of a step (the workers' mean, and the worse one) and a pull; medians of the rounds. `ratio` is our rate divided by TensorFlow's, round by round.
 
     peer_tensorflow_server.py ours BYTES SECONDS                         a worker of ours; server_hosts.sh starts these on two hosts
     peer_tensorflow_server.py theirs BYTES SECONDS CLUSTER JOB INDEX     a server (ps) or worker of TensorFlow's; CLUSTER as in TF_CONFIG
@@ -36,7 +36,7 @@ def tensors(total_bytes):
 
 
 def cpu_s(pid):
-    """Seconds on a CPU of a process; 0: there is none."""
+    """CPU seconds of a process; 0 if there is none."""
     if not pid:
         return 0.0
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -44,7 +44,7 @@ def cpu_s(pid):
 
 
 def sent_bytes():
-    """What this host has sent on eth0, where it has one."""
+    """Bytes that this host has sent on eth0; 0 without that interface."""
     path = pathlib.Path("/sys/class/net/eth0/statistics/tx_bytes")
     return int(path.read_text()) if path.exists() else 0
 
@@ -75,7 +75,7 @@ def measure(worker, server_pid, seconds, step, pull, barrier):
     found = {"worker": worker, "rate": len(steps) / took, "server_share": cpu / took, "sent_rate": sent / took}
     for what, times in ("step", sorted(steps)), ("pull", sorted(pulls)):
         found.update({f"{what}_p50": times[len(times) // 2], f"{what}_p99": times[len(times) * 99 // 100]})
-    os.write(1, (json.dumps(found) + "\n").encode())  # one write, since both have one pipe
+    os.write(1, (json.dumps(found) + "\n").encode())  # one write, since both workers share one pipe
 
 
 def our_worker(total_bytes, seconds):
@@ -89,7 +89,7 @@ def our_worker(total_bytes, seconds):
 
 
 def their_session(tf1, server, index, workers):
-    """A worker's session, once all variables of the graph are there, and a barrier of all workers."""
+    """A worker's session, when all variables of the graph exist, and a barrier of all workers."""
     with tf1.device("/job:ps/task:0"):
         arrived = tf1.get_variable("arrived", initializer=0)
         arrive = arrived.assign_add(1, use_locking=True).op
@@ -134,11 +134,11 @@ def their_task(total_bytes, seconds, cluster, job, index, server_pid=0):
     run_step, run_pull = session.make_callable(step), session.make_callable(pull)
     barrier()
     measure(index, server_pid, seconds, run_step, run_pull, barrier)
-    os._exit(0)  # its server has no other end
+    os._exit(0)  # the TensorFlow server cannot be stopped otherwise
 
 
 def read_workers(outputs):
-    """One round's numbers from what the workers have printed."""
+    """The figures of one round, from the workers' output."""
     found = sorted((json.loads(line) for output in outputs for line in output.splitlines() if line.startswith("{")), key=lambda line: line["worker"])
     assert len(found) == 2, outputs
     return {"rate": sum(line["rate"] for line in found), "server_share": max(line["server_share"] for line in found),
@@ -154,7 +154,7 @@ def our_round(words, total_bytes):
 
 
 def their_outputs(command):
-    """What two workers print beside a server, each started as `command` with a cluster, a job, an index and, for the server's first worker, its process."""
+    """Output of two workers with one server, each started as `command` with a cluster, a job, an index and, for the first worker, the server's process id."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
     ports = [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
     for probe in probes:
@@ -186,10 +186,10 @@ def main():
         return our_worker(int(sys.argv[2]), float(sys.argv[3]))
     if sys.argv[1:2] == ["theirs"]:
         return their_task(int(sys.argv[2]), float(sys.argv[3]), json.loads(sys.argv[4]), sys.argv[5], int(sys.argv[6]), *map(int, sys.argv[7:]))
-    if sys.argv[1:2] == ["read"]:  # of server_hosts.sh: BYTES GOODPUT, and what workers have printed
+    if sys.argv[1:2] == ["read"]:  # called by server_hosts.sh: BYTES GOODPUT, and the workers' output on stdin
         total_bytes, goodput = int(sys.argv[2]), float(sys.argv[3])
         found = read_workers([sys.stdin.read()])
-        # Of each update half of the gradients and of the values goes from host to host, of two workers' as much in each direction.
+        # Half of each update's gradients and values goes from host to host; those of two workers make the same traffic in each direction.
         found["share"] = found["rate"] / 2 * total_bytes / goodput
         return print(json.dumps({"bytes": total_bytes, "goodput_mbs": round(goodput / 1e6, 1), **{key: round(value, 4) for key, value in found.items()}}))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

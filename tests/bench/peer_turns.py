@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One program on Paceline's modules and on a compiled Horovod in processes that take turns: what peer_horovod_torch.py and
-peer_horovod_tensorflow.py have in common."""
+"""Runs one program on Paceline's modules and on a compiled Horovod in processes that take turns. Shared by peer_horovod_torch.py and
+peer_horovod_tensorflow.py."""
 import argparse
 import json
 import os
@@ -13,7 +13,7 @@ REPEATS = 5
 
 
 def median_us(function, count, warm_up, slowest):
-    """Microseconds of a call, the median of REPEATS loops of `count`; slowest(seconds) gives all ranks the largest number of any, after all have come."""
+    """Microseconds of a call: the median of REPEATS loops of `count`. slowest(seconds) waits for all ranks and returns the largest of their numbers."""
     def timed(count):
         slowest(0.0)
         begin = time.perf_counter()
@@ -32,7 +32,7 @@ def run(program, ranks, python):
 
 
 def take_turns(program, description):
-    """The program's main(): rounds of its ranks with both Pythons, and a line a case."""
+    """The program's main(): runs rounds of its ranks with both Pythons and prints one line per case."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True)
     parser.add_argument("--peer", required=True)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Allreduce compared with MPICH, Gloo and Open MPI, each in processes of its own that take turns with ours.
+"""Compares allreduce with MPICH, Gloo and Open MPI, each in processes of its own that take turns with ours.
 
     tests/bench/peers.py [--build build] [--ranks 2] [--peers openmpi,mpich,gloo] [--sizes 4,1024,...] [--buffers arena|private]
                          [--rounds 7] [--json FILE]
 
 Needs `tests/support/packages.sh install peers`; a peer that is not installed is named and left out. In each round every program runs once, one
-after the other, with the same loop of float32: produce + allreduce + consume, less the loop without the allreduce. Ratios are taken round by
-round (peer's time / ours), so that what the machine does to all of one round falls out, and the table shows their medians. `best` is the
-ratio to the fastest peer of each round. Gloo is what torch.distributed of Debian's python3-torch calls so, over its TCP on the loopback.
+after the other, with the same loop of float32: produce + allreduce + consume, minus the loop without the allreduce. Ratios are taken round by
+round (peer's time / ours), so that a disturbance of a whole round cancels out, and the table shows their medians. `best` is the
+ratio to the fastest peer of each round. Gloo is the backend of torch.distributed in Debian's python3-torch, over TCP on loopback.
 """
 import argparse
 import json
@@ -40,7 +40,7 @@ def gloo_rank(rank, ranks, port, size, loop_ms):
     words = data.view(torch.int32)
 
     def time_loop(reduce, iterations):
-        for i in range(-1, iterations):  # one that does not count
+        for i in range(-1, iterations):  # the first iteration does not count
             if i == 0:
                 dist.barrier()
                 begin = time.perf_counter()
@@ -68,7 +68,7 @@ def output_of(command, environment=None):
 
 
 def mpirun(launcher, ranks, command):
-    """Bound to cores where they suffice, with each launcher's options."""
+    """Run the command by mpirun, bound to cores if there are enough, with each launcher's options."""
     bind = "core" if ranks <= os.cpu_count() else "none"
     if launcher == "mpirun.mpich":
         return output_of([launcher, "-bind-to", bind, "-n", ranks, *command])
@@ -98,7 +98,7 @@ def gloo_us(args, size):
 
 
 def find_peers(names, folder):
-    """Functions (args, size) -> microseconds by name, of those that are installed."""
+    """Functions (args, size) -> microseconds, by name, of the installed peers."""
     peers = {}
     for name in names:
         if name == "gloo":
@@ -143,10 +143,10 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--peers", default="openmpi,mpich,gloo")
     parser.add_argument("--sizes", default=",".join(str(4 << shift) for shift in range(0, 27, 2)))
-    parser.add_argument("--buffers", choices=["arena", "private"], default="private", help="ours; the peers know private ones only")
+    parser.add_argument("--buffers", choices=["arena", "private"], default="private", help="buffers of our side; the peers have private ones only")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--loop-ms", type=float, default=8)
-    parser.add_argument("--json", type=pathlib.Path, help="append one line a size to this file")
+    parser.add_argument("--json", type=pathlib.Path, help="append one line per size to this file")
     args = parser.parse_args()
     args.build = args.build.resolve()
     with tempfile.TemporaryDirectory(prefix="paceline-peers-") as folder:

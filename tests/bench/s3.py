@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Downloads side by side: ours, curl with parallel ranges, boto3, awscrt, awscli, s3cmd, from one nginx on loopback. Or many small
+"""Compares downloads: ours, curl with parallel ranges, boto3, awscrt, awscli and s3cmd, from one nginx on loopback; or many small
 objects through `cp -r`, `feed` and a stream.
 
   s3.py PACELINE_S3 [--size MIB] [--runs N] [--venv DIR] [--plain | --tls]
   s3.py PACELINE_S3 --objects N --probe S3_PROBE [--latency MS] [--object-kib KIB] [--runs N]
 
-Clients take turns, N times; one JSON line a client and scheme with the medians: bytes/s, the client's and the server's CPU seconds per GB
-(1e9 bytes; on loopback one side does some of the other's work), peak memory, and our CPU cost as a ratio to it. Ours delivers in order, as boto3,
-awscli and s3cmd do; curl's ranges and awscrt's parts are thrown away as they come. What is not installed is left out with a line on standard error. A
+Clients take turns, N times; one JSON line per client and scheme with the medians: bytes/s, the client's and the server's CPU seconds per GB
+(1e9 bytes; on loopback one side does some of the other's work), peak memory, and the client's CPU cost divided by ours. Our client delivers in order, as boto3,
+awscli and s3cmd do; curl's ranges and awscrt's parts are discarded as they arrive. A client that is not installed is left out with a line on standard error. A
 virtual environment for the Python clients: python3 -m venv DIR && DIR/bin/pip install boto3 awscrt awscli s3cmd
 
-With --objects the server is tests/fakes/fake_s3.py, whose answers come --latency milliseconds late; one JSON line a client with the medians:
+With --objects the server is tests/fakes/fake_s3.py, whose answers come --latency milliseconds late; one JSON line per client with the medians:
 objects/s, the client's CPU seconds per 1,000 objects, peak memory, and the rate as a ratio to that of `cp -r`.
 """
 import argparse
@@ -76,7 +76,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000; 
 
 
 def clients(arguments, folder, url, cafile, size):
-    """Name and command of each client that is there."""
+    """Name and command of each installed client."""
     found = {"paceline": [arguments.tool, "--connections", "4", "--endpoint-url", url, "cat", "s3://bkt/object"]}
     part = size // 8
     config = folder / "curl"
@@ -108,7 +108,7 @@ def cpu_of_children(process):
 
 
 def measure(command, environment, server):
-    """Seconds, CPU seconds, the server's, and peak KiB of one run."""
+    """Seconds, CPU seconds, the server's CPU seconds, and peak KiB of one run."""
     server_before = cpu_of_children(server)
     begun = time.monotonic()
     with open("/dev/null", "w", encoding="ascii") as null:
@@ -158,7 +158,7 @@ def start_fake(folder, latency_ms):
 
 
 def measure_objects(command, environment, fifo):
-    """Seconds, CPU seconds and peak KiB of one run; what it writes into `fifo` is thrown away."""
+    """Seconds, CPU seconds and peak KiB of one run; its output in `fifo` is discarded."""
     begun = time.monotonic()
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if fifo:

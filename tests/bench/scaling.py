@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compute docs/scaling.md: the cost model of collectives/algorithms/algorithm.h, fitted on measurements, carried to 8 to 4,096 hosts.
+"""Compute docs/scaling.md: the cost model of collectives/algorithms/algorithm.h, fitted to measurements and evaluated for 8 to 4,096 hosts.
 
     scaling.py GRADIENTS_DIR > docs/scaling.md
 
@@ -13,7 +13,7 @@ import sys
 
 # Measured with paceline-bench between hosts in network namespaces, links of 1 Gbit/s, on a machine busy with other work.
 LATENCY_S = 25e-6  # 64 bytes between 2 hosts: 24 to 31 us
-# Of the line rate, float32, 64 MiB: 2 hosts took 575 ms where the line alone needs 537 (0.93), 4 hosts 876 ms for 805 (0.92).
+# Share of the line rate, float32, 64 MiB: 2 hosts took 575 ms while the line alone needs 537 (0.93), 4 hosts 876 ms instead of 805 (0.92).
 SHARE = 0.92
 
 # Assumed.
@@ -22,8 +22,8 @@ GPUS = 4
 BATCH = 64
 INSIDE_BYTES_PER_S = 10e9  # between the GPUs of a host
 INSIDE_LATENCY_S = 20e-6
-BACKWARD = 2 / 3  # of a step without communication
-MODELS = [  # file, name, images a second of one GPU (an assumption: about what a P100 did), published share at 512 GPUs
+BACKWARD = 2 / 3  # share of a step without communication
+MODELS = [  # file, name, images per second of one GPU (an assumption: about what a P100 did), published share at 512 GPUs
     ("resnet101", "ResNet-101", 132, 0.90),
     ("inception_v3", "Inception V3", 142, 0.90),
     ("vgg16", "VGG-16", 154, 0.68),
@@ -74,7 +74,7 @@ what two hosts (0.93) and four (0.92) reached with 64 MiB; one TCP stream carrie
 
 **Assumed.** {GBPS:.0f} Gbit/s per host and the same latency and share of the line rate as measured; no congestion and no stragglers;
 batch {BATCH} per GPU; {", ".join(f"{name} {speed}" for _, name, speed, _ in MODELS)} images/s on one GPU; the backward pass is two thirds of a step and emits
-gradients evenly by their number, last layer first; float32 on the wire; the exchange costs the GPU nothing. Merge scope k joins k
+gradients evenly by their number, last layer first; float32 on the wire; the exchange takes no GPU time. Merge scope k joins k
 neighbouring gradients into one operation.
 
 Efficiency = images/s of all GPUs / (images/s of one GPU x number of GPUs).

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Parameter servers between two hosts in network namespaces, links of 1 Gbit/s: Paceline's and TensorFlow's in turn, one JSON object a line.
+# Compares parameter servers between two hosts in network namespaces, links of 1 Gbit/s: Paceline's and TensorFlow's in
+# turn, one JSON object per line.
 #
-#   tests/bench/server_hosts.sh PYTHON [BUILD_DIR [SIZE_IN_BYTES...]]      needs root; PYTHON has tensorflow-cpu and numpy
+#   tests/bench/server_hosts.sh PYTHON [BUILD_DIR [SIZE_IN_BYTES...]]   needs root; PYTHON has tensorflow-cpu, numpy
 #
-# A server and a worker on each host; what they do and print is peer_tensorflow_server.py's. `share` is of `goodput_mbs`, what one TCP stream carries
-# in the same run: an update sends half of its gradients and half of its values from host to host, those of both workers as much in each direction.
-# `sent_rate` is what a host has sent each second, with all headers. ROUNDS (2), SECONDS_EACH (3) and WHO ("ours theirs") from the environment.
+# A server and a worker run on each host, with the program and output of peer_tensorflow_server.py. `share` is relative
+# to `goodput_mbs`, the rate of one TCP stream in the same run: an update sends half of its gradients and half of its
+# values from host to host, and those of both workers make the same traffic in each direction. `sent_rate` is the number
+# of bytes that a host has sent per second, with all headers. ROUNDS (2), SECONDS_EACH (3) and WHO ("ours theirs") are
+# read from the environment.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 python=$1 build=$(realpath "${2:-build}")
@@ -42,7 +45,7 @@ theirs() { # BYTES
   tasks+=($!)
   host_run algo-1 timeout 120 "$python" "$program" theirs "$1" "$seconds" "$names" worker 0
   wait "${tasks[2]}"
-  for host in algo-1 algo-2; do host_run "$host" pkill -f "theirs $1 $seconds" || true; done # servers have no end of their own
+  for host in algo-1 algo-2; do host_run "$host" pkill -f "theirs $1 $seconds" || true; done # the servers do not end by themselves
   wait "${tasks[0]}" "${tasks[1]}" || true
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a parameter server carries: a worker of paceline-server.
+ * Measures the rate of parameter servers; it is a worker of paceline-server.
  *
  *   paceline server --workers 2 build/tests/bench/server_rate [ELEMS [SECONDS [COMPUTE_MS [SLOW]]]]
  *   mpirun -n 2 ... for two hosts; PACELINE_PS_STALENESS=0 for steps in lockstep
  *
  * Each worker pushes gradients of ELEMS elements (2^22) for SECONDS (3) with SGD and pulls, after COMPUTE_MS (0) of
- * sleep that stand for its own work; worker 0 sleeps SLOW (1) times as long. Worker 0 says for each worker its steps a
- * second, the median and the 99th percentile of a step in ms without the sleep, and for all of them pushes and bytes a
- * second: 12 for each element (gradient read, value read and written), beside what one core does alone with the same
+ * sleep that stand for its work; worker 0 sleeps SLOW (1) times as long. Worker 0 prints for each worker its steps per
+ * second, and the median and the 99th percentile of a step in ms without the sleep; and for all pushes and bytes per
+ * second: 12 for each element (gradient read, value read and written), next to the rate of one core with the same
  * loop and arrays of the same size.
  */
 #include "runtime/paceline.h"
@@ -43,7 +43,7 @@ static double now_s(void)
     return (double)pl_clock_now_ns() / (double)PL_NS_PER_S;
 }
 
-/* Bytes a second of the optimizer's loop in one core, with other arrays than any cache holds. */
+/* Measures the optimizer's loop on one core, in bytes per second, with arrays that no cache holds. */
 static double measure_alone(uint64_t elems)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -89,7 +89,7 @@ static enum pl_status take_steps(struct bench *bench, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Of every worker, in its place. */
+/* Sums the figures of all workers, each in its own row, and prints them. */
 static enum pl_status report(struct bench *bench, double alone, struct pl_error *reterr)
 {
     double lines[MOST_WORKERS][3] = {{0.0}}, *line = lines[bench->worker];

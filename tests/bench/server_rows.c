@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a parameter server carries of rows by id: a worker of paceline-server, or with `store` the rows alone.
+ * Measures rows by id of parameter servers, as a worker of paceline-server, or with `store` the row store alone.
  *
  *   build/tests/bench/server_rows store [ROWS [COLUMNS [adagrad]]]
  *   paceline server --workers 2 build/tests/bench/server_rows [ROWS [COLUMNS [LIST [SECONDS]]]]
  *
- * `store`: one thread puts ROWS (10,000,000) rows of COLUMNS (64) into a store, and says its memory as a multiple of
+ * `store`: one thread puts ROWS (10,000,000) rows of COLUMNS (64) into a store, and prints its memory as a multiple of
  * the bytes of rows and optimizer state, by its own count and by the process's resident bytes; then rows pushed and
- * pulled a second in lists of 4096, evenly over all rows and by Zipf's law, beside a dense array of 2^22 elements with
- * the same optimizer, in bytes a second: 12 an element (gradient read, value read and written), Adagrad 20; a pull 8.
+ * pulled per second in lists of 4096, evenly over all rows and by Zipf's law; and a dense array of 2^22 elements with
+ * the same optimizer, in bytes/s: 12 per element (gradient read, value read and written), 20 by Adagrad, 8 by a pull.
  *
- * As a worker: each pulls and pushes lists of LIST (4096) distinct ids of ROWS (1,000,000) for SECONDS (3) each; worker
- * 0 says the rows a second of all workers and the share of a core that a server had if its process is the parent.
+ * As a worker: each pulls and pushes lists of LIST (4096) distinct ids of ROWS (1,000,000) for SECONDS (3) each. Worker
+ * 0 prints the rows per second of all workers and the share of a core that the server used if it is the parent process.
  */
 #include "runtime/paceline.h"
 
@@ -59,7 +59,7 @@ static void draw(struct bench *bench, bool by_zipf)
     }
 }
 
-/* Of this process, in bytes. */
+/* Resident memory of this process, in bytes. */
 static double resident(void)
 {
     double pages[2] = {0.0, 0.0};
@@ -74,7 +74,7 @@ static double resident(void)
     return pages[1] * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* Bytes a second of the optimizer over a dense array. */
+/* Measures the optimizer over a dense array, in bytes per second. */
 static double measure_dense(const struct pl_table *table)
 {
     float *value = pl_memory_new(DENSE_ELEMS, sizeof(float), NULL);
@@ -164,7 +164,7 @@ static enum pl_status run_store(struct bench *bench, bool is_adagrad, struct pl_
     return PL_OK;
 }
 
-/* User and system time of the server, whose process is the parent, in seconds. */
+/* User and system time of the server, which is the parent process, in seconds. */
 static double server_cpu_s(void)
 {
     PL_AUTO_FREE char *stat = NULL;
@@ -202,7 +202,7 @@ static enum pl_status run_worker(struct bench *bench, struct pl_world *world, st
         began_s = now_s();
         cpu_s = server_cpu_s();
         while (now_s() < began_s + bench->seconds) {
-            /* ascending, so that there is nothing to add up */
+            /* ascending ids, so that rows need not be added up */
             uint64_t stride = bench->rows / bench->list, first = pl_random_next(&bench->random) % stride;
 
             for (uint64_t i = 0; i < bench->list; i++) {
@@ -216,7 +216,7 @@ static enum pl_status run_worker(struct bench *bench, struct pl_world *world, st
         cpu_s = (server_cpu_s() - cpu_s) / (now_s() - began_s);
         PL_TRY(pl_server_sum(server, &rows, 1, reterr));
         if (pl_server_worker(server) == 0) {
-            printf("%s: %.3f million rows/s of %d workers, %.3f GB/s of rows; this host's server has %.2f of a core\n",
+            printf("%s: %.3f million rows/s of %d workers, %.3f GB/s of rows; this host's server used %.2f of a core\n",
                    is_pull ? "pulled" : "pushed", 1e-6 * rows, pl_server_workers(server),
                    1e-9 * rows * (double)bench->columns * sizeof(float), cpu_s);
         }

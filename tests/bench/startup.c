@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a container start costs: from exec to the first instruction of the user's program, and memory while it runs.
+ * Measures a container start: the time from exec to the user program's first instruction, and memory while it runs.
  *
- *   bench_startup PACELINE ROUNDS     one JSON line a case; SAGEMAKER_BASE_DIR names a tree of one host
- *   bench_startup first               the user's program: the time on CLOCK_MONOTONIC, in nanoseconds
- *   bench_startup wait                the user's program: says so and waits for its stdin to end
+ *   bench_startup PACELINE ROUNDS     prints one JSON line per case; SAGEMAKER_BASE_DIR: a tree of one host
+ *   bench_startup first               the user's program: prints the time on CLOCK_MONOTONIC, in ns
+ *   bench_startup wait                the user's program: prints a line and waits for its stdin to end
  *
  * Rounds alternate between starting the program directly and through `paceline`; our own time is the difference of the
  * medians.
@@ -30,7 +30,7 @@ static long long now_ns(void)
     return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Start `argv` with its stdout in a pipe (and its stdin, when asked for); returns the reading end. */
+/* Starts `argv` with its stdout in a pipe (and its stdin, if `ret_stdin`); returns the reading end. */
 static int start(char *const *argv, pid_t *ret_pid, int *ret_stdin)
 {
     int output[2], input[2] = {-1, -1};

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Start-up figures, one JSON line a case: `PACELINE_BUILD=build tests/bench/startup.sh [ROUNDS]`. The two-host case needs
-# root for namespaces and is left out without. The goals are this project's; the Python toolkit's figures on the machine
-# where they were set: 290-390 ms and 52 MiB, 30.5 s for the MPI job on one host, 33-35 s for the one on two.
+# Measures start-up, one JSON line per case: `PACELINE_BUILD=build tests/bench/startup.sh [ROUNDS]`. The two-host case
+# needs root for namespaces and is left out without. The goals are this project's. On the machine where they were set,
+# the Python toolkit had 290-390 ms and 52 MiB, 30.5 s for the MPI job on one host, and 33-35 s for the one on two.
 set -euo pipefail
 PACELINE_SOURCE=${PACELINE_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 PACELINE_BUILD=$(realpath "${PACELINE_BUILD:-$PACELINE_SOURCE/build}")
@@ -14,7 +14,7 @@ cluster=$work
 cluster_hosts=()
 trap 'rm -rf "$work"' EXIT
 
-seconds() { # the median of the lines on stdin
+seconds() { # prints the median of the lines on stdin
   sort -n | awk '{ all[NR] = $1 } END { printf "%.2f", all[int((NR + 1) / 2)] }'
 }
 

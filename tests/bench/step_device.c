@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the runtime adds to a training step in device memory, on one rank.
+ * Measures the time that the runtime adds to a training step in device memory, on one rank.
  *
  *   step_device [--gradients LIST.json] [--device WHICH] [--backward-ms 20] [--work-mib 64] [--rounds 15] [--json FILE]
  *
  * Two loops do the same work on one stream: for each tensor, from the last to the first, kernels that simulate its
  * backward pass and one that writes its gradient; then AdamW over all of it.
  *
- *   bare      calls device/ itself: one optimizer kernel over one buffer
- *   runtime   marks each tensor ready, lets the runtime's optimizer step, and is kept at most one step
- *             ahead
+ *   bare      calls device/ directly: one optimizer kernel over one buffer
+ *   runtime   marks each tensor ready, runs the runtime's optimizer, and is at most one step ahead of the
+ *             device
  *
  * Rounds of the two alternate; overhead is the median of their ratios. "host" is the time that the runtime's calls of a
  * step (ready for each tensor, the optimizer's step) take on the CPU while the device has nothing else to do.
  *
- * Prints a table; FILE gets one JSON object a line: {"case", "step_us", "overhead"} or {"case", "tensors", "host_us"}.
+ * Prints a table; FILE gets a JSON object per line: {"case", "step_us", "overhead"} or {"case", "tensors", "host_us"}.
  * Exits 77 without a GPU.
  */
 #include "device/kernel_private.h"
@@ -33,7 +33,7 @@ struct bench {
     struct gradient_list list;
     const char *gradients, *wanted, *json_path;
     double backward_ms;
-    uint64_t work_bytes; /* of the memory that a kernel of the backward pass goes over */
+    uint64_t work_bytes; /* size of the memory that a kernel of the backward pass reads and writes */
     int rounds;
     FILE *json;
 
@@ -41,14 +41,14 @@ struct bench {
     struct pl_device *device;
     void *stream;
     void *work;
-    uint64_t kernels; /* of the backward pass, for each tensor */
+    uint64_t kernels; /* number of kernels of the backward pass, for each tensor */
 
     struct pl_plan *plan;
     struct pl_optimizer *optimizer;
-    float *values, *gradient, *slots[2]; /* the bare loop's, with the plan's layout */
+    float *values, *gradient, *slots[2]; /* buffers of the bare loop, with the plan's layout */
 };
 
-/* The backward pass of tensor i, which leaves its gradient at `gradient`. */
+/* Runs the backward pass of tensor i, which writes its gradient to `gradient`. */
 static enum pl_status compute(struct bench *b, size_t i, void *gradient, struct pl_error *reterr)
 {
     const struct pl_plan_tensor *tensor = pl_plan_tensor(b->plan, i);
@@ -105,7 +105,7 @@ static enum pl_status time_steps(struct bench *b, take_step *call, int steps, do
     return PL_OK;
 }
 
-/* Kernels enough that the bare step lasts as long as wanted. */
+/* Chooses the number of kernels so that the bare step lasts as long as wanted. */
 static enum pl_status calibrate(struct bench *b, struct pl_error *reterr)
 {
     double without_us, with_us, most_us;
@@ -250,7 +250,7 @@ static enum pl_status run(struct bench *b, struct pl_error *reterr)
     if (b->json_path && !b->json) {
         return pl_error_errno(reterr, "write '%s'", b->json_path);
     }
-    setlinebuf(stdout); /* keep what has been measured if the rest fails */
+    setlinebuf(stdout); /* keep the results so far if the rest fails */
     if (b->json) {
         setlinebuf(b->json);
     }
@@ -282,7 +282,7 @@ int main(int argc, char **argv)
         status = pl_runtime_start_on_device(NULL, bench.wanted, &bench.runtime, &error);
     }
     if (status == PL_OK && !pl_runtime_device(bench.runtime)) {
-        pl_log(PL_LOG_WARNING, "no GPU: nothing is measured");
+        pl_log(PL_LOG_WARNING, "no GPU: nothing was measured");
         return 77;
     }
     if (status == PL_OK) {
@@ -290,8 +290,8 @@ int main(int argc, char **argv)
         status = run(&bench, &error);
     }
     if (status != PL_OK) {
-        pl_log_error(&error, "not measured to the end");
-        return EXIT_FAILURE; /* the driver releases what is left */
+        pl_log_error(&error, "the measurement did not finish");
+        return EXIT_FAILURE; /* the driver releases everything */
     }
     take_down(&bench);
     return EXIT_SUCCESS;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The communication of one training step for a real model's gradients, four ways in one run:
+ * Times the communication of one training step for a real model's gradients, in four ways in one run:
  *
  *   plan         gradients in the plan's shared buckets
  *   named        named tensors in the program's own memory
- *   named_arena  named tensors in the world's arena (here where the plan's gradients lie)
- *   packed       what Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
+ *   named_arena  named tensors in the world's arena (here in the memory of the plan's gradients)
+ *   packed       as Horovod does: copy into fusion buffers of 128 MiB, one MPI_Allreduce each, copy back and scale
  *
  * Every step writes all gradients in backward order (each is handed over as soon as it is written) and reads all sums.
  * The same loop without communication, over the same memory, is timed next to it and subtracted. The ways alternate; a
@@ -13,7 +13,7 @@
  *
  *   mpirun -n 2 step_mpi [--rounds 7] [--milliseconds 60] [--small] MODEL.json...
  *
- * prints one JSON object a model and way: model, way, ranks, tensors, bytes, step_us, packed_us, ratio (packed / this).
+ * prints a JSON object per model and way: model, way, ranks, tensors, bytes, step_us, packed_us, ratio (packed / this).
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -89,7 +89,7 @@ static float *gradient_of(const struct model *model, enum way way, size_t i)
     return is_in_arena(way) ? pl_plan_tensor(model->plan, i)->gradient : model->private_gradients[i];
 }
 
-/* What rank r writes into tensor i: small whole numbers, so that the average is exact enough to compare. */
+/* The value that rank r writes into tensor i: small whole numbers, so that the average is exact enough to compare. */
 static float value_of(const struct model *model, size_t i, int rank)
 {
     return (float)((i + model->step) % 8) + (float)rank;
@@ -104,7 +104,7 @@ static void produce(const struct model *model, float *gradient, size_t i)
     }
 }
 
-/* Read every element, as an optimizer does. */
+/* Reads every element, as an optimizer does. */
 static float consume(const float *gradient, uint64_t count)
 {
     float sums[16] = {0};
@@ -188,7 +188,8 @@ static enum pl_status step(struct model *model, enum way way, float *ret_sum, st
     return PL_OK;
 }
 
-/* The first and last element of each tensor hold the average of what the ranks wrote in the last step. */
+/* Checks that the first and last element of each tensor hold the average of the values that ranks wrote in the last
+ * step. */
 static enum pl_status check(const struct model *model, enum way way, struct pl_error *reterr)
 {
     for (size_t i = 0; i < model->list.count; i++) {
@@ -207,7 +208,7 @@ static enum pl_status check(const struct model *model, enum way way, struct pl_e
     return PL_OK;
 }
 
-/* Time of one step in microseconds, of the slowest rank. */
+/* Times one step: microseconds on the slowest rank. */
 static enum pl_status time_way(struct model *model, enum way way, int steps, double *ret_us, struct pl_error *reterr)
 {
     float sum = 0;
@@ -220,7 +221,7 @@ static enum pl_status time_way(struct model *model, enum way way, int steps, dou
         PL_TRY(step(model, way, &sum, reterr));
     }
     us = (double)(pl_clock_now_ns() - start_ns) / (double)PL_NS_PER_US / steps;
-    if (sum == 12345.678f) { /* never, but the compiler cannot know and has to read */
+    if (sum == 12345.678f) { /* never true, but the compiler cannot know that and has to read */
         us = 0;
     }
     MPI_Allreduce(MPI_IN_PLACE, &us, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
@@ -266,7 +267,8 @@ static enum pl_status bench_model(struct model *model, int rounds, double millis
     return PL_OK;
 }
 
-/* One blocking named operation of one element after the other: what negotiation costs. The peer is MPI's own call. */
+/* Times blocking named operations of one element, one after the other: the cost of negotiation. The peer is MPI's
+ * call. */
 static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_error *reterr)
 {
     enum { CALLS = 2000 };
@@ -277,7 +279,7 @@ static enum pl_status bench_small(struct pl_world *world, int rounds, struct pl_
         .name = "small", .kind = PL_ALLREDUCE, .dtype = PL_FLOAT32, .op = PL_AVERAGE, .send = &value, .recv = &value};
 
     PL_TRY(pl_named_new(world, NULL, &named, reterr));
-    for (int round = -1; round < rounds; round++) { /* the first warms up */
+    for (int round = -1; round < rounds; round++) { /* the first round warms up */
         for (int way = 0; way < 2; way++) {
             int64_t start_ns;
             double each_us;

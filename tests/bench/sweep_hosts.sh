@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Sweeps over examples/mnist on two hosts in network namespaces, two slots each: the full search and ASHA, a JSON object a line.
+# Sweeps over examples/mnist on two hosts in network namespaces, two slots each: the full search and ASHA, one JSON
+# object per line.
 #
 #   tests/bench/sweep_hosts.sh MNIST [BUILD_DIR]      needs root; MNIST holds the four files of the digits
 #
-# `ratio` is the wall time by the sum of the trials' seconds over the slots; `of_full` ASHA's wall time by the full search's of the same seed.
-# SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each, with the first IMAGES (4000) digits to train and as many, where there
-# are so many, to test. ASHA's first rung is after MIN (2) epochs. SCHEDULERS ("none asha") leaves one out.
+# `ratio` is the wall time divided by (the sum of the trials' seconds / slots); `of_full` is ASHA's wall time divided by
+# the full search's with the same seed. SEEDS ("1 2 3") draw the trials, TRIALS (16) of them with EPOCHS (9) each. They
+# train with the first IMAGES (4000) digits and test with as many, if there are so many. ASHA's first rung is after MIN
+# (2) epochs. SCHEDULERS ("none asha") may leave one out.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 data=$(realpath "$1") build=$(realpath "${2:-build}")
@@ -28,7 +30,7 @@ for prefix, folder in ("train", "training"), ("t10k", "testing"):
         (to / folder / f"{prefix}-{name}-ubyte.gz").write_bytes(gzip.compress(data[:4] + struct.pack(">I", count) + data[8:head + count * each]))
 END
 
-# search SEED SCHEDULER: both hosts, to their end; one line.
+# search SEED SCHEDULER: runs both hosts to their end; prints one line.
 search() {
   local host begin
   for host in algo-1 algo-2; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Images a second of the examples' networks on one GPU: ours compared with PyTorch's, same layers, batch, optimizer and GPU.
+"""Compares images per second of the examples' networks on one GPU with PyTorch's: same layers, batch, optimizer and GPU.
 
     torch_peer.py [--build build] [--batch 64,1024] [--steps 300] [--rounds 3] [--precision float32,bf16] [--libraries PATHS] [--json FILE]
 
@@ -63,7 +63,7 @@ def torch_rate(torch, name, batch, steps, precision):
 
 
 def our_rate(build, name, data, batch, steps, precision):
-    """The second of two epochs, so that neither start nor choice of algorithms counts."""
+    """Time of the second of two epochs, so that neither the start nor the choice of algorithms counts."""
     command = [build / "libexec/paceline" / name, "--data", data, "--batch-size", batch, "--epochs", 2, "--max-steps", 2 * steps,
                "--device", "cuda", "--precision", precision]
     done = subprocess.run([str(word) for word in command], env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True,
@@ -130,7 +130,7 @@ def main():
                 for precision in words.precision.split(","):
                     try:
                         line = json.dumps(compare(torch, words, name, scratch, batch, steps, precision))
-                    except (subprocess.SubprocessError, RuntimeError) as error:  # the others are worth having
+                    except (subprocess.SubprocessError, RuntimeError) as error:  # the other figures are still useful
                         print(f"ERROR: {name}, batch {batch}, {precision}: {error}", flush=True)
                         failed = 1
                         continue

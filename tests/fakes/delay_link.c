@@ -2,11 +2,11 @@
 /*
  * A long cable between hosts of a test, for kernels without netem: delay_link DEVICE DELAY_MS OWN=HOST OTHER=HOST...
  *
- * Attaches to the TUN device DEVICE of this host, whose address is OWN. What the host sends to the address OTHER is
- * held for DELAY_MS and then carried by UDP to that host's other address, HOST, where another delay_link puts it on its
- * device at once: a round trip takes twice DELAY_MS and whatever the link below adds. The link below also sets the
- * rate: what it does not take at once waits here, in order, and what finds no room to wait is dropped. Ends by a
- * signal.
+ * Attaches to the TUN device DEVICE of this host, whose address is OWN. A packet to the address OTHER is held for
+ * DELAY_MS. Then UDP carries it to that host's other address, HOST, where another delay_link puts it on its device at
+ * once: a round trip takes twice DELAY_MS plus the time of the link below. The link below also sets the rate: packets
+ * that it does not take at once wait here, in order; if there is no room to wait, they are dropped. A signal ends the
+ * program.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -33,7 +33,7 @@ struct packet {
     unsigned char data[PACKET_BYTES];
 };
 
-static struct packet *queue; /* a ring: packet number n at n % PACKETS */
+static struct packet *queue; /* a ring: packet number n is at n % PACKETS */
 static uint64_t first, end;
 
 static struct {
@@ -85,7 +85,7 @@ static int open_device(const char *name)
 static int open_socket(void)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int room = 8 << 20; /* for arrivals while this program does not run */
+    int room = 8 << 20; /* for packets that arrive while this program does not run */
 
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) != 0 ||
         bind(fd, (struct sockaddr *)&routes[0].host, sizeof(routes[0].host)) != 0) {
@@ -94,7 +94,7 @@ static int open_socket(void)
     return fd;
 }
 
-/* Everything that the host wants to send goes to the end of the queue. */
+/* Takes all packets that the host sends to the end of the queue. */
 static void take(int device, int64_t delay_ns)
 {
     static unsigned char dropped[PACKET_BYTES];
@@ -125,7 +125,7 @@ static void take(int device, int64_t delay_ns)
     }
 }
 
-/* Send what is due. False: the link takes no more now. */
+/* Sends the packets that are due. False if the link takes no more now. */
 static bool give(int socket_fd)
 {
     for (; first < end && queue[first % PACKETS].due_ns <= now_ns(); first++) {

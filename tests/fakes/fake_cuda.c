@@ -9,7 +9,7 @@
 
 struct fake_cuda fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static _Thread_local struct CUctx_st *current;
-/* How often this thread called each function. */
+/* How often this thread has called each function. */
 static _Thread_local struct {
     const char *name;
     long calls;
@@ -126,7 +126,7 @@ static void choose_visible(void)
         int number = (int)strtol(visible, &end, 10);
 
         if (number >= physical) {
-            break; /* as the driver: the first that is not there ends the list */
+            break; /* as the driver: the first unknown device ends the list */
         }
         fake.contexts[fake.devices++].physical = number;
         visible = *end == ',' ? end + 1 : end;
@@ -184,7 +184,7 @@ void fake_cuda_order(const char *order)
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* `name` is __func__, and so the same address in each call. */
+/* Counts a call. `name` is __func__, and so the same address in each call. */
 static void count(const char *name)
 {
     size_t i = 0;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fake driver's memory: shared files in one range of addresses that is closed to the host while the device does
- * nothing. What lies between two pieces, or was released, is closed to everybody: it belongs to a file without content
- * (SIGBUS).
+ * The fake driver's memory: shared files in one range of addresses, which the host cannot access while the device is
+ * idle. Nobody can access gaps between two pieces and released memory: these belong to a file without content (SIGBUS).
  */
 #include "tests/fakes/fake_cuda_private.h"
 
@@ -20,12 +19,12 @@ struct piece {
     struct piece *next;
     struct CUctx_st *context;
     char *at;
-    size_t bytes; /* as asked for */
+    size_t bytes; /* requested size */
     enum kind kind;
     int fd;
 };
 
-/* The contents of a handle of 64 bytes. */
+/* Content of a handle, 64 bytes. */
 struct ticket {
     uint64_t magic;
     pid_t pid;
@@ -41,7 +40,7 @@ static size_t range_used;
 static int nothing = -1; /* a file without content */
 static int opened;
 
-enum { PAGE = 4096, ANYTHING = 0xA5 /* what new memory holds */ };
+enum { PAGE = 4096, ANYTHING = 0xA5 /* byte value of new memory */ };
 
 static size_t whole_pages(size_t bytes)
 {
@@ -78,7 +77,7 @@ static struct piece *find(const void *at, size_t bytes)
     return piece;
 }
 
-/* The piece of that kind which begins there. */
+/* The piece of that kind that begins at `at`. */
 static struct piece *find_start(const void *at, enum kind kind)
 {
     struct piece *piece = find(at, 1);
@@ -109,12 +108,13 @@ static void forget(struct piece *gone)
 
 static bool close_off(char *at, size_t bytes)
 {
-    /* The offset lets the kernel see neighbours as one. */
+    /* With this offset the kernel can merge neighbours. */
     return mmap(at, bytes, protection(), MAP_SHARED | MAP_FIXED | MAP_NORESERVE, nothing, (off_t)(at - range)) !=
            MAP_FAILED;
 }
 
-/* Addresses are not used twice, so that a stale pointer is found; after each allocation there is an unmapped page. */
+/* Maps memory. Addresses are not used twice, so that a stale pointer is found; an unmapped page follows each
+ * allocation. */
 static void *map(int fd, size_t bytes)
 {
     char *at;
@@ -138,7 +138,7 @@ static void *map(int fd, size_t bytes)
     return at;
 }
 
-/* Check that nothing was written after the end of the requested size. */
+/* Checks that nothing was written after the end of the requested size. */
 static void check_end(const struct piece *piece)
 {
     unsigned char rest[PAGE];
@@ -301,7 +301,7 @@ static void run_fill(void *argument)
     memset(copy->to, copy->byte, copy->bytes);
 }
 
-/* Whole in a piece, or no part of any: ordinary memory. */
+/* Whether the bytes are in one piece, or outside all pieces: ordinary memory. */
 static bool inside(const void *at, size_t bytes)
 {
     const struct piece *piece = find(at, bytes);
@@ -318,8 +318,8 @@ static bool is_down(const void *to, const void *from)
            (from_piece->kind == DEVICE || from_piece->kind == IMPORTED);
 }
 
-/* Everything in the stream's time. With ordinary memory the driver may, or may not, do it before the call returns:
- * nobody can rely on that, nor on a return where what is before it never ends, which ends the test here. */
+/* All copies run in the stream's order. With ordinary memory the driver may or may not copy before the call returns.
+ * A program must not rely on either, nor on a return if earlier work never ends, which ends the test here. */
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
     struct work work;
@@ -336,7 +336,7 @@ CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, C
     result = fake_add(context, stream, &work);
     stream = fake_stream(context, stream);
     if ((stream->stuck || stream->hangs) && (!find((void *)from, bytes) || !find((void *)to, bytes))) {
-        fprintf(stderr, "fake_cuda: %s of ordinary memory waits without end for what is before it\n", __func__);
+        fprintf(stderr, "fake_cuda: %s of ordinary memory waits without end for earlier work\n", __func__);
         abort();
     }
     LEAVE(result);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fake driver's files share. */
+/* Types and functions that the fake driver's files share. */
 #ifndef PL_TESTS_FAKES_FAKE_CUDA_PRIVATE_H
 #define PL_TESTS_FAKES_FAKE_CUDA_PRIVATE_H
 
@@ -10,7 +10,7 @@
 
 enum { MAX_DEVICES = 16, MAX_FAILS = 8, MAX_FUNCTIONS = 64 };
 
-/* One cuEventRecord: what was recorded before or later on another stream has nothing to do with it. */
+/* One cuEventRecord, independent of earlier or later records of the event on other streams. */
 struct record {
     int users;
     bool done;
@@ -21,11 +21,11 @@ struct record {
 struct work {
     struct work *next;
     void (*run)(void *argument);
-    void (*guest)(void *argument, bool runs); /* another library's */
-    void *argument;                           /* freed after the run where `owned` */
+    void (*guest)(void *argument, bool runs); /* work of another library */
+    void *argument;                           /* freed after the run if `owned` */
     bool owned;
     bool down;              /* a copy to the host, which can be held */
-    struct record *records; /* instead of run */
+    struct record *records; /* instead of `run` */
     struct record *waits_for;
 };
 
@@ -37,8 +37,8 @@ struct CUstream_st {
     pthread_t thread;
     bool threaded;
     bool busy;
-    bool stuck;  /* what it does never ends */
-    bool hangs;  /* nor will what it was given */
+    bool stuck;  /* its present work never ends */
+    bool hangs;  /* its queued work will never end */
     bool closed; /* the thread ends when nothing is left */
 };
 
@@ -49,7 +49,7 @@ struct CUevent_st {
     bool timed;
 };
 
-/* What a module gave out, NULL before. */
+/* A function that a module has handed out; NULL before. */
 struct CUfunc_st {
     const struct kernel *kernel;
 };
@@ -61,14 +61,14 @@ struct CUmod_st {
 
 /* The primary context of one device. */
 struct CUctx_st {
-    int ordinal; /* among the visible */
+    int ordinal; /* number among the visible devices */
     int physical;
     int retained;
     CUresult failure;
-    bool kernel_fails; /* the next one */
-    bool kernel_hangs; /* the next one */
-    bool fill_hangs;   /* the next one */
-    bool hangs;        /* one has */
+    bool kernel_fails; /* the next kernel fails */
+    bool kernel_hangs; /* the next kernel hangs */
+    bool fill_hangs;   /* the next fill hangs */
+    bool hangs;        /* a kernel or fill has hung */
     uint64_t used_bytes;
     int allocations;
     struct CUstream_st standard;
@@ -111,13 +111,13 @@ struct fake_cuda {
 
 extern struct fake_cuda fake;
 
-/** Count the call, and say how it ends before it does anything; the lock is held afterwards, whatever the answer. */
+/** Count the call and decide its result before it does anything; the lock is held afterwards, whatever the result. */
 CUresult fake_enter(const char *name);
 
-/** The thread's context, NULL when it has none. */
+/** The thread's context; NULL if it has none. */
 struct CUctx_st *fake_context(void);
 
-/** Start a function that needs a context: returns from it when the call is to fail. */
+/** Start a function that needs a context: returns from it if the call must fail. */
 #define ENTER(name)                                                                                                    \
     CUresult enter_result_ = fake_enter(name);                                                                         \
     struct CUctx_st *context = fake_context();                                                                         \
@@ -134,12 +134,12 @@ struct CUctx_st *fake_context(void);
     }
 
 /**
- * For a function that waits for all work of the context, however long that takes: here it ends the test instead. The
- * lock is held.
+ * For a function that waits for all work of the context without a limit: here it ends the test instead. Call with the
+ * lock held.
  */
 void fake_wait_for_device(struct CUctx_st *context, const char *name);
 
-/** The same for a function that releases something, which it also does when the context is of no more use. */
+/** The same for a function that releases something, which it also does if the context is unusable. */
 #define ENTER_RELEASE(name)                                                                                            \
     CUresult enter_result_ = fake_enter(name);                                                                         \
     struct CUctx_st *context = fake_context();                                                                         \
@@ -155,12 +155,12 @@ void fake_wait_for_device(struct CUctx_st *context, const char *name);
         return leave_result_;                                                                                          \
     } while (0)
 
-/* All of these with the lock held. */
-/* the context's own one for NULL; one that is gone ends the test */
+/* Call all of these with the lock held. */
+/* NULL: the context's own stream; a stream that does not exist ends the test */
 CUstream fake_stream(struct CUctx_st *context, CUstream stream);
 CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *work);
-void fake_wait_all(struct CUctx_st *context);    /* until all streams are empty or stuck */
-void fake_end_context(struct CUctx_st *context); /* with its streams, events and modules */
+void fake_wait_all(struct CUctx_st *context);    /* returns when all streams are empty or stuck */
+void fake_end_context(struct CUctx_st *context); /* releases its streams, events and modules too */
 
 /** Open device memory to the calling thread's work, and close it again. */
 void fake_memory_open(void);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- streams: done at once, or by a thread each ---- */
+/* ---- streams: work is done at once, or by one thread per stream ---- */
 
 static void release_record(struct record *record)
 {
@@ -18,7 +18,7 @@ static void release_record(struct record *record)
     }
 }
 
-/* The lock is held, except while it runs. */
+/* Runs the work. The lock is held, except while it runs. */
 static void run(const struct work *work, bool runs)
 {
     if (runs) {
@@ -36,7 +36,7 @@ static void run(const struct work *work, bool runs)
     }
 }
 
-/* What never happens, or has happened, holds nothing any more. */
+/* Releases what work holds that has happened or will never happen. */
 static void discard(const struct work *work)
 {
     if (work->owned) {
@@ -50,13 +50,13 @@ static void discard(const struct work *work)
     pthread_cond_broadcast(&fake.changed);
 }
 
-/* A kernel that hangs. */
+/* Whether the work is a kernel that hangs. */
 static bool is_endless(const struct work *work)
 {
     return !work->run && !work->guest && !work->records && !work->waits_for;
 }
 
-/* Do one piece of work, which has left the queue. The lock is held, except while it runs. False: it never ends. */
+/* Does one piece of work, which has left the queue. The lock is held, except while it runs. False if it never ends. */
 static bool perform(struct CUstream_st *stream, const struct work *work)
 {
     bool ends = true;
@@ -147,7 +147,7 @@ CUstream fake_stream(struct CUctx_st *context, CUstream stream)
         known = known->next;
     }
     if (!known) {
-        fprintf(stderr, "fake_cuda: a stream that is gone, or another context's, is used\n");
+        fprintf(stderr, "fake_cuda: the program uses a stream that is gone or belongs to a different context\n");
         abort();
     }
     return stream;
@@ -166,7 +166,7 @@ CUresult fake_add(struct CUctx_st *context, CUstream stream, const struct work *
         stream->last = &stream->first;
     }
     if (fake.delay_us == 0) {
-        /* In order, also when several threads use the stream. */
+        /* In order, even if several threads use the stream. */
         while (stream->busy) {
             pthread_cond_wait(&fake.changed, &fake.lock);
         }
@@ -206,7 +206,7 @@ static bool is_working(const struct CUstream_st *stream)
 void fake_wait_all(struct CUctx_st *context)
 {
     for (;;) {
-        /* from the start each time: streams come and go during a wait */
+        /* from the start each time: streams are added and removed during a wait */
         const struct CUstream_st *stream = context->streams;
 
         while (stream && !is_working(stream)) {
@@ -278,7 +278,7 @@ CUresult CUDAAPI cuStreamCreate(CUstream *stream, unsigned flags)
     LEAVE(CUDA_SUCCESS);
 }
 
-/* Work that was given goes on, and the call does not wait for it; here it does. */
+/* Queued work goes on, and the driver's call does not wait for it; this one does. */
 CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 {
     struct CUstream_st **at;
@@ -302,7 +302,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream stream)
     LEAVE(stream->first || stream->busy || stream->stuck ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
 }
 
-/* The event's position in its context's list; one that is gone ends the test. */
+/* The event's position in its context's list; an event that does not exist ends the test. */
 static struct CUevent_st **find_event(CUevent event)
 {
     for (int i = 0; i < fake.devices; i++) {
@@ -312,7 +312,7 @@ static struct CUevent_st **find_event(CUevent event)
             }
         }
     }
-    fprintf(stderr, "fake_cuda: an event that is gone is used\n");
+    fprintf(stderr, "fake_cuda: the program uses an event that is gone\n");
     abort();
 }
 
@@ -367,7 +367,7 @@ CUresult CUDAAPI cuEventRecord(CUevent event, CUstream stream)
 {
     ENTER(__func__)
     if ((*find_event(event))->context != context) {
-        LEAVE(CUDA_ERROR_INVALID_HANDLE); /* it belongs to another device than the stream */
+        LEAVE(CUDA_ERROR_INVALID_HANDLE); /* the event and the stream belong to different devices */
     }
     release_record(event->latest);
     event->latest = calloc(1, sizeof(*event->latest));
@@ -439,7 +439,7 @@ static void run_launch(void *argument)
     }
 }
 
-/* The image is nvcc's, and so it begins with the magic number of a fat binary. */
+/* The image comes from nvcc, so it begins with the magic number of a fat binary. */
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
     uint32_t magic;
@@ -455,7 +455,7 @@ CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
     LEAVE(CUDA_SUCCESS);
 }
 
-/* The module's position in its context's list; NULL: it is gone, or another context's. */
+/* The module's position in its context's list; NULL if it is gone or belongs to a different context. */
 static struct CUmod_st **find_module(struct CUctx_st *context, const struct CUmod_st *module)
 {
     struct CUmod_st **at = &context->modules;
@@ -507,7 +507,7 @@ static void fail_context(void *argument)
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* A kernel of a module that is loaded in this context. */
+/* Whether the kernel belongs to a module that is loaded in this context. */
 static bool has_function(const struct CUctx_st *context, const struct CUfunc_st *function)
 {
     const struct CUmod_st *module = context->modules;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A libnccl.so.2 for machines without GPUs: the ranks are threads or processes of one host that share a file in
- * /dev/shm. Operations run in order with a stream of the fake driver (with delay_us, else they would run in the
- * caller). Like the real one it returns before it is done: a group gets to its stream only at the second poll after it
- * was closed.
+ * /dev/shm. Operations run in the order of a stream of the fake driver (with delay_us; otherwise they would run in the
+ * caller). As with the real library, calls return before their work is done: a group gets to its stream only at the
+ * second poll after it was closed.
  *
  *     FAKE_NCCL_FAULT=init:R      joining fails on rank R
- *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in an error of the network
+ *     FAKE_NCCL_FAULT=async:R:N   rank R's operation number N (from 1) ends in a network error
  *     FAKE_NCCL_FAULT=hang:R:N    rank R's operation number N never begins
- *     FAKE_NCCL_FAULT=ask:R:N     rank R's operation number N is refused when it is asked for
+ *     FAKE_NCCL_FAULT=ask:R:N     the call of rank R's operation number N fails
  *
- * Misuse that the real one reports much later ends the test at once: calls or aborts from a thread that has no device,
- * buffers that overlap, and leaving with a group open.
+ * Misuse that the real library reports much later ends the test at once: calls or aborts from a thread without a
+ * device, overlapping buffers, and leaving with a group open.
  */
 #include "collectives/gpu/library_nccl.h"
 #include "collectives/reduce/kernel.h"
@@ -33,7 +33,7 @@
 
 enum { MOST_RANKS = 16, CHUNK_BYTES = 4096, POLLS = 2, MOST_FACTORS = 64 };
 
-/* A message from one rank to another on its way. */
+/* A message under way from one rank to another. */
 struct box {
     _Atomic size_t bytes; /* 0: empty */
     char data[CHUNK_BYTES];
@@ -42,7 +42,7 @@ struct box {
 struct rendezvous {
     _Atomic int joined;
     _Atomic int finalized;
-    _Atomic int arrived; /* of a barrier */
+    _Atomic int arrived; /* ranks that have reached a barrier */
     _Atomic int generation;
     char slots[MOST_RANKS][CHUNK_BYTES];
     struct box boxes[MOST_RANKS][MOST_RANKS]; /* [from][to] */
@@ -51,13 +51,13 @@ struct rendezvous {
 enum kind { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, REDUCE, SEND, RECV };
 
 struct operation {
-    struct operation *next; /* of the same group */
+    struct operation *next; /* next one of the same group */
     struct ncclComm *comm;
     enum kind kind;
     const char *send;
     char *recv;
     size_t count;
-    size_t moved; /* bytes, of SEND and RECV */
+    size_t moved; /* bytes moved so far, for SEND and RECV */
     enum pl_dtype dtype;
     enum pl_op op;
     double factor;
@@ -77,11 +77,11 @@ struct ncclComm {
     _Atomic int pending; /* operations in streams */
     struct operation *group;
     struct operation **tail;
-    int polls; /* until the group goes to its stream */
+    int polls; /* polls until the group goes to its stream */
     int operations;
-    _Atomic bool in_group; /* something was asked for in a group that is still open */
+    _Atomic bool in_group; /* an operation was added to a group that is still open */
     bool finalizing;
-    double factors[MOST_FACTORS]; /* of operators, 0: unused */
+    double factors[MOST_FACTORS]; /* factors of operators; 0: unused */
     char fault[16];
     int fault_rank;
     int fault_number;
@@ -89,7 +89,7 @@ struct ncclComm {
     __typeof__(&fake_cuda_has_context) has_context;
 };
 
-/* Groups open in this thread, and what was asked for in them. */
+/* Groups that are open in this thread, and their operations. */
 static _Thread_local int depth;
 static _Thread_local struct operation *opened;
 static _Thread_local struct operation **opened_tail;
@@ -97,7 +97,7 @@ static _Thread_local struct ncclComm *asked;
 
 #define API __attribute__((visibility("default")))
 
-/* NCCL's header has them without prototypes. */
+/* NCCL's header declares them without prototypes. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 
@@ -114,9 +114,9 @@ static void look_away(void)
     sched_yield();
 }
 
-/* ---- what runs in a stream ---- */
+/* ---- work in a stream ---- */
 
-/* False: aborted. */
+/* A barrier of all ranks. False if aborted. */
 static bool meet(struct ncclComm *comm)
 {
     struct rendezvous *m = comm->rendezvous;
@@ -141,7 +141,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Every rank's `bytes` of `send` added up in `sum`. */
+/* Sums up every rank's `bytes` of `send` in `sum`. */
 static bool reduce_chunk(const struct operation *o, const char *send, char *sum, size_t elems)
 {
     struct ncclComm *comm = o->comm;
@@ -159,7 +159,7 @@ static bool reduce_chunk(const struct operation *o, const char *send, char *sum,
     }
     pl_kernel_reduce(pl_kernel_best(), &reduction, &dest, 1, sources, (uint32_t)comm->size, elems);
     for (size_t i = 0; i < elems && o->dtype == PL_FLOAT32 && (o->op == PL_MIN || o->op == PL_MAX); i++) {
-        float result = NAN; /* NCCL's minimum and maximum pass over NaNs */
+        float result = NAN; /* NCCL's minimum and maximum ignore NaNs */
 
         for (int r = 0; r < comm->size; r++) {
             float x = ((const float *)sources[r])[i];
@@ -171,7 +171,7 @@ static bool reduce_chunk(const struct operation *o, const char *send, char *sum,
     return meet(comm);
 }
 
-/* `count` elements, of which those of `wanted` (a rank's part of `each`) are kept; `wanted` -1: all, -2: none. */
+/* Reduces `count` elements and keeps those of `wanted` (a rank's part of `each`); -1 keeps all, -2 keeps nothing. */
 static bool reduce(const struct operation *o, size_t count, size_t each, int wanted)
 {
     size_t item = pl_dtype_bytes(o->dtype);
@@ -224,7 +224,7 @@ static bool allgather(const struct operation *o)
     return true;
 }
 
-/* Messages between two ranks stay in order. */
+/* Whether `o` is next: messages between two ranks stay in order. */
 static bool is_next(const struct operation *first, const struct operation *o)
 {
     for (; first != o; first = first->next) {
@@ -236,7 +236,7 @@ static bool is_next(const struct operation *first, const struct operation *o)
     return true;
 }
 
-/* All messages of a group side by side, as far as they get. */
+/* Moves all messages of a group concurrently, as far as possible. */
 static bool exchange(struct operation *first)
 {
     struct ncclComm *comm = first->comm;
@@ -300,7 +300,8 @@ static bool run_one(struct operation *o)
     return false;
 }
 
-/* `runs` false: the device will do no more. Like the real one we leave it to the caller to notice, and to abort. */
+/* Runs a group. `runs` is false if the device will do no more work; like the real library it leaves it to the caller
+ * to notice that and to abort. */
 static void run_group(void *argument, bool runs)
 {
     struct operation *first = argument;
@@ -313,7 +314,7 @@ static void run_group(void *argument, bool runs)
         bool message = o->kind == SEND || o->kind == RECV;
 
         if (good && !(message && exchanged)) {
-            good = run_one(o); /* the first message represents all that follow it */
+            good = run_one(o); /* the first message stands for all that follow it */
         }
         exchanged = message;
         first = o->next;
@@ -322,7 +323,7 @@ static void run_group(void *argument, bool runs)
     atomic_fetch_sub(&comm->pending, 1);
 }
 
-/* ---- asking ---- */
+/* ---- calls ---- */
 
 static void free_group(struct operation *first)
 {
@@ -351,7 +352,7 @@ static ncclResult_t close_group(void)
     comm = first->comm;
     if (comm->group || !atomic_compare_exchange_strong(&comm->state, &state, ncclInProgress)) {
         free_group(first);
-        /* the last one is not through, or has failed */
+        /* the last call is not complete, or has failed */
         return comm->group || state == ncclInProgress ? ncclInvalidUsage : (ncclResult_t)state;
     }
     comm->group = first;
@@ -376,7 +377,8 @@ API ncclResult_t ncclGroupEnd(void)
     return --depth == 0 ? close_group() : ncclSuccess;
 }
 
-/* Two buffers are apart, or one's part lies in the other where the rank's own is: what else there is has no meaning. */
+/* Checks that the two buffers are separate, or that one is the rank's own part of the other: NCCL defines nothing
+ * else. */
 static void check_buffers(const struct operation *o)
 {
     size_t bytes = o->count * pl_dtype_bytes(o->dtype);
@@ -404,8 +406,7 @@ static void check_buffers(const struct operation *o)
     }
 }
 
-/* What a call gets as long as the last one is not through, and ever after an error: that error, as the real one has it.
- * */
+/* The result of a call while the last one is not complete, or after an error: that error, as in the real library. */
 static ncclResult_t readiness(struct ncclComm *comm)
 {
     int state = atomic_load(&comm->state);
@@ -425,7 +426,7 @@ static ncclResult_t ask(const struct operation *wanted, ncclDataType_t type, ncc
     struct ncclComm *comm = wanted->comm;
     ncclResult_t ready = readiness(comm);
 
-    need(comm->has_context(), "asked in a thread without a device");
+    need(comm->has_context(), "an operation in a thread without a device");
     asked = depth > 0 ? comm : NULL;
     atomic_store(&comm->in_group, depth > 0);
     if (strcmp(comm->fault, "ask") == 0 && comm->fault_rank == comm->rank &&
@@ -539,7 +540,7 @@ API ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t *op, void *scalar, ncclDat
             return ncclSuccess;
         }
     }
-    return ncclInternalError; /* they are not given back */
+    return ncclInternalError; /* operators are not given back */
 }
 
 API ncclResult_t ncclRedOpDestroy(ncclRedOp_t op, ncclComm_t comm)
@@ -572,7 +573,7 @@ API const char *ncclGetErrorString(ncclResult_t result)
 API const char *ncclGetLastError(ncclComm_t comm)
 {
     (void)comm;
-    return "the fake NCCL was told to fail";
+    return "FAKE_NCCL_FAULT made this call fail";
 }
 
 API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -658,7 +659,7 @@ static void launch_group(struct ncclComm *comm)
         comm->polls = 0; /* never again */
         return;
     }
-    int expected = ncclInProgress; /* an error that is there already stays */
+    int expected = ncclInProgress; /* an earlier error stays */
     atomic_compare_exchange_strong(&comm->state, &expected, ncclSuccess);
 }
 
@@ -715,7 +716,7 @@ API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     need(!atomic_load(&comm->in_group), "leaving with a group open");
-    /* the real one makes a context on the first device then */
+    /* the real library would make a context on the first device */
     need(comm->has_context(), "aborted in a thread without a device");
     atomic_store(&comm->aborted, true);
     end(comm);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The layers for GPUs, for machines without: OpenBLAS's layers in the memory and on a stream of the fake driver. What
- * they compute is the CPU's, bit for bit; when they compute it is the stream's business, so a program that does not
- * wait for what it uses gets something else.
+ * The layers for GPUs, for machines without a GPU: OpenBLAS's layers in the memory and on a stream of the fake driver.
+ * Their results equal the CPU's, bit for bit. The stream decides when they run, so a program that does not wait for a
+ * result reads something else.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -87,7 +87,7 @@ static enum pl_status give(struct fake_nn *nn, const struct work *work, const vo
     }
     return fake_cuda_run(nn->stream, perform, kept) == 0
                ? PL_OK
-               : pl_error_set(reterr, PL_LIBRARY, "the stream takes no more work");
+               : pl_error_set(reterr, PL_LIBRARY, "the stream does not accept work any more");
 }
 
 static enum pl_status finish(struct fake_nn *nn, struct pl_error *reterr)
@@ -166,7 +166,7 @@ static void fake_release(void *state, void *memory)
     }
 }
 
-/* A program that keeps its parameters in the host's memory would work, and slowly: here it does not. */
+/* A program that keeps its parameters in host memory would work slowly on a GPU: here it does not work. */
 static bool fake_owns(void *state, const void *memory)
 {
     PL_BUG_IF(!pl_device_owns(((struct fake_nn *)state)->device, memory));

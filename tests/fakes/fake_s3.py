@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""As much of an S3 server as fault injection needs: objects in memory, ranges, ETags, checksums, lists, multipart uploads,
-and on request a region, a clock and a token that the client has to find out about; in addition a container's endpoint for credentials
-(/credentials) and an STS (/sts/). It checks no signatures: the tests against a real server do.
+"""A part of an S3 server, for fault injection: objects in memory, ranges, ETags, checksums, lists, multipart uploads,
+and optionally a region, a clock offset and a token that the client has to find out; in addition a container's endpoint for credentials
+(/credentials) and an STS (/sts/). It does not check signatures: the tests against a real server do.
 
   fake_s3.py [--keep] [--latency MS] [--demand NAME=VALUE]... DIRECTORY
 
-serves the files below DIRECTORY as bucket "bkt" and prints "port N". --keep: what is put becomes a file there; --latency: each answer comes so much
-later; --demand: a header without which nothing is written.
+serves the files below DIRECTORY as bucket "bkt" and prints "port N". --keep: an object that is put becomes a file there; --latency: each answer comes that much
+later; --demand: a header that each write must have.
 """
 import argparse
 import asyncio
@@ -55,7 +55,7 @@ def crc_text(data):
 
 
 def crc64_text(data):
-    """CRC-64/NVME, which S3 computes by itself."""
+    """CRC-64/NVME, which S3 computes for every object."""
     crc = (1 << 64) - 1
     for byte in data:
         crc = TABLE_64[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -69,7 +69,7 @@ class Failure(Exception):
 
 
 class Listener:
-    """A server on loopback; talk(), of a derived class, serves one connection."""
+    """A server on loopback; talk() of the derived class serves one connection."""
 
     def __init__(self):
         self.server = None
@@ -101,12 +101,12 @@ class FakeS3(Listener):
     def __init__(self, objects=None, region=None, malformed=False, clock_offset_s=0, tokens=None, page_keys=PAGE_KEYS, checksums=(), checksums_32=(), checksums_64=(), part_bytes=None, needs_if_match=False, refuses_checksums=False, keep=None, latency_s=0, demands=None):
         super().__init__()
         self.objects = dict(objects or {})  # key -> bytes
-        self.region = region                # requests signed for another one are sent away
-        self.malformed = malformed          # with 400 instead of 301
+        self.region = region                # requests signed for a different region get a redirect
+        self.malformed = malformed          # or 400 instead of 301
         self.clock_offset_s = clock_offset_s
-        self.tokens = list(tokens or [])    # what the endpoints of keys hand out, one after the other
+        self.tokens = list(tokens or [])    # session tokens of the credential endpoints, in this order
         self.good_token = self.tokens[-1] if self.tokens else None
-        self.identity = "secret-token"      # for which they do
+        self.identity = "secret-token"      # secret that these endpoints require
         self.handed = 0
         self.life_s = 3600
         self.page_keys = page_keys
@@ -114,17 +114,17 @@ class FakeS3(Listener):
         self.checksums_32 = {key: base64.b64encode(zlib.crc32(self.objects[key]).to_bytes(4, "big")).decode() for key in checksums_32}
         self.checksums_64 = {key: crc64_text(self.objects[key]) for key in checksums_64}
         self.uploads, self.upload_numbers = {}, itertools.count()
-        self.begun = {}     # upload -> headers that it was begun with
-        self.modified = {}  # key -> when, of objects that were put together from parts
-        self.part_bytes = part_bytes or {}  # key -> length of a part, of objects that came in parts and have a checksum of each, as S3 has it
-        # key -> number of parts, of objects that were uploaded so
+        self.begun = {}     # upload -> headers of the request that began it
+        self.modified = {}  # key -> time at which its parts were joined
+        self.part_bytes = part_bytes or {}  # key -> length of a part, for objects that were uploaded in parts and have a checksum per part, as in S3
+        # key -> number of parts of these objects
         self.parts = {key: -(-len(self.objects[key]) // length) for key, length in self.part_bytes.items()}
-        self.needs_if_match = needs_if_match  # in every request that does not begin at the first byte
-        self.refuses_checksums = refuses_checksums  # of uploads, as servers do that do not know them
+        self.needs_if_match = needs_if_match  # If-Match is required unless a request begins at the first byte
+        self.refuses_checksums = refuses_checksums  # uploads with checksums fail, as on servers that do not know them
         self.keep_below = keep  # a directory
         self.latency_s = latency_s
-        self.demands = demands or {}  # headers without which nothing is written, as a bucket's policy has it
-        self.carried = {}             # key -> headers that it was written with
+        self.demands = demands or {}  # headers that each write must have, as by a bucket's policy
+        self.carried = {}             # key -> headers of the request that wrote it
         self.etags = {}  # key -> the bytes and their ETag
 
     async def talk(self, reader, writer):
@@ -170,7 +170,7 @@ class FakeS3(Listener):
         return 200, {}, json.dumps(reply).encode()
 
     def metadata(self, method, path, fields):
-        """A machine's metadata service in its second version: nothing without the token that it gives to a PUT."""
+        """A machine's metadata service, version 2: every request needs the token that a PUT returns."""
         role_path = "/latest/meta-data/iam/security-credentials/"
         if (method, path) == ("PUT", "/latest/api/token") and "x-aws-ec2-metadata-token-ttl-seconds" in fields:
             return 200, {}, self.identity.encode()
@@ -198,14 +198,14 @@ class FakeS3(Listener):
                          "<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></AssumeRoleWithWebIdentityResponse>").encode()
 
     def hand_out(self):
-        """A session token and when it ends."""
+        """A session token and its end time."""
         token = self.tokens[min(self.handed, len(self.tokens) - 1)]
         self.handed += 1
         end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=self.life_s + self.clock_offset_s)
         return token, end.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def admit(self, fields):
-        """Region, clock and token of a request."""
+        """Check region, clock and token of a request."""
         signed = re.search(r"Credential=[^/]*/\d{8}/([^/]*)/s3/", fields.get("authorization", ""))
         if not signed:
             raise Failure(403, "AccessDenied")
@@ -253,7 +253,7 @@ class FakeS3(Listener):
         return self.get(method, key, fields)
 
     def written_with(self, fields):
-        """The headers that stay with an object; all of them have to be signed."""
+        """The headers that an object keeps; all of them have to be signed."""
         kept = {name: value for name, value in fields.items() if name in CARRIED or name.startswith(("x-amz-meta-", ENCRYPTION))}
         signed = re.search(r"SignedHeaders=([^,]*)", fields["authorization"]).group(1).split(";")
         if set(kept) - set(signed):
@@ -333,7 +333,7 @@ class FakeS3(Listener):
             raise Failure(404, "NoSuchUpload")
         if method == "PUT":
             if any(name.startswith(ENCRYPTION) for name in fields):
-                raise Failure(400, "InvalidArgument")  # only what begins an upload has them
+                raise Failure(400, "InvalidArgument")  # only the request that begins an upload has them
             self.check_sum(fields, body)
             upload[int(items["partNumber"])] = body
             return 200, {"ETag": '"' + hashlib.md5(body).hexdigest() + '"'}, b""

@@ -2,34 +2,34 @@
 """An HTTP/1.1 proxy that breaks answers by rule, between an S3 client and a server that it believes to be talking to.
 
 Requests are passed on as they came, Host included, so signatures stay valid. The rules are a list; the first one whose
-`request` (a regular expression over "METHOD TARGET RANGE") fits and whose `times` are not used up decides:
+`request` (a regular expression over "METHOD TARGET RANGE") matches and whose `times` are not used up decides:
 
   {"request": "^GET /bkt/obj bytes=0-", "skip": 0, "times": 1, "each_range": false, "fault": NAME, ...}
 
-`skip` lets so many matches pass first, `times` -1 means always, `each_range` counts per Range value. Faults:
+`skip` lets that many matches pass first, `times` -1 means always, `each_range` counts per Range value. Faults:
 
-  answer     status, code (of an S3 error document), body, headers, seconds   answered here, so many seconds (0) later, nothing is passed on; "{n}"
-             in the body is a number that each request has for itself
-  close      nothing is passed on, the connection ends
-  lose       passed on, the server does it, the answer is dropped and the connection ends
+  answer     status, code (of an S3 error document), body, headers, seconds   answer here after that many seconds (0), without passing on; "{n}"
+             in the body is a number that is unique per request
+  close      close the connection without passing on
+  lose       pass on, drop the server's answer and close the connection
   delay      seconds                       wait before passing on
-  hold       wait until the test lets go (`released`) before passing on
-  slow_read  rate                          the request's body is taken at `rate` bytes a second, with little room for what waits
-  garbage    answer with bytes that are no HTTP
+  hold       wait until the test sets `released` before passing on
+  slow_read  rate                          read the request's body at `rate` bytes per second, with small socket buffers
+  garbage    answer with bytes that are not HTTP
   long_head  answer with a head without end
   unrange    pass on without Range
   head       set {name: value}, drop [name]    change the answer's head
-  reset      at     so many body bytes, then a TCP reset
-  truncate   at     so many body bytes, then an orderly end
-  stall      at, seconds    so many body bytes, then silence
-  drip       at, rate       so many body bytes, then `rate` bytes a second
+  reset      at     that many body bytes, then a TCP reset
+  truncate   at     that many body bytes, then an orderly end
+  stall      at, seconds    that many body bytes, then silence
+  drip       at, rate       that many body bytes, then `rate` bytes per second
   flip       at     one body byte is inverted
-  pieces     size   the body in pieces of so many bytes
+  pieces     size   the body in pieces of that many bytes
   chunked    end, extra   the body in chunked coding, without a length, and a chunk of `extra` after it; with end false the connection ends
                           instead of the coding
-  hang_up    the whole answer, then the connection ends without notice
-  call       name, seconds   a function of the test is called, and so many seconds (0) later the request is passed on
-  call_late  name, seconds   the same between what the server does and its answer
+  hang_up    the whole answer, then an unannounced end of the connection
+  call       name, seconds   call a function of the test, and that many seconds (0) later pass the request on
+  call_late  name, seconds   the same, but after the server has handled the request and before its answer
 """
 import asyncio
 import re
@@ -42,7 +42,7 @@ PIECE = 65536
 
 
 class Broken(Exception):
-    """The client's connection ends here; `reset` with a TCP reset."""
+    """Ends the client's connection; `reset` ends it with a TCP reset."""
 
     def __init__(self, reset=False):
         super().__init__()
@@ -67,7 +67,7 @@ class Rules:
 
 
 class Head:
-    """The first line and the fields of a request or an answer."""
+    """First line and fields of a request or an answer."""
 
     def __init__(self, first, fields):
         self.first = first
@@ -98,7 +98,7 @@ class FaultProxy(Listener):
         self.upstream = (host, port)
         self.rules = Rules(rules)
         self.calls = calls or {}
-        self.log = []  # of (request line with range, fault or None, status)
+        self.log = []  # items: (request line with range, fault or None, status)
         self.released = asyncio.Event()
 
     async def talk(self, reader, writer):
@@ -135,7 +135,7 @@ class FaultProxy(Listener):
             await writer.drain()
             return True
         if fault == "garbage":
-            writer.write(b"\x16\x03\x01 this is no HTTP\r\n" * 3)
+            writer.write(b"\x16\x03\x01 this is not HTTP\r\n" * 3)
             await writer.drain()
             raise Broken
         if fault == "long_head":
@@ -211,7 +211,7 @@ class FaultProxy(Listener):
             writer.write(b"%x\r\n%s\r\n" % (len(extra), extra) if extra else b"")
             writer.write(b"0\r\n\r\n" if rule.get("end", True) else b"")
         if fault in ("reset", "truncate"):
-            await asyncio.sleep(0.05)  # a reset throws away what the other side has not read yet
+            await asyncio.sleep(0.05)  # a reset discards data that the other side has not read yet
             raise Broken(reset=fault == "reset")
         if fault == "stall":
             await asyncio.sleep(rule.get("seconds", 3600))
@@ -225,7 +225,7 @@ class FaultProxy(Listener):
 
 
 def made_answer(rule, method, number):
-    """An answer that the rule describes."""
+    """The answer that the rule describes."""
     body = rule.get("body", "").replace("{n}", str(number))
     if "body" not in rule and "code" in rule:
         body = f"<?xml version=\"1.0\"?><Error><Code>{rule['code']}</Code><Message>made by a rule</Message></Error>"
@@ -235,7 +235,7 @@ def made_answer(rule, method, number):
 
 
 async def read_slowly(reader, writer, length, rate):
-    """What the reader would take ahead of us stays with the kernel, which has little room."""
+    """Sets a small receive buffer, so that unread data stays with the sender."""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PIECE)
     parts = []
     while length:

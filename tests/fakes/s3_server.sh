@@ -5,8 +5,8 @@
 #   s3_server.sh start DIR [tls]    start it in the new folder DIR; prints shell assignments, also kept in DIR/env
 #   s3_server.sh stop DIR           end its processes and remove DIR
 #
-# Needs the packages radosgw ceph-mon ceph-osd ceph-common uuid-runtime (Debian 12: 16.2). Where they are absent `start` installs
-# them as root with PACELINE_S3_SERVER=yes or CI=true (67 MB); otherwise it exits 77.
+# Needs the packages radosgw ceph-mon ceph-osd ceph-common uuid-runtime (Debian 12: 16.2). If they are absent, `start` installs
+# them as root with PACELINE_S3_SERVER=yes or CI=true (67 MB); otherwise it exits with 77.
 set -euo pipefail
 support=$(dirname "${BASH_SOURCE[0]}")/../support
 
@@ -18,7 +18,7 @@ stop() {
   for name in gateway store monitor; do
     [ -s "$dir/$name.pid" ] || continue
     pid=$(cat "$dir/$name.pid")
-    kill -KILL "$pid" 2>/dev/null || true # nothing is to be kept, and a polite end of the gateway takes seconds
+    kill -KILL "$pid" 2>/dev/null || true # no data is needed any more, and an orderly end of the gateway takes seconds
     while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
   done
   if [ -s "$dir/sockets" ]; then rm -rf "$(cat "$dir/sockets")"; fi
@@ -43,7 +43,7 @@ fail() {
 
 configure() {
   local sockets front
-  # Paths of Unix sockets end at 107 bytes, so they do not live below DIR.
+  # Paths of Unix sockets have at most 107 bytes, so the sockets are not below DIR.
   sockets=$(mktemp -d /tmp/pls3.XXXX)
   echo "$sockets" >"$dir/sockets"
   if [ "$scheme" = https ]; then
@@ -61,7 +61,7 @@ mon host = v2:127.0.0.1:$monitor_port
 ms bind msgr1 = false
 public addr = 127.0.0.1
 cluster addr = 127.0.0.1
-# No keys inside the cluster; then no encryption is possible either, which the gateway would ask for.
+# The cluster has no keys, so encryption is impossible too, which the gateway would request.
 auth cluster required = none
 auth service required = none
 auth client required = none
@@ -69,7 +69,7 @@ ms mon client mode = crc
 ms client mode = crc
 ms service mode = crc
 ms cluster mode = crc
-# One copy of everything, and no waiting between changes of the map: eight pools are made at the start.
+# One copy of all data, and no wait between changes of the map: the start makes eight pools.
 osd pool default size = 1
 osd pool default min size = 1
 osd pool default pg num = 1
@@ -100,7 +100,7 @@ rgw dns name = s3.localhost
 rgw enable apis = s3, admin
 rgw gc obj min wait = 5
 rgw gc processor period = 5
-# One KMS key that the gateway keeps itself; it would refuse to use it over plain http.
+# One KMS key that the gateway keeps itself; without this setting it would not use the key over plain http.
 rgw crypt require ssl = false
 rgw crypt s3 kms backend = testing
 rgw crypt s3 kms encryption keys = test-key=$(head -c 32 /dev/urandom | base64)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk that takes its time, for a program that loads this before its own libraries: each write(2) to a file below
- * SLOW_DISK_FOLDER takes SLOW_DISK_S seconds.
+ * A slow disk for a program that preloads this: each write(2) to a file below SLOW_DISK_FOLDER takes SLOW_DISK_S
+ * seconds.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ ssize_t write(int fd, const void *data, size_t bytes)
 
     *(void **)&real = dlsym(RTLD_NEXT, "write");
     if (strncmp(program_invocation_short_name, "paceline", strlen("paceline")) != 0) {
-        return real(fd, data, bytes); /* sshd's unprivileged part may call nothing else */
+        return real(fd, data, bytes); /* sshd's unprivileged part may make no other system call */
     }
     snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
     length = readlink(link, path, sizeof(path) - 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded, it holds every TCP flow between inet sockets to PACELINE_FLOW_MBIT Mbit/s, as clouds do that let one flow
- * use only a part of an instance's link: the kernel paces what the socket sends.
+ * Preloaded into a program, it limits every TCP flow between inet sockets to PACELINE_FLOW_MBIT Mbit/s, as clouds limit
+ * one flow to a part of an instance's link: the kernel paces the sockets.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,7 @@ static void hold(int socket_fd)
     if (bytes_per_s > 0 && getsockname(socket_fd, (struct sockaddr *)&address, &length) == 0 &&
         (address.ss_family == AF_INET || address.ss_family == AF_INET6) &&
         setsockopt(socket_fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_per_s, sizeof(bytes_per_s)) != 0) {
-        abort(); /* a flow that runs free would make any result look good */
+        abort(); /* an unlimited flow would make any result look good */
     }
     errno = kept;
 }

@@ -167,7 +167,7 @@ for host in $two; do sed -i s/eth0/ethwe/ "$cluster/$host/ml/input/config/resour
 start "$two" "$paceline" check
 wait_all "$two" 60
 expect_code algo-1 0
-row interface algo-2 'ethwe is not here, another is used' note
+row interface algo-2 'ethwe does not exist here; another one is used' note
 case_end $two
 
 case_begin "an interface that does not lead to the others"
@@ -197,7 +197,7 @@ case_begin "ports that are closed between two workers"
 job_hosts "$three" 1
 network algo-3 nft "$input; add rule inet t in ip saddr 10.78.0.2 meta l4proto tcp drop"
 start "$three" "$paceline" check
-ends_with_1 "$three" '^check: messages of algo-[23] > algo-[32]: none arrives: a port is closed'
+ends_with_1 "$three" '^check: messages of algo-[23] > algo-[32]: no message arrives: a port is closed'
 case_end $three
 network algo-3 nft flush ruleset
 

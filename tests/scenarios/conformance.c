@@ -15,14 +15,14 @@
 struct matrix {
     struct trial trial;
     struct conformance *conformance;
-    size_t room; /* bytes of each of the trial's buffers */
-    /* NULL: the buffers are what is sent and received; else what is on the device is copied from and to them */
+    size_t room; /* size of each of the trial's buffers */
+    /* if set, the trial runs in device memory, and the trial's buffers are copied to and from there */
     struct pl_device *device;
-    char *on_device[2]; /* send, recv */
+    char *on_device[2]; /* for send and recv */
     void *stream;
 };
 
-/* Where in device memory what `data`, in one of the two buffers, stands for lies. */
+/* The place in device memory that corresponds to `data`, which is in one of the two buffers. */
 static char *shadow(const struct matrix *m, const void *data)
 {
     const struct trial *t = &m->trial;
@@ -50,7 +50,8 @@ static enum pl_status run_on_device(const struct matrix *m, struct pl_error *ret
     PL_TRY(pl_device_copy(m->device, m->on_device[0], t->send, send_bytes, m->stream, reterr));
     PL_TRY(pl_device_copy(m->device, m->on_device[1], t->recv, recv_bytes, m->stream, reterr));
     PL_TRY(pl_collective_post(t->world, &c, &request, reterr));
-    if (pl_request_stream_wait(request, m->stream, reterr) != PL_OK) { /* what follows on the stream comes after it */
+    if (pl_request_stream_wait(request, m->stream, reterr) != PL_OK) { /* later work on the stream comes after the
+                                                                        * request */
         return pl_request_wait(request, reterr);
     }
     PL_TRY(pl_device_copy(m->device, t->send, m->on_device[0], send_bytes, m->stream, reterr));
@@ -167,13 +168,13 @@ static bool run_moves(struct matrix *m)
 static bool run_all(struct matrix *m)
 {
     struct trial *t = &m->trial;
-#ifdef __SANITIZE_THREAD__ /* which type it is makes no other use of threads */
+#ifdef __SANITIZE_THREAD__ /* one type is enough: threads are used alike with all types */
     static const bool few[PL_DTYPE_COUNT] = {[PL_BFLOAT16] = true};
 #else
     static const bool few[PL_DTYPE_COUNT] = {
         [PL_FLOAT32] = true, [PL_BFLOAT16] = true, [PL_INT8] = true, [PL_INT64] = true};
 #endif
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* nor, where a driver copies and adds, of memory */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) /* nor is memory, in device memory */
     bool all_types = m->conformance->all_types && !m->device;
 #else
     bool all_types = m->conformance->all_types;
@@ -254,7 +255,7 @@ void conformance_run(struct pl_world *world, struct conformance *conformance)
         snprintf(conformance->failure, sizeof(conformance->failure), "device memory: %s", error.cause);
     }
     if (!conformance->failure[0] && t->before && t->send && t->recv && !run_all(&m) && !conformance->failure[0]) {
-        snprintf(conformance->failure, sizeof(conformance->failure), "a barrier failed");
+        snprintf(conformance->failure, sizeof(conformance->failure), "the barrier failed");
     }
     drop_shadows(&m);
     for (int i = 0; i < 2 && conformance->arena; i++) {

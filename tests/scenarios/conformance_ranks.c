@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The long conformance matrix for processes (under mpirun) or threads: conformance_ranks [threads N [ranks a host]],
- * and for processes in device memory: conformance_ranks devices N, where local rank r has device r mod N. Random
- * mixtures on `worlds` worlds of processes that draw their settings and hosts: conformance_ranks mixed SEED WORLDS.
- * Random training programs likewise: conformance_ranks training SEED WORLDS. Worlds of a program that starts and ends
- * MPI itself: conformance_ranks halves. A rank that cancels what all others wait for: conformance_ranks cancels. Worlds
- * after worlds that have failed: conformance_ranks fails.
+ * The long conformance matrix for processes (under mpirun) or threads:
+ *
+ *     conformance_ranks [threads N [RANKS_PER_HOST]]
+ *     conformance_ranks devices N                 processes in device memory; local rank r has device r mod N
+ *     conformance_ranks mixed SEED WORLDS         random mixtures on worlds of processes that draw their settings and
+ * hosts
+ *     conformance_ranks training SEED WORLDS      the same with random training programs
+ *     conformance_ranks halves                    worlds of a program that starts and ends MPI itself
+ *     conformance_ranks cancels                   a rank cancels a collective that all others wait for
+ *     conformance_ranks fails                     worlds after worlds that have failed
  */
 #include "base/clock.h"
 #include "base/knob.h"
@@ -59,7 +63,7 @@ static void run_on_device(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
     }
 }
 
-/* A rank's failure that all receive leaves them synchronised: they go on, and finalise MPI together, since mpirun
+/* A failure of one rank that all receive leaves the ranks synchronised: they go on and finalise MPI, since mpirun
  * reports a rank that does not. */
 static bool expect_error(struct pl_bootstrap *bootstrap)
 {
@@ -69,8 +73,8 @@ static bool expect_error(struct pl_bootstrap *bootstrap)
            PL_MEMORY;
 }
 
-/* Rank 1 cancels an allreduce of `count`; the others are in it, or come to it, and receive that long before their
- * deadlines, or have all they need. */
+/* Rank 1 cancels an allreduce of `count`. The others are in it, or come to it, and receive the cancellation long
+ * before their deadlines, or have all the data that they need. */
 static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done, char failure[RANKS_TEXT_BYTES])
 {
     const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
@@ -87,7 +91,7 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
     if (pl_world_rank(world) == 1) {
         RANKS_OK(pl_collective_post(world, &sum, &request, &error));
         pl_request_cancel(request);
-        return; /* MPI may still read what it sends */
+        return; /* MPI may still read the sent data */
     }
     status = pl_collective_run(world, &sum, &told);
     RANKS_NEED((status == PL_OK && may_be_done) || (status == PL_PEER && strcmp(told.cause, expected) == 0),
@@ -95,9 +99,9 @@ static void cancel_one(struct pl_world *world, uint64_t count, bool may_be_done,
                pl_status_name(status), told.cause);
 }
 
-/* In worlds of all ranks, one after the other: small; more than MPI sends without being asked for it; and more than all
- * slots of the backend for messages hold at once, since of less a rank may have sent all that the others need when it
- * cancels. */
+/* Runs cancel_one() in one world of all ranks after the other, with sizes that are small; above MPI's eager limit;
+ * and more than all slots of the p2p backend hold at once. With less a rank may have sent all the data that the
+ * others need before it cancels. */
 static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     static const uint64_t sizes[] = {5, 3500, 10000007};
@@ -115,10 +119,10 @@ static void run_cancels(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
     }
 }
 
-/* Of what each pair of ranks compares for itself, rank 0 sends more than rank 1 expects. */
+/* Rank 0 sends more than rank 1 expects, in data that only the two ranks of a pair compare. */
 static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
-    const char *words = "rank 0 sent more than rank 1 expected";
+    const char *words = "rank 0 sent more bytes than rank 1 expected";
     int rank = pl_world_rank(world);
     int32_t send[RANKS_MOST + 1] = {0};
     int32_t recv[RANKS_MOST];
@@ -144,8 +148,8 @@ static void send_too_much(struct pl_world *world, char failure[RANKS_TEXT_BYTES]
                told.cause);
 }
 
-/* The last rank comes to a sub-world of `world` when the deadlines of all others have passed: its own passes as well,
- * and `world` has failed on all. */
+/* The last rank comes to a sub-world of `world` when the deadlines of all others have passed: its own deadline
+ * passes too, and `world` has failed on all. */
 static void come_late(struct pl_world *world, struct pl_world *whole, char failure[RANKS_TEXT_BYTES])
 {
     bool late = pl_world_rank(world) == pl_world_size(world) - 1;
@@ -169,12 +173,12 @@ static void come_late(struct pl_world *world, struct pl_world *whole, char failu
                pl_world_rank(world), pl_status_name(status), told.cause);
     RANKS_NEED(pl_world_failure(world, &told) == PL_TIMEOUT && strstr(told.cause, "making a sub-world: rank "),
                "rank %d: %s: %s", pl_world_rank(world), pl_status_name(told.status), told.cause);
-    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d makes another part of it",
+    RANKS_NEED(pl_world_new_sub(world, ranks, 1, &part, NULL) != PL_OK, "rank %d made a sub-world of a failed world",
                pl_world_rank(world));
 }
 
-/* Every other world of all ranks is revoked by one after the other: the messages of that are not received in the next
- * world, where they wait. Two of those fail in their own ways. */
+/* Every second world of all ranks is revoked, by one rank after the other: the next world, in which those messages
+ * wait, must not receive them. Two of the worlds fail in a different way. */
 static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
 {
     int size = pl_world_size(world);
@@ -209,7 +213,7 @@ static void run_fails(struct pl_world *world, char failure[RANKS_TEXT_BYTES])
     }
 }
 
-/* Processes: their world, and a device of `devices` where that is not 0; or the worlds of `special`. */
+/* Runs processes: their world, with a device of `devices` if that is not 0; or the worlds of `special`. */
 static int run_processes(int devices, void (*special)(struct pl_world *world, char *failure),
                          char failure[RANKS_TEXT_BYTES])
 {
@@ -221,7 +225,7 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
     if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK || !expect_error(bootstrap) ||
         (devices && pl_device_open(bootstrap->rank % devices, &options.device, &error) != PL_OK) ||
         pl_world_new(bootstrap, &options, &world, &error) != PL_OK) {
-        fprintf(stderr, "no world: %s\n", error.cause);
+        fprintf(stderr, "cannot make the world: %s\n", error.cause);
         return 1;
     }
     if (devices) {
@@ -240,7 +244,7 @@ static int run_processes(int devices, void (*special)(struct pl_world *world, ch
     return 0;
 }
 
-/* MPI is the program's: ranks with even and with odd numbers, the last one first, are a world each, and MPI goes on
+/* The program owns MPI: ranks with even and with odd numbers, the last one first, form a world each, and MPI goes on
  * after them. */
 static void run_halves(char failure[RANKS_TEXT_BYTES])
 {
@@ -267,7 +271,8 @@ static void run_halves(char failure[RANKS_TEXT_BYTES])
     RANKS_NEED(sum == size * size / 4, "the larger sum is %d", sum);
 }
 
-/* A failure of one rank is that of all, at the latest when its deadline has passed. */
+/* Runs `program` in `worlds` drawn worlds. If one rank fails all fail, at the latest when their deadlines have
+ * passed. */
 static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int steps, char *failure), uint64_t seed,
                      uint64_t worlds)
 {
@@ -278,7 +283,7 @@ static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int 
     char failure[MIXED_TEXT_BYTES] = "";
 
     if (pl_bootstrap_new_mpi(NULL, &bootstrap, &error) != PL_OK) {
-        fprintf(stderr, "no world: %s\n", error.cause);
+        fprintf(stderr, "cannot make the world: %s\n", error.cause);
         return 1;
     }
     for (uint64_t i = 0; i < worlds; i++) {
@@ -291,7 +296,7 @@ static int run_drawn(void (*program)(struct pl_world *world, uint64_t seed, int 
         if (pl_world_new(bootstrap, &options, &world, &error) == PL_OK) {
             program(world, seed + i, STEPS, failure);
         } else {
-            snprintf(failure, sizeof(failure), "no world: %s", error.cause);
+            snprintf(failure, sizeof(failure), "cannot make the world: %s", error.cause);
         }
         pl_world_free(world);
         if (failure[0]) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step posts up to MOST_POSTS requests on any of the worlds, all of them in one order on all ranks; then each rank
- * waits in its own way: in that order, or by testing all of them. What is drawn from `common` is drawn by all ranks
- * alike, also by those that have no part in a world; what is drawn from `own` is one rank's affair.
+ * A step posts up to MOST_POSTS requests on any of the worlds, all of them in one order on all ranks. Then each rank
+ * waits in its own way: in that order, or by testing all of them. All ranks draw the same from `common`, also those
+ * that are not in a world; `own` is different on each rank.
  */
 #include "tests/scenarios/mixed.h"
 
@@ -19,17 +19,17 @@
 #include <string.h>
 
 enum {
-    WORLDS = 3, /* the whole and two parts of it */
+    WORLDS = 3, /* the whole world and two sub-worlds of it */
     MOST_RANKS = 64,
     MOST_POSTS = 6,
     ARENA_BYTES = 1 << 20,
     GUARD_BYTES = 64, /* on both sides of each buffer */
     MOST_BYTES = 96 << 10,
-    LARGE_BYTES = 3 << 20, /* several chunks between hosts with several ranks */
+    LARGE_BYTES = 3 << 20, /* large enough for several chunks between hosts with several ranks */
 };
 
 struct place {
-    struct pl_world *world; /* NULL: this rank is not in it */
+    struct pl_world *world; /* NULL if this rank is not in it */
     int size;
     struct pl_span arena;
     uint64_t arena_used;
@@ -41,7 +41,7 @@ struct part {
     uint64_t counts[MOST_RANKS];
     uint64_t recv_counts[MOST_RANKS];
     char name[8];
-    char *rooms[2]; /* send, recv: guards and all */
+    char *rooms[2]; /* for send and recv, with their guards */
     char *buffers[2];
     size_t bytes[2];
     bool on_heap[2];
@@ -69,7 +69,7 @@ uint64_t mixed_draw(uint64_t *seed, uint64_t below)
 
 static const char *draw_word(uint64_t *seed, const char *const *words, uint64_t count)
 {
-    /* As often as not the default. */
+    /* The default is chosen in half of the cases. */
     return mixed_draw(seed, 2) ? words[mixed_draw(seed, count)] : words[0];
 }
 
@@ -82,8 +82,8 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     static const char *const spins[] = {"100", "0", "1000"};
     static const char *const wires[] = {"", "float16", "bfloat16"};
     static const char *const reproducible[] = {"0", "0", "1"};
-    static const char *const latencies[] = {"0", "5000"}; /* a long link */
-    static const char *const rates[] = {"0", "1000"};     /* one that holds much on its way */
+    static const char *const latencies[] = {"0", "5000"}; /* 5000: a long link */
+    static const char *const rates[] = {"0", "1000"};     /* 1000: a link with much data under way */
     const struct {
         enum pl_knob knob;
         const char *text;
@@ -107,7 +107,7 @@ int mixed_settings(uint64_t *seed, int size, struct pl_knobs *ret_knobs)
     return mixed_draw(seed, 2) ? 2 : (int)mixed_draw(seed, (uint64_t)size + 1);
 }
 
-/* Ranks take different times. */
+/* Waits for a random time, so that ranks take different times. */
 static void stumble(struct mixture *m)
 {
     uint64_t way = mixed_draw(&m->own, 16);
@@ -119,7 +119,7 @@ static void stumble(struct mixture *m)
     }
 }
 
-/* Around the sizes at which something changes; now and then a large one. */
+/* Draws a count near sizes at which the algorithm changes; now and then a large one. */
 static uint64_t draw_count(struct mixture *m, enum pl_dtype dtype, int size)
 {
     static const uint64_t thresholds[] = {40, 512, 2048, 4096, 16384, 60 << 10, 64 << 10};
@@ -184,7 +184,7 @@ static void draw_collective(struct mixture *m, struct part *part, int size)
     }
 }
 
-/* Memory for one buffer, in the arena or not, with guards around it. */
+/* Allocates one buffer, in the arena or not, with guards around it. */
 static char *take_room(struct mixture *m, struct place *place, struct part *part, int which, size_t bytes, size_t item)
 {
     size_t before = GUARD_BYTES + mixed_draw(&m->own, 16) * item;
@@ -209,7 +209,7 @@ static bool check_guards(const struct part *part)
         for (int i = 0; i < GUARD_BYTES; i++) {
             if (part->buffers[which][-1 - i] != (char)0xa5 ||
                 part->buffers[which][part->bytes[which] + (size_t)i] != (char)0xa5) {
-                snprintf(part->trial.failure, MIXED_TEXT_BYTES, "%s of %" PRIu64 " %s wrote beside its %s buffer",
+                snprintf(part->trial.failure, MIXED_TEXT_BYTES, "%s of %" PRIu64 " %s wrote outside its %s buffer",
                          pl_kind_text(part->trial.c.kind), part->trial.c.count, pl_dtype_text(part->trial.c.dtype),
                          which ? "receive" : "send");
                 return false;
@@ -219,7 +219,7 @@ static bool check_guards(const struct part *part)
     return true;
 }
 
-/* Draw what all ranks draw; on those that are in the world give it buffers and inputs. */
+/* Draws what all ranks draw; ranks that are in the world also make buffers and inputs. */
 static struct pl_collective prepare(struct mixture *m, struct place *place, struct part *part)
 {
     struct trial *t = &part->trial;
@@ -299,7 +299,7 @@ static bool finish(struct mixture *m, struct post *post)
     return !post->place->world || (trial_check(&post->part.trial) && check_guards(&post->part));
 }
 
-/* Look at all of them, in any order, until none is left. */
+/* Tests all requests, in any order, until all have ended. */
 static bool look_around(struct mixture *m, int posts)
 {
     int left = posts;
@@ -350,7 +350,7 @@ static bool step(struct mixture *m)
     return good;
 }
 
-/* Any ranks of the whole, in any order. */
+/* Makes a sub-world of any ranks of the whole world, in any order. */
 static bool make_part(struct mixture *m, struct place *place)
 {
     struct place *whole = &m->places[0];

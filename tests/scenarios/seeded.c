@@ -38,8 +38,8 @@ void seeded_run(const struct seeded *seeded)
             continue;
         }
         ck_assert_msg(!failure[0],
-                      "PACELINE_TEST_SEED=%" PRIu64 " PACELINE_TEST_WORLDS=1, %d ranks, %d a host: %.1300s", world_seed,
-                      size, options.pretend_ranks_per_host, failure);
+                      "PACELINE_TEST_SEED=%" PRIu64 " PACELINE_TEST_WORLDS=1, %d ranks, %d per host: %.1300s",
+                      world_seed, size, options.pretend_ranks_per_host, failure);
     }
     printf("seeds %" PRIu64 " to %" PRIu64 "\n", seed, seed + worlds - 1);
 }

@@ -2,11 +2,11 @@
 /*
  * A worker of parameter servers: server_worker STEPS [FAULT [STEP]]
  *
- * Every worker pushes its number + 1 for every element, STEPS times, at the rate -1, and says what came out:
- * "worker 1 of 4: steps 20 value 50.0 uniform". FAULT is of worker 1, in its step number STEP, or in the
- * middle, after it has pushed the gradients: exit3, kill, segv,
- * stop (SIGSTOP), leave (it ends with 0, without a word). Or term: every worker is "ready", waits for SIGTERM, and then
- * ends well; or ready: it says so and goes on.
+ * Every worker pushes its number + 1 for every element, STEPS times, with learning rate -1, and prints the result:
+ * "worker 1 of 4: steps 20 value 50.0 uniform". Worker 1 has the FAULT, in its step number STEP, or in the middle,
+ * after it has pushed the gradients: exit3, kill, segv, stop (SIGSTOP), leave (it exits with 0 and does not leave the
+ * server). Or term: every worker prints "ready", waits for SIGTERM, and then succeeds; or ready: it prints that and
+ * goes on.
  */
 #include "runtime/paceline.h"
 #include "runtime/server.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A step submits jobs, single operations or groups, to any of the sets, each rank in an order of its own;
- * then each rank waits in its own way and order. Names come again, mostly with the same shape, so that they are known
- * by number after a while. In between sets come and go, ranks join with uneven numbers of steps, plans take steps. What
- * is drawn from `common` is drawn by all ranks alike.
+ * A step submits jobs, single operations or groups, to any of the sets, each rank in an order of its own. Then each
+ * rank waits in its own way and order. Names are reused, mostly with the same shape, so that ranks know them by number
+ * after a while. Between steps, sets are added and removed, ranks join with uneven numbers of steps, and plans take
+ * steps. All ranks draw the same from `common`.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -66,7 +66,7 @@ static void shuffle(uint64_t *seed, int *list, int count)
 
 /* ---- ranks that run out of data ---- */
 
-/* What the ranks that still have step `step` give together. */
+/* Combined input of the ranks that still have step `step`. */
 struct left {
     int count, sum, least, most, first;
 };
@@ -89,7 +89,7 @@ static struct left left_in(const struct place *place, const int *steps, int step
     return left;
 }
 
-/* One step of a rank that has not joined: an operation of each kind that can be done without the others. */
+/* One step of a rank that has not joined: an operation of each kind that is possible without the other ranks. */
 static bool uneven_step(struct training *t, struct place *place, const int *steps, int step, uint64_t salt)
 {
     enum { ELEMS = 5, OPS = 7 };
@@ -194,7 +194,7 @@ static bool join(struct training *t, struct place *place)
     return true;
 }
 
-/* ---- sets that come and go ---- */
+/* ---- sets that are added and removed ---- */
 
 static bool open_place(struct training *t, struct place *place, int set)
 {
@@ -244,7 +244,7 @@ static bool change_sets(struct training *t)
     return open_place(t, place, set);
 }
 
-/* Set 0 and its named tensors; the other sets are added later. */
+/* Opens set 0 and its named tensors; the other sets are added later. */
 static bool begin(struct training *t)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -273,7 +273,7 @@ static void end(struct training *t)
     t->sets = NULL;
 }
 
-/* All leave their named tensors, one after the other or at once, and start again on the same world. */
+/* All ranks leave their named tensors, one after the other or at once, and start again on the same world. */
 static bool start_again(struct training *t)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -290,7 +290,7 @@ static bool start_again(struct training *t)
 
 /* ---- steps ---- */
 
-/* Numbers and bytes that every rank needs, by plain collectives. */
+/* Exchanges numbers and bytes that every rank needs, by plain collectives. */
 static bool exchange_plainly(struct training *t)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -325,7 +325,7 @@ static struct place *any_place(struct training *t)
     return place->used ? place : &t->places[0];
 }
 
-/* Operations without a name are numbered, so those of one set keep their order on every rank. */
+/* Operations without a name are numbered: keeps those of one set in the same order on every rank. */
 static void keep_numbered_in_order(const struct job *jobs, int *order, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -367,8 +367,8 @@ static bool submit_all(struct training *t, struct job *jobs, int count)
     return true;
 }
 
-/* Named tensors in several sets, and between submitting and waiting sometimes something in a set that has nothing under
- * way. */
+/* Submits named tensors in several sets. Between submitting and waiting it sometimes does something in a set without
+ * requests under way. */
 static bool step(struct training *t)
 {
     struct job *jobs = calloc(MOST_JOBS, sizeof(struct job));
@@ -398,7 +398,7 @@ static bool step(struct training *t)
         good = jobs[order[i]].place->own < 0 || training_finish_job(t, &jobs[order[i]]);
     }
     if (!good) {
-        end(t); /* nothing may look at the buffers any more */
+        end(t); /* nothing may access the buffers any more */
     }
     for (int i = 0; i < count; i++) {
         training_release_job(&jobs[i]);

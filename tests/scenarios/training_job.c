@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One thing that is done by name: a single operation or a group. Operations are mostly those that were
- * done under the name before. */
+/* One job by name: a single operation or a group. Operations are mostly equal to the earlier ones under that name. */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
 
@@ -33,7 +32,7 @@ static void draw_pattern(struct training *t, const struct place *place, struct p
     p->rows = mixed_draw(&t->common, 12) ? mixed_draw(&t->common, 40) : mixed_draw(&t->common, 20000);
 }
 
-/* How many rows each rank has to do with, where that may change from one time to the next. */
+/* Draws the number of rows of each rank, if it may change from one time to the next. */
 static void draw_counts(struct training *t, const struct pattern *p, struct part *part, uint64_t size)
 {
     struct pl_collective *c = &part->trial.c;
@@ -55,7 +54,7 @@ static void draw_counts(struct training *t, const struct pattern *p, struct part
     }
 }
 
-/* The operation as this rank, number `own` of its set, submits it. */
+/* Describes the operation as this rank, number `own` of its set, submits it. */
 static void describe(const struct pattern *p, struct part *part, int own)
 {
     struct pl_named_op *op = &part->op;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank of a program makes a mistake. Every rank has to report it, in words that name the thing or the rank, and
- * where the mistake is about one tensor only, all go on afterwards. No rank may hang, so a mistake that only time can
+ * One rank of a program makes a mistake. Every rank has to report it, in a message that names the thing or the rank; if
+ * the mistake is about one tensor only, all go on afterwards. No rank may hang, so a mistake that only a timeout can
  * show runs with a short deadline.
  */
 #include "tests/scenarios/mixed.h"
@@ -19,7 +19,7 @@ enum { ELEMS = 12 };
 struct scene {
     struct pl_world *world;
     struct pl_process_sets *sets;
-    struct pl_named *named; /* of set 0 */
+    struct pl_named *named; /* named tensors of set 0 */
     int rank, size;
     int guilty; /* the rank that makes the mistake */
     uint64_t draws;
@@ -31,7 +31,7 @@ static bool fail(const struct scene *s, const char *what, enum pl_status status,
     char text[1000];
 
     if (!s->failure[0]) {
-        snprintf(s->failure, TRAINING_TEXT_BYTES, "rank %d was the one: %.80s: %s: %s", s->guilty, what,
+        snprintf(s->failure, TRAINING_TEXT_BYTES, "rank %d made the mistake: %.80s: %s: %s", s->guilty, what,
                  pl_status_name(status), pl_error_text(error, text, sizeof(text)));
     }
     return false;
@@ -42,7 +42,7 @@ static bool need(const struct scene *s, const char *what, enum pl_status status,
     return status == PL_OK || fail(s, what, status, error);
 }
 
-/* The call must have ended with `expected`, and its report must say `words`. */
+/* Checks that the call has ended with `expected` and that its error contains `words`. */
 static bool told(const struct scene *s, const char *words, enum pl_status expected, enum pl_status status,
                  const struct pl_error *error)
 {
@@ -64,7 +64,7 @@ static struct pl_named_op sum_of(const char *name, float *data)
                                 .recv = data};
 }
 
-/* A sum by name goes well on all ranks. */
+/* Checks that a sum by name succeeds on all ranks. */
 static bool goes_on(const struct scene *s, const char *name)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -86,8 +86,8 @@ static bool goes_on(const struct scene *s, const char *name)
     return true;
 }
 
-/* Another shape, type, operation, factor, kind or root than the others, alone or in a group, of a name that is new or
- * known. */
+/* The guilty rank has a different shape, type, operation, factor, kind or root, alone or in a group, of a name that
+ * is new or known. */
 static bool differs(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -120,7 +120,7 @@ static bool differs(struct scene *s)
     return told(s, words, PL_MISMATCH, pl_named_wait(s->named, handle, NULL, &error), &error) && goes_on(s, "w");
 }
 
-/* All wait for what not all have submitted. */
+/* All ranks wait for a tensor that not all have submitted. */
 static bool waits_for_another(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -131,7 +131,7 @@ static bool waits_for_another(struct scene *s)
            goes_on(s, "theirs");
 }
 
-/* As above, but the guilty one polls as if it had other things to do. */
+/* As above, but the guilty rank polls as if it had other work to do. */
 static bool polls_for_another(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -151,7 +151,7 @@ static bool polls_for_another(struct scene *s)
     return told(s, "", PL_TIMEOUT, pl_named_wait(s->named, handle, NULL, &error), &error);
 }
 
-/* The guilty one takes the wrong process set; sometimes all have other things under way in both. */
+/* The guilty rank takes the wrong process set; sometimes all have other requests under way in both. */
 static bool takes_another_set(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -170,7 +170,7 @@ static bool takes_another_set(struct scene *s)
         !need(s, "a set", pl_process_set_named(s->sets, set, &engines[1], &error), &error)) {
         return false;
     }
-    for (int i = 0; busy && i < 2; i++) { /* as long as the first is not there, nobody gets to submit the second */
+    for (int i = 0; busy && i < 2; i++) { /* as long as the first is not complete, no rank submits the second */
         struct pl_named_op other = sum_of(s->rank == s->guilty ? "its own" : "theirs", given[i]);
 
         if (!need(s, "submit", pl_named_submit(engines[i], &other, &others[i], &error), &error)) {
@@ -202,7 +202,7 @@ static bool leaves(struct scene *s)
     return need(s, "shutdown", pl_named_shutdown(s->named, &error), &error);
 }
 
-/* The guilty one is gone before the others begin. */
+/* The guilty rank is gone before the others begin. */
 static bool never_comes(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -231,7 +231,7 @@ static bool joins_too_early(struct scene *s)
     return need(s, "join", pl_named_join(s->named, &last, &error), &error) && goes_on(s, NULL);
 }
 
-/* Refused on one rank, which then does it right. */
+/* One rank gets an error from its call and then makes it correctly. */
 static bool is_refused(struct scene *s)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -270,7 +270,7 @@ static bool registers_another(struct scene *s)
     return good && goes_on(s, "x");
 }
 
-/* The guilty one calls something else on the world: a barrier where others take a plan's step, or wait for a named
+/* The guilty rank calls something else on the world: a barrier while others take a plan's step or wait for a named
  * tensor. */
 static bool calls_another(struct scene *s)
 {

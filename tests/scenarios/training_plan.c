@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans of random tensors and options. Gradients are multiples of all that divides them, and few bits long, so that
- * compression keeps them as they are; a model in double says what gradients and values have to be.
+ * Plans of random tensors and options. Gradients have few bits and are multiples of all numbers that divide them, so
+ * that compression does not change them; a model in double computes the expected gradients and values.
  */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/training_private.h"
@@ -28,12 +28,12 @@ struct model {
     struct pl_checkpoints *checkpoints;
     struct pl_plan_options options;
     struct pl_optimizer_options rule;
-    unsigned all_passes; /* backward passes of a step */
-    char directory[64];  /* rank 0's; elsewhere nobody looks */
+    unsigned all_passes; /* backward passes per step */
+    char directory[64];  /* on rank 0; other ranks do not use it */
     size_t tensors;
     uint64_t elems[MOST_TENSORS];
     uint64_t steps;
-    uint64_t saved_at; /* 0: never */
+    uint64_t saved_at; /* 0: never saved */
     struct arrays now, saved;
     double gradient[MOST_TENSORS][MOST_ELEMS];
 };
@@ -84,7 +84,7 @@ void training_plan_free(struct place *place)
     place->model = NULL;
 }
 
-/* As drawn: the first time, and again where a program starts again. */
+/* Opens the plan as drawn: the first time, and when the program starts again. */
 static bool open_plan(struct training *t, struct place *place)
 {
     struct pl_checkpoints_options where = {.directory = "/nonexistent", .keep = 2};
@@ -141,7 +141,7 @@ static bool draw_plan(struct training *t, struct place *place)
     return open_plan(t, place);
 }
 
-/* What the model's gradients are after a step in which rank r was ready with tensor i in `passes[r][i]` passes. */
+/* Computes the model's gradients after a step in which rank r was ready with tensor i in `passes[r][i]` passes. */
 static void reduce_model(struct model *m, const struct place *place, unsigned (*passes)[MOST_TENSORS], uint64_t salt)
 {
     double divisor = m->options.local || m->options.sum ? 1.0 : place->size;
@@ -197,7 +197,7 @@ static bool check_plan(const struct training *t, const struct model *m, bool gra
     return true;
 }
 
-/* The passes of this rank, each with its tensors in an order of its own. */
+/* Runs this rank's passes, each with its tensors in a random order. */
 static bool go_backward(struct training *t, struct place *place, const unsigned *passes, uint64_t salt)
 {
     struct model *m = place->model;
@@ -237,7 +237,7 @@ static bool take_step(struct training *t, struct place *place)
     uint64_t salt = t->salt, own = t->common;
 
     t->salt += MOST_PASSES;
-    mixed_draw(&t->common, 1); /* ranks without a model, which do not know its size, go on in step */
+    mixed_draw(&t->common, 1); /* ranks without a model, which do not know its size, must draw as often */
     if (place->own < 0) {
         return true;
     }
@@ -296,7 +296,7 @@ static bool load(struct training *t, struct model *m)
     return check_plan(t, m, false);
 }
 
-/* Other values on each rank, and then those of one of them everywhere. */
+/* Sets different values on each rank, then broadcasts those of one rank. */
 static bool broadcast(struct training *t, struct place *place, int root)
 {
     struct model *m = place->model;
@@ -314,7 +314,7 @@ static bool broadcast(struct training *t, struct place *place, int root)
            training_fail(t, "broadcast of a plan", &error);
 }
 
-/* The same program again, which goes on from a checkpoint, or from where it began. */
+/* Restarts the program, which goes on from a checkpoint, or from the beginning. */
 static bool restart(struct training *t, struct place *place)
 {
     struct model *m = place->model;

@@ -14,7 +14,7 @@ static int divisor_of(const struct trial *t)
     return t->c.divisor ? (int)t->c.divisor : t->size;
 }
 
-/* Inputs are small whole numbers: every type holds them and every partial result exactly. */
+/* The input: small whole numbers, so that every type holds them and every partial result exactly. */
 static int64_t input_of(const struct trial *t, int rank, uint64_t i)
 {
     int64_t small = (int64_t)((i * 7 + (uint64_t)rank * 3 + t->salt) % 5);
@@ -26,10 +26,10 @@ static int64_t input_of(const struct trial *t, int rank, uint64_t i)
         return small == 0 ? 2 : small == 1 && t->c.dtype != PL_UINT8 ? -1 : 1;
     }
     if (t->c.op == PL_AVERAGE && pl_dtype_is_float(t->c.dtype)) {
-        return (small - 2) * divisor_of(t); /* the sum divides */
+        return (small - 2) * divisor_of(t); /* the divisor divides the sum */
     }
     if (t->c.op == PL_AVERAGE) {
-        return t->c.dtype == PL_UINT8 ? 250 + small : 120 + small * (rank % 2 ? 1 : -1); /* sums leave 8 bits */
+        return t->c.dtype == PL_UINT8 ? 250 + small : 120 + small * (rank % 2 ? 1 : -1); /* sums exceed 8 bits */
     }
     return t->c.dtype == PL_UINT8 ? small : small - 2;
 }
@@ -142,7 +142,7 @@ static uint64_t count_of(const struct trial *t, int rank)
     return t->c.counts ? t->c.counts[rank] : t->c.count;
 }
 
-/* Ragged ones are a table that all ranks can compute. */
+/* Ragged counts come from a table that all ranks can compute. */
 uint64_t trial_pair_count(const struct trial *t, int from, int to)
 {
     if (t->c.counts && (from == t->quiet || to == t->quiet)) {
@@ -181,7 +181,7 @@ void trial_extents(const struct trial *t, uint64_t *ret_send, uint64_t *ret_recv
     }
 }
 
-/* The input at element i of what rank `rank` sends. */
+/* The element i that rank `rank` sends. */
 static int64_t sent(const struct trial *t, int rank, uint64_t i)
 {
     return input_of(t, rank, i);
@@ -236,12 +236,12 @@ static bool check_result(const struct trial *t, uint64_t recv_elems)
     return true;
 }
 
-/* What is not the place of the result must stay as it was (B8). */
+/* Checks that all of `send` outside the place of the result is unchanged. */
 static bool check_input(const struct trial *t, uint64_t send_elems)
 {
     size_t item = pl_dtype_bytes(t->c.dtype);
     size_t end = send_elems * item;
-    size_t changed = 0; /* from here, for so many bytes */
+    size_t changed = 0; /* the changed elements: from here, this many bytes */
     size_t bytes = 0;
 
     if (t->c.kind == PL_BROADCAST) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Ranks that are threads, one of which finds no memory from its n-th request on: link with -Wl,--wrap=pl_memory_new.
- * Messages between threads, which a network would carry, and the bootstrap of a sub-world are free.
+ * Ranks that are threads; one of them gets no memory from its n-th request on: link with -Wl,--wrap=pl_memory_new.
+ * Messages between threads, which a network would carry, and the bootstrap of a sub-world are not counted.
  */
 #ifndef PL_TESTS_SUPPORT_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_ALLOC_BUDGET_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/** Requests that this thread can still pay; negative: any number. */
+/** Requests that this thread may still make; negative: any number. */
 static _Thread_local int alloc_budget = -1;
 static _Thread_local bool budget_was_empty;
 
@@ -31,7 +31,7 @@ void *__wrap_pl_memory_new(size_t count, size_t item_bytes, struct pl_error *ret
     return __real_pl_memory_new(count, item_bytes, reterr);
 }
 
-/* Those of the first bootstrap that was hooked: all have the same. */
+/* The functions of the first bootstrap that was hooked: all bootstraps have the same ones. */
 static enum pl_status (*_Atomic alloc_budget_real_send)(void *context, const void *data, size_t bytes, int peer,
                                                         uint32_t tag, struct pl_transfer *transfer,
                                                         struct pl_error *reterr);
@@ -66,7 +66,7 @@ static enum pl_status budget_split(void *context, const int *ranks, int count, i
     return status;
 }
 
-/** By the thread that uses it. */
+/** Count the requests of `bootstrap`; the thread that uses it calls this. */
 static inline void alloc_budget_hook(struct pl_bootstrap *bootstrap)
 {
     alloc_budget_real_send =

@@ -3,17 +3,17 @@
 # command given to host_start is process 1, with its own host name, /opt/ml, /run, /tmp, /etc/hosts, /dev/shm and a cable to a
 # switch that is a namespace too; the machine's own network is not touched.
 #
-#   cluster_up N              make N hosts; exits 77 where that cannot be done
+#   cluster_up N              make N hosts; exits with 77 if that is not possible
 #   host_rate HOST RATE       limit its link in each direction, RATE as tc writes it (200mbit); none: no limit
 #   host_start HOST CMD...    power a host on: CMD becomes its process 1; output in $cluster/HOST.log
-#   host_wait HOST SECONDS    wait for its end; leaves the exit code in $code and fails when it does not come in 40 s more, for a busy machine
+#   host_wait HOST SECONDS    wait for its end; sets $code to the exit code; fails if it does not end in SECONDS + 40 s (the machine may be busy)
 #   host_signal HOST SIGNAL   send a signal to its process 1
 #   host_off HOST             power it off: every process on it is killed at once
 #   host_run HOST CMD...      run something else on a host that is up
-#   host_cut HOST, host_join HOST    pull its cable, plug it in again
+#   host_cut HOST, host_join HOST    unplug its cable, plug it in again
 #   hosts_listen              sshd becomes process 1 of every host; then
-#   cluster_mpirun RANKS WORDS...   mpirun on algo-1 with RANKS a host (4, or 4x2: on the first two hosts only) and Open MPI's own words
-#   host_pids HOST            the processes that are on it, as this machine numbers them
+#   cluster_mpirun RANKS WORDS...   mpirun on algo-1 with RANKS per host (4, or 4x2: on the first two hosts only) and Open MPI's own options
+#   host_pids HOST            its processes, by their ids on this machine
 #   cluster_down              remove everything (do this from a trap)
 #
 # $cluster is the work folder; $cluster/algo-1/ml is /opt/ml of algo-1. An array `cluster_environment` of NAME=VALUE
@@ -53,8 +53,8 @@ cluster_up() {
 
 host_number() { echo "${1#algo-}"; }
 
-# What runs in the new namespaces before the command becomes process 1. Open MPI keeps a job's files in /tmp under the names of host and process, which
-# hosts of another test have too: of the machine's /tmp a host sees only what it runs from.
+# This runs in the new namespaces before the command becomes process 1. Open MPI keeps a job's files in /tmp under the names of host and process, which
+# hosts of other tests have too: a host sees only the folders of the machine's /tmp that it runs from.
 cluster_inside='
   set -e
   host=$1 cluster=$2; shift 2
@@ -118,7 +118,7 @@ host_run() {
   nsenter -t "$(host_first "$host")" -n -m -u -i -p -- "$@"
 }
 
-# sshd, for jobs that are started by mpirun and not by `paceline`.
+# Starts sshd, for jobs that mpirun starts and not `paceline`.
 hosts_listen() {
   local host
   cp "$cluster/ssh/id_ed25519.pub" "$cluster/ssh/authorized"
@@ -144,7 +144,7 @@ cluster_mpirun() {
   [ "$per_host" = "$1" ] || hosts=${1#*x}
   shift
   for i in $(seq "$hosts"); do list+=,algo-$i:$per_host; done
-  # Binding would put the first rank of every host on the same core, which they share here.
+  # Binding would put the first ranks of all hosts on the same core, since the hosts share this machine.
   host_run algo-1 env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --host "${list#,}" -n $((hosts * per_host)) --oversubscribe --bind-to none \
     --mca plm_rsh_agent "$cluster_ssh -i $cluster/ssh/id_ed25519" --mca mpi_yield_when_idle 1 "$@" </dev/null
 }
@@ -165,7 +165,7 @@ host_rate() {
 host_cut() { ip -n "$cluster_tag-sw" link set "p$(host_number "$1")" down; }
 host_join() { ip -n "$cluster_tag-sw" link set "p$(host_number "$1")" up; }
 
-# Every process whose network is the host's: whoever lived on it, whatever became of its parents.
+# Prints every process in the host's network namespace, also those whose parents are gone.
 host_pids() { ip netns pids "$cluster_tag-$(host_number "$1")"; }
 
 cluster_down() {

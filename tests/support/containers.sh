@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the container tests: an engine, a base image, and the few verbs that they need.
+# Sourced by the container tests: an engine, a base image, and the few functions that they need.
 #
-# An engine is podman or a docker that answers. Where there is none, and only for root with CI=true or
+# An engine is podman or a docker that answers. If there is none, and only for root with CI=true or
 # PACELINE_CONTAINERS=yes, podman is installed and a Debian base image is made with debootstrap (about a minute).
 # Nothing of the machine's own container settings is changed.
 #
-# PACELINE_TEST_BASE names another base for the images under test, one that the engine has.
+# PACELINE_TEST_BASE names a different base for the images under test, which the engine must have.
 
 base_image=docker.io/library/debian:bookworm-slim
 container_state=${TMPDIR:-/tmp}/paceline-containers
@@ -32,15 +32,15 @@ containers_allowed() {
   [ "$(id -u)" = 0 ] && { [ "${CI:-}" = true ] || [ "${PACELINE_CONTAINERS:-}" = yes ]; }
 }
 
-# Tests that run side by side set the engine up and build one after the other: each finds what those before it have made.
+# Concurrent tests set the engine up and build one after the other: each finds the results of those before it.
 container_lock() {
   mkdir -p "$container_state"
   exec {container_lock}>"$container_state/lock"
   flock "$container_lock"
 }
-container_unlock() { flock --unlock "$container_lock"; } # closing it would not do: what the engine has started may have it too
+container_unlock() { flock --unlock "$container_lock"; } # closing it is not enough: processes that the engine has started may have it too
 
-# Leave `engine` set to podman or docker with the base image at hand, or skip.
+# Sets `engine` to podman or docker and gets the base image, or skips the test.
 container_engine() {
   container_lock
   container_find

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The device that tests run on: a GPU, or the driver of tests/support that stands in for one. */
+/** The device that tests run on: a GPU, or the fake driver in tests/fakes. */
 #ifndef PL_TESTS_SUPPORT_DEVICE_H
 #define PL_TESTS_SUPPORT_DEVICE_H
 
@@ -13,7 +13,7 @@
 
 enum { DEVICE_SKIPPED = 77 };
 
-/** A function of fake_cuda.h in the tests' driver; NULL: the driver is a real one, or there is none. */
+/** Find a function of fake_cuda.h in the fake driver; NULL if the driver is a real one or there is none. */
 static inline void *device_fake(const char *function)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -25,7 +25,7 @@ static inline void *device_fake(const char *function)
     return found;
 }
 
-/** For UNIT_MAIN_AFTER(): 0 when there is a device, otherwise it is said why there is none. */
+/** For UNIT_MAIN_AFTER(): 0 if there is a device, otherwise it prints why there is none. */
 static inline int device_prepare(void)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -33,7 +33,8 @@ static inline int device_prepare(void)
     int count;
     enum pl_status status = pl_device_count(&count, &error);
 
-    /* A GPU's context takes long to make, and goes with its last handle: one stays until the program ends. */
+    /* A GPU's context takes long to make, and ends with its last handle: one handle stays open until the program
+     * ends. */
     if (status == PL_OK && !device_fake("fake_cuda_order")) {
         status = pl_device_open(0, &kept, &error);
     }
@@ -44,7 +45,7 @@ static inline int device_prepare(void)
     return status == PL_UNSUPPORTED ? DEVICE_SKIPPED : 1;
 }
 
-/** Order the tests' driver; fake_cuda.h lists the words. False: it is a real one, which takes no orders. */
+/** Give the fake driver an order of fake_cuda.h. False if the driver is a real one. */
 static inline bool device_order(const char *order)
 {
     void *found = device_fake("fake_cuda_order");
@@ -58,8 +59,8 @@ static inline bool device_order(const char *order)
 }
 
 /**
- * How often this thread has called the driver's function `name`, NULL: any of them; -1: the driver is a real one, which
- * does not count.
+ * How often this thread has called the driver's function `name`, or any function if NULL; -1 if the driver is a real
+ * one, which does not count.
  */
 static inline long device_calls(const char *name)
 {
@@ -73,7 +74,7 @@ static inline long device_calls(const char *name)
     return count(name);
 }
 
-/** A copy between host and device memory, waited for. */
+/** Copy between host and device memory, and wait for the copy. */
 static inline enum pl_status device_move(struct pl_device *device, void *to, const void *from, size_t bytes,
                                          struct pl_error *reterr)
 {
@@ -81,8 +82,8 @@ static inline enum pl_status device_move(struct pl_device *device, void *to, con
 }
 
 /**
- * How many devices `ranks` ranks may use, one after the other: 1, which they share, and `ranks` where there are so
- * many; 0 ends the list.
+ * The numbers of devices for `ranks` ranks, one after the other: 1, which they share, and `ranks` if there are so many;
+ * 0 ends the list.
  */
 static inline int device_next(int devices, int ranks)
 {

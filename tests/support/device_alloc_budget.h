@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Making part of a world with devices where a rank finds no memory: link with -Wl,--wrap=pl_memory_new. */
+/** Makes sub-worlds with devices while a rank gets no memory: link with -Wl,--wrap=pl_memory_new. */
 #ifndef PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 #define PL_TESTS_SUPPORT_DEVICE_ALLOC_BUDGET_H
 
@@ -10,8 +10,8 @@
 #include "tests/support/unit.h"
 
 /**
- * Over two ranks: rank 1 pays for ever more of a part of a world with devices, until it has it: it fails and is
- * reported on both ranks, or on none.
+ * Over two ranks: rank 1 may make more and more requests while it makes a sub-world with devices, until it succeeds.
+ * Each time it fails and reports on both ranks, or succeeds on both.
  */
 static inline void device_ranks_pay(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -31,17 +31,17 @@ static inline void device_ranks_pay(struct pl_world *world, void *argument, char
         mine[0] = (int32_t)pl_world_new_sub(world, ranks, 2, &part, &told);
         alloc_budget = -1;
         mine[1] = budget_was_empty;
-        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d paid: %s", pays,
+        RANKS_NEED(mine[0] == PL_OK || strstr(told.cause, "the memory budget is used up"), "%d requests paid: %s", pays,
                    told.cause);
         RANKS_OK(pl_allgather(world, mine, all, 2, PL_INT32, &error));
-        RANKS_NEED(all[0] == all[2], "%d paid: %d on rank 0, %d on rank 1", pays, all[0], all[2]);
+        RANKS_NEED(all[0] == all[2], "%d requests paid: status %d on rank 0, %d on rank 1", pays, all[0], all[2]);
         was_empty = all[3];
     }
 }
 
 /**
- * The same on a device of its own for each rank. What is not reported at once ends in the test's own time limit, long
- * before the world's.
+ * The same with one device per rank. A failure that is not reported at once hits the test's own time limit, long before
+ * the world's.
  */
 static inline void check_device_alloc_budget(void)
 {

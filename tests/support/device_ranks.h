@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What ranks with devices do in the tests of more than one backend. Functions for ranks.h. */
+/** Functions of ranks with devices for the tests of several backends. See ranks.h. */
 #ifndef PL_TESTS_SUPPORT_DEVICE_RANKS_H
 #define PL_TESTS_SUPPORT_DEVICE_RANKS_H
 
@@ -10,7 +10,7 @@
 #include "tests/support/device.h"
 #include "tests/support/ranks.h"
 
-/** `argument`: a struct conformance, which stays as it is. */
+/** `argument`: a struct conformance, which does not change. */
 static inline void device_ranks_conform(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct conformance conformance = *(const struct conformance *)argument;
@@ -19,7 +19,7 @@ static inline void device_ranks_conform(struct pl_world *world, void *argument, 
     RANKS_NEED(!conformance.failure[0], "%s", conformance.failure);
 }
 
-/** `argument`: a text that the world's description must hold. */
+/** `argument`: a text that the world's description must contain. */
 static inline void device_ranks_say(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -29,18 +29,18 @@ static inline void device_ranks_say(struct pl_world *world, void *argument, char
                pl_text_string(&text));
 }
 
-/** What befalls rank 1 in the third of five calls, and how that has to end. */
+/** A fault of rank 1 in the third of five calls, and its expected result. */
 struct device_fault {
-    const char *order; /* of the fake driver, for the device of rank 1; NULL: something else comes by itself */
-    const char *text;  /* rank 1 says so */
+    const char *order; /* order for the fake driver, for the device of rank 1; NULL: the fault comes by itself */
+    const char *text;  /* text in rank 1's error */
     enum pl_status of_rank_1;
     unsigned flags;
-    int64_t deadline_ns; /* of that call on rank 1; 0, and all others: a minute */
+    int64_t deadline_ns; /* deadline of that call on rank 1; 0, and on all other calls: a minute */
     bool arena;
-    bool shared; /* the device is everybody's: any rank may be the first to notice */
+    bool shared; /* all ranks share the device: any rank may be the first to notice */
 };
 
-/** Give this rank's device the order. */
+/** Give the order to this rank's device. */
 static inline void device_ranks_order(struct pl_world *world, const char *order)
 {
     char text[64];
@@ -51,7 +51,7 @@ static inline void device_ranks_order(struct pl_world *world, const char *order)
     }
 }
 
-/** How a rank's part of a fault ended: each with its own place, and all in time. */
+/** Check the result of a fault on this rank: the error names this rank's host and device, and comes in time. */
 static inline void device_ranks_check(struct pl_world *world, const struct device_fault *fault, enum pl_status status,
                                       const struct pl_error *told, int64_t begin_ns, char failure[RANKS_TEXT_BYTES])
 {
@@ -61,20 +61,20 @@ static inline void device_ranks_check(struct pl_world *world, const struct devic
 
     snprintf(place, sizeof(place), "rank %d on host ", pl_world_rank(world));
     RANKS_NEED(status != PL_OK, "the fault was not noticed");
-    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not told: %s: %s (%s)", fault->text, pl_status_name(status),
-               told->cause, told->context);
+    RANKS_NEED(strstr(told->cause, fault->text), "'%s' is not in the error: %s: %s (%s)", fault->text,
+               pl_status_name(status), told->cause, told->context);
     if (!first) {
         RANKS_NEED(strncmp(told->cause, "rank 1 has given up: ", 21) == 0 && strstr(told->cause, "rank 1 on host "),
-                   "rank 1 is not told: %s (%s)", told->cause, told->context);
+                   "the error does not name rank 1: %s (%s)", told->cause, told->context);
         RANKS_NEED(told->domain == PL_DOMAIN_RANK && told->code == 1, "domain %d, code %d", (int)told->domain,
                    (int)told->code);
     }
-    /* Who has not answered rank 1 by its deadline shares its wait. */
+    /* A rank that has not answered rank 1 before its deadline shares its wait. */
     RANKS_NEED(fault->shared || status == (first ? fault->of_rank_1 : PL_PEER) ||
                    (status == PL_TIMEOUT && fault->of_rank_1 == PL_TIMEOUT),
                "%s: %s", pl_status_name(status), told->cause);
-    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"), "the place is not told: %s (%s)",
-               told->cause, told->context);
+    RANKS_NEED(strstr(told->context, place) && strstr(told->context, "GPU-"),
+               "the error does not name the place: %s (%s)", told->cause, told->context);
     RANKS_NEED(took_s < 50.0, "it took %g s", took_s); /* the others' deadlines are later */
 }
 
@@ -98,7 +98,7 @@ static inline void device_ranks_suffer(struct pl_world *world, void *argument, c
         RANKS_OK(pl_device_alloc(device, COUNT * sizeof(float), &memory, &error));
     }
     c.send = c.recv = fault->arena ? span.data : memory;
-    c.scaled = true; /* which no backend does without a kernel where it works on the device */
+    c.scaled = true; /* scaling needs a kernel in every backend that works on the device */
     c.prescale = 1.0;
     c.postscale = 0.5;
     for (int i = 1; i <= 5 && status == PL_OK; i++) {

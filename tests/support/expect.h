@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Ranks as threads whose tests have many expectations: ck_assert_bodies(4, body, data) calls body(&rank) in four ranks,
- * and fails when any expect() in any of them did. Failures print where they are and do not end the body, so that the
- * other ranks are not left waiting.
+ * Ranks that are threads, for tests with many expectations: ck_assert_bodies(4, body, data) calls body(&rank) in four
+ * ranks, and fails if any expect() in any of them failed. A failure prints its place and does not end the body, so that
+ * the other ranks do not wait.
  */
 #ifndef PL_TESTS_SUPPORT_EXPECT_H
 #define PL_TESTS_SUPPORT_EXPECT_H
@@ -32,7 +32,7 @@ struct rank_body {
         }                                                                                                              \
     } while (0)
 
-/** For bodies that keep their report in `error`. */
+/** For bodies that keep their error in `error`. */
 #define expect_ok(expression)                                                                                          \
     do {                                                                                                               \
         enum pl_status expect_status_ = (expression);                                                                  \

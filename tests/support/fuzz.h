@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What a fuzz target defines, in libFuzzer's words; tests/support/replay.c calls it where there is no fuzzer. */
+/**
+ * The function that a fuzz target defines, by libFuzzer's interface; tests/support/replay.c calls it if there is no
+ * fuzzer.
+ */
 #ifndef PL_TESTS_SUPPORT_FUZZ_H
 #define PL_TESTS_SUPPORT_FUZZ_H
 
@@ -7,7 +10,7 @@
 #include <stdint.h>
 
 /**
- * Feed `bytes` of `data` to the code under test; a fault is a crash, an abort (PL_BUG_IF), or a sanitizer's word.
+ * Feed `bytes` of `data` to the code under test; a fault is a crash, an abort (PL_BUG_IF) or a sanitizer's report.
  * Returns 0.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

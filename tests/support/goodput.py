@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What one TCP stream carries: `goodput.py serve` prints bytes a second received; `goodput.py HOST` sends to it for three seconds."""
+"""Measures the rate of one TCP stream: `goodput.py serve` prints the bytes received per second; `goodput.py HOST` sends to it for three seconds."""
 import socket
 import sys
 import time

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's own Python on Paceline, and programs that ranks run there.
 
-`horovod_python.py WHAT` prints the path of python_for(WHAT); where there is none, why the test is skipped, with exit code 77.
+`horovod_python.py WHAT` prints the path of python_for(WHAT); if there is none, it prints why the test is skipped and exits with 77.
 """
 import fcntl
 import os
@@ -12,7 +12,7 @@ import sys
 from python_with import python_with
 
 SKIP = 77
-SECONDS = 900  # far away: what hangs is found by it
+SECONDS = 900  # a long time: only a hang reaches it
 
 # Keras 2 or 3: ranks that step on batches of their shards come to what one process does with the whole dataset and batches as large as theirs together.
 SHARDED = r'''
@@ -48,7 +48,7 @@ def skip(why):
 
 
 def run(*words, expect=0, **more):
-    """Its output; the test ends where `words` end with another code than `expect`, None: any."""
+    """Run `words` and return the output; the test fails if the exit code is not `expect` (None: any code)."""
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, **more)
     if expect is not None and done.returncode != expect:
         sys.exit(f"{' '.join(words[:8])}: exit {done.returncode}, not {expect}\n{done.stdout}")
@@ -56,7 +56,7 @@ def run(*words, expect=0, **more):
 
 
 def pip(python, *packages):
-    """Install `packages`, Horovod's without compiling it; the test is skipped where that cannot be."""
+    """Install `packages`, Horovod without compiling it; the test is skipped if that is not possible."""
     done = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages], env={**os.environ, "HOROVOD_SKIP_COMPILE": "1"},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS)
     if done.returncode != 0:
@@ -69,15 +69,15 @@ PACKAGES = {"torch": [HOROVOD], "2.15.1": ["numpy<2", "tensorflow-cpu==2.15.1", 
 
 
 def python_for(what):
-    """A Python with Horovod's package, made once for a build folder, or the test is skipped. `what`: torch, Debian's, or a version of TensorFlow, from PyPI
-    (1.3 GB); 2.15.1 also has Debian's torch, where that is there. Or, without Horovod, pytorch: PyPI's torch and libraries that stand on it."""
+    """A Python with Horovod's package, made once per build folder; the test is skipped if that is not possible. `what`: torch, Debian's, or a version of
+    TensorFlow, from PyPI (1.3 GB); 2.15.1 also has Debian's torch if that is installed. Or, without Horovod, pytorch: PyPI's torch and libraries for it."""
     base = python_with("torch", "venv") or what != "torch" and python_with("venv")
     if not base:
         skip("no Python here has venv" + (" and torch" if what == "torch" else ""))
     folder = f"{os.environ['PACELINE_BUILD']}/horovod-{what}"
     python = f"{folder}/bin/python"
     with open(f"{folder}.lock", "w", encoding="ascii") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests may run at the same time
         if not os.path.exists(f"{folder}/complete"):
             shutil.rmtree(folder, ignore_errors=True)
             run(base, "-m", "venv", *([] if what in ("2.21.0", "pytorch") else ["--system-site-packages"]), folder)

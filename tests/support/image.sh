@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# What the Dockerfile's stages have in common. EXAMPLES=no leaves the example programs and OpenBLAS out.
+# Steps that the Dockerfile's stages share. EXAMPLES=no leaves the example programs and OpenBLAS out.
 #
 #   image.sh build OPTION...   compile the tree around this file with these options of meson, install into /out
 #   image.sh final             packages, the hosts' key pair, folders; runs once, in the image, from a folder that may
@@ -37,10 +37,10 @@ if [ ${#debs[@]} -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${debs[@]}"
 fi
 for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
-# sshd's own host keys are not wanted: a job uses the pair below, on its own port, for its own time.
-apt-get clean # not every base does so by itself
+# sshd's own host keys are not needed: a job uses the pair below, on its own port, while it runs.
+apt-get clean # not every base does this by itself
 rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
-# One key pair for this image's hosts to reach each other. Who has the image has the key: README.md says what follows.
+# One key pair, by which this image's hosts reach each other. Everyone who has the image has the key: README.md explains the consequences.
 mkdir -p -m 0700 /etc/paceline/ssh
 ssh-keygen -q -t ed25519 -N "" -C paceline-host -f /etc/paceline/ssh/host_ed25519
 ssh-keygen -q -t ed25519 -N "" -C paceline -f /etc/paceline/ssh/id_ed25519

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests of `paceline train` on hosts in namespaces share; needs tests/support/cluster.sh.
+# Functions for tests of `paceline train` on hosts in namespaces; needs tests/support/cluster.sh.
 
 paceline=$PACELINE_BUILD/entrypoint/paceline
 probe=$PACELINE_BUILD/tests/integration/mpi_probe
 
-# job_config HOST HOSTS PROCESSES: HOST's configuration; HOSTS are words; PROCESSES a host, 0 for no MPI.
+# job_config HOST HOSTS PROCESSES: writes HOST's configuration; HOSTS are separated by spaces; PROCESSES per host, 0 for no MPI.
 job_config() {
   local names='' host
   for host in $2; do names="$names${names:+, }\"$host\""; done
@@ -19,7 +19,7 @@ job_config() {
   fi
 }
 
-# start_host HOST WORDS...: its part of a job with two ranks on each of two hosts, which are `mpi_probe WORDS...`; start_both WORDS...: the whole job.
+# start_host HOST WORDS...: starts its part of a job with two ranks on each of two hosts, which are `mpi_probe WORDS...`; start_both WORDS...: starts the whole job.
 start_host() {
   local host=$1
   shift
@@ -30,7 +30,7 @@ start_both() { start_host algo-1 "$@"; start_host algo-2 "$@"; }
 wait_host() { host_wait "$1" "$2" || case_failed "no end"; }
 wait_both() { wait_host algo-1 "$1"; wait_host algo-2 "$1"; }
 
-# hanging_pip HOST: requirements, and a stand-in for Python whose pip never ends, to be named in PACELINE_PYTHON or PATH.
+# hanging_pip HOST: makes requirements and a fake Python whose pip never ends, to be named in PACELINE_PYTHON or PATH.
 hanging_pip() {
   mkdir -p "$cluster/$1/ml/bin" "$cluster/$1/ml/code"
   printf '#!/bin/sh\n[ "$1" != -c ] || exit 0 # pip is there\necho "pip is at work"\nexec sleep 300\n' >"$cluster/$1/ml/bin/python3"
@@ -61,7 +61,7 @@ expect_code() {
   esac
 }
 
-# expect_failure HOST REGEX...: the failure file exists, each expression is found within its first 1,024 bytes.
+# expect_failure HOST REGEX...: the failure file exists, each expression matches within its first 1,024 bytes.
 expect_failure() {
   local host=$1 expression
   shift
@@ -76,7 +76,7 @@ expect_success() {
   [ ! -e "$cluster/$1/ml/output/failure" ] || case_failed "$1 wrote a failure file"
 }
 
-# Nobody of the job is left on any host, whoever its parents are.
+# Checks that no process of the job is left on any host, even without its parents.
 expect_nobody() {
   local host pids
   for host in "${cluster_hosts[@]}"; do
@@ -85,7 +85,7 @@ expect_nobody() {
   done
 }
 
-# await_log HOST REGEX SECONDS: until HOST's output shows it, or 40 s more have passed, for a busy machine.
+# await_log HOST REGEX SECONDS: waits until HOST's output matches; fails after SECONDS + 40 s, since the machine may be busy.
 await_log() {
   local most_s=$(($3 + 40)) begin_s=$SECONDS
   until grep -Eq -- "$2" "$cluster/$1.log" 2>/dev/null; do
@@ -94,13 +94,13 @@ await_log() {
   done
 }
 
-# expect_apart NUMBER: the hosts' logs have so many lines that say that no rank was connected with another, all on algo-1.
+# expect_apart NUMBER: the hosts' logs have NUMBER lines that report that no rank was connected to another, all on algo-1.
 expect_apart() {
   [ "$(cat "$cluster"/algo-*.log | grep -c 'no rank has called MPI_Init')" = "$1" ] || case_failed "not $1 lines about ranks that were never connected"
   [ "$(grep -c 'no rank has called MPI_Init' "$cluster/algo-1.log")" = "$1" ] || case_failed "another host than the master says that ranks were never connected"
 }
 
-# signal_until_end HOST SIGNAL SECONDS: for a host that gives no sign of when it listens; a process 1 that does not yet gets no harm.
+# signal_until_end HOST SIGNAL SECONDS: for a host that does not show when it listens; an early signal does no harm to its process 1.
 signal_until_end() {
   local most_s=$(($3 + 40)) begin_s=$SECONDS
   while [ ! -e "$cluster/$1.code" ]; do
@@ -116,10 +116,10 @@ case_begin() {
   cluster_environment=()
 }
 
-# case_mark: from here on counts as "time to notice".
+# case_mark: starts the clock of "time to notice".
 case_mark() { case_start=$(date +%s.%N); }
 
-# case_end HOST...: one line of the table: case, seconds from the mark to each host's end, exit codes, first line of the failure.
+# case_end HOST...: prints one line of the table: case, seconds from the mark to each host's end, exit codes, first line of the failure.
 case_end() {
   local host line
   line=$(printf '%-44s' "$case_name")
@@ -129,7 +129,7 @@ case_end() {
   echo "$line $(failure_of "$1" | head -n 1)"
 }
 
-# await_no_sleep HOST NUMBER: until no `sleep NUMBER...` runs there; the number is a test's own.
+# await_no_sleep HOST NUMBER: waits until no `sleep NUMBER...` runs there; each test has its own number.
 await_no_sleep() {
   local begin_s=$SECONDS
   while host_run "$1" pgrep -f "^sleep $2" >/dev/null; do
@@ -138,7 +138,7 @@ await_no_sleep() {
   done
 }
 
-# The programs of algo-1 and algo-2, which wait for the file `go`, end well now, and the case with them.
+# Lets the programs of algo-1 and algo-2, which wait for the file `go`, succeed, and the case with them.
 end_hosts() {
   local host
   touch "$cluster/algo-1/ml/go" "$cluster/algo-2/ml/go"

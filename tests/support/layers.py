@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refuse what CONTRIBUTING.md forbids and a compiler does not notice.
 
-    layers.py [SOURCE_ROOT]            one line a finding, "FILE:LINE: what"; exits 1 if there is any
-    layers.py [SOURCE_ROOT] --words    how often each word of words.txt stands in the tree, refused or not yet
+    layers.py [SOURCE_ROOT]            one line per finding, "FILE:LINE: what"; exits with 1 if there is any
+    layers.py [SOURCE_ROOT] --words    number of matches of each word of words.txt in the tree, refused or not yet
 
-What needs a build (cycles, who uses whose functions) is looked at by structure.py.
+structure.py checks the rest, which needs a build (cycles, use of functions).
 """
 import argparse
 import collections
@@ -29,8 +29,8 @@ ARROWS = {
     "examples": {"examples", "runtime", "collectives", "device", "s3io", "base"},
     "programs": {"programs", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
     "tests": {"tests", "examples", "programs", "entrypoint", "runtime", "collectives", "device", "s3io", "base"},
-    # Sub-room, or file with a place of its own on top of a room (its header too) -> what of its room it stands on; what that
-    # stands on it may know as well. All other files of a room stand under its sub-rooms and know none of them.
+    # Sub-room, or file with a place of its own on top of a room (and its header) -> the parts of its room that it may use. It may also
+    # use what those use. All other files of a room are below its sub-rooms and must not use them.
     "base/json": set(),
     "collectives/bootstrap": set(),
     "collectives/reduce": set(),
@@ -68,12 +68,12 @@ ARROWS = {
     "entrypoint/rank.c": {"entrypoint/supervise", "entrypoint/subcommand.c"},
     "entrypoint/train.c": {"entrypoint/supervise", "entrypoint/check", "entrypoint/subcommand.c"},
     "entrypoint/main.c": {"entrypoint/train.c", "entrypoint/rank.c", "entrypoint/subcommand_plan.c"},
-    # One verb a sub-room; none knows another.
+    # One verb per sub-room; they must not use each other.
     **{f"programs/{verb}": set() for verb in ("bench", "check", "feed", "horovod", "index", "info", "keys", "s3", "server", "shell", "stacks",
                                               "sweep", "sync", "trace", "unpack")},
 }
 
-# header (as a pattern) -> where it may be included (a pattern of paths), besides tests
+# header (as a pattern) -> files that may include it (a pattern of paths), besides tests
 GUARDED_HEADERS = {
     r"mpi\.h": r"_mpi\.c$",
     r"nccl\.h": r"_nccl\.[ch]$",
@@ -84,13 +84,13 @@ GUARDED_HEADERS = {
     r"(?:cjson/)?cJSON.*\.h": r"^(base/json/json|examples/synthetic/gradient_list)\.c$",
 }
 
-# identifier (as a pattern) -> where it may stand, besides tests
+# identifier (as a pattern) -> files that may contain it, besides tests
 GUARDED_WORDS = {
     r"\b(?:secure_)?getenv\s*\(|\b(?:un)?setenv\s*\(|\bputenv\s*\(|\bclearenv\s*\(|\benviron\b": r"^(base/environment|entrypoint/hostname_preload)\.c$",
     r"(?<![A-Za-z0-9_>.])(?:quick_)?exit\s*\(": r"(^|/)main(_mpi)?\.c$",
 }
 
-# what C code does not write (a pattern) -> what it writes in its place
+# pattern that C code must not contain -> its replacement
 DIALECT = {
     r"[!=]=\s*NULL\b": "a pointer is tested by itself, 'if (p)' or 'if (!p)'",
     r"\(void\)\s*[A-Za-z_]\w*(?:(?:->|\.)\w+)*\s*\(": "a result that is not needed is dropped without a cast",
@@ -100,9 +100,9 @@ TOP_LEVEL = {"base", "device", "collectives", "s3io", "runtime", "entrypoint", "
              "meson_options.txt", "README.md", "CONTRIBUTING.md", "LICENSE"}
 CODE = {".c", ".h", ".cc", ".cu", ".cuh"}
 SPDX = CODE | {".sh", ".py", ".build"}
-MAX_LINES = 800  # from 600 on a file has a reason; for more there is none. Of Python those that are not blank: definitions stand two apart
+MAX_LINES = 800  # a file above 600 needs a reason; no reason allows more than this. Python files count non-blank lines only
 MAX_COLUMNS = 120
-MAX_FILES = 40  # of one folder
+MAX_FILES = 40  # per folder
 NARROW = CODE | {".inc", ".md"}
 WORDED = SPDX | {".inc", ".S", ".md", ".json", ".txt", ".map"}  # where words.txt's words are looked for
 UNWORDED = r"tests/support/words\.txt|docs/glossary\.md|tests/unit/house/test_layers\.py|tests/(?:fuzz/seeds|data)/.*"
@@ -137,7 +137,7 @@ def source_files(root):
         listed = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
                                 capture_output=True, check=True).stdout.decode()
         names = [name for name in listed.split("\0") if name]
-    except (OSError, subprocess.CalledProcessError):  # not a checkout
+    except (OSError, subprocess.CalledProcessError):  # not a git checkout
         names = [str(path.relative_to(root)) for top in TOP_LEVEL for path in
                  ([root / top] if (root / top).is_file() else (root / top).rglob("*"))]
     return sorted(name for name in set(names) if (root / name).is_file())
@@ -243,7 +243,7 @@ def before_code(text):
 
 
 def check_first_comment(root, name, text):
-    """A unit test names what it covers; a product file says what it is for."""
+    """Check that a unit test names the files that it covers, and a product file its purpose."""
     if re.fullmatch(r"tests/unit/.*/test_[^/]*\.(c|sh|py)", name):
         said = re.search(r"\bCovers (.*?)\.\s", before_code(text) if name.endswith(".c") else text[:1000], re.S)
         files = re.split(r",\s+(?:[#*] )?", said.group(1)) if said else []
@@ -262,7 +262,7 @@ class Word(typing.NamedTuple):
     refused: bool
     text: str
     pattern: re.Pattern
-    starts: tuple  # how a place begins that could match; saves most of the time
+    starts: tuple  # fixed text with which a match begins; a search for it first saves most of the time
     instead: str
     where: str
     exceptions: str
@@ -289,7 +289,7 @@ def words_list(root):
 
 
 def words_in(root, names, words):
-    """(word, file, line, what stands there), in texts and in the names of files. Identifiers are words with _ between them."""
+    """Yield (word, file, line, match) for texts and names of files. Identifiers are words with _ between them."""
     for name in names:
         if pathlib.PurePath(name).suffix in WORDED and not re.fullmatch(UNWORDED, name):
             text = (root / name).read_text(errors="replace")
@@ -300,7 +300,7 @@ def words_in(root, names, words):
 
 
 def count_words(root, names):
-    """Word of words.txt -> how often it stands in the tree."""
+    """Word of words.txt -> number of its matches in the tree."""
     words = list(words_list(root))
     counts = collections.Counter(word.text for word, *_ in words_in(root, names, words))
     return {word: counts[word.text] for word in words}
@@ -312,7 +312,7 @@ def check_words(root, names):
 
 
 def check_header_alone(root, name):
-    """A header that needs another one first."""
+    """Report a header that does not compile on its own."""
     done = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-I.", "-fsyntax-only", "-Wall", "-Werror", "-x", "c", "-"],
                           input=f'#include "{name}"\n#include "{name}"\n', cwd=root, capture_output=True, text=True)
     if done.returncode:

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The one list of Debian packages that Paceline needs, by what they are needed for.
+# The list of Debian packages that Paceline needs, by purpose.
 #
-#   packages.sh list ROLE...       print the packages of the roles, one a line
+#   packages.sh list ROLE...       print the packages of the roles, one per line
 #   packages.sh missing ROLE...    print those that are not installed
-#   packages.sh install ROLE...    install what is missing; asks apt only then, as root or through sudo
+#   packages.sh install ROLE...    install the missing ones; calls apt only then, as root or through sudo
 #
 # Roles: build (compile), test (tests/run.sh), format (the check of the code's layout, which is left out without it),
 # python and torch (tests of Python programs, which skip without them), peers (libraries that tests/bench/peers.py measures
-# beside ours), image (what the final container image carries), examples (what the programs in examples/ need there), cuda
-# (nvcc's host compiler), containers and s3-server (an engine and a real server for tests that say when they ask for them).
+# next to ours), image (what the final container image carries), examples (what the programs in examples/ need there), cuda
+# (nvcc's host compiler), containers and s3-server (an engine and a real server, for tests that print that they need them).
 # Run on Debian 12, and on Debian 13, which has no clang-format 14 and where some names are provided by other packages
 # (libcurl4 by libcurl4t64), and with roles build, test, image and cuda on Ubuntu 22.04 and 24.04. 24.04 has no python3-torch.
 set -euo pipefail
@@ -45,7 +45,7 @@ list() {
 missing() {
   local wanted installed
   wanted=$(list "$@") || return
-  # "installed NAME, PROVIDED (= VERSION), ..." to one name a line
+  # "installed NAME, PROVIDED (= VERSION), ..." to one name per line
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}, ${Provides}\n' | sed -E -n 's/^installed //; T; s/ \([^)]*\)//g; s/, */\n/g; p')
   grep -vxF -f <(printf '%s\n' "$installed" | grep .) <<<"$wanted" || true
 }
@@ -54,7 +54,7 @@ install() {
   local wanted sudo=()
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     echo "packages.sh: this is not Debian or Ubuntu; install what these packages hold: $(list "$@" | tr '\n' ' ')" >&2
-    return 0 # the build says what is absent
+    return 0 # the build reports missing libraries
   fi
   wanted=$(missing "$@") || return
   [ -n "$wanted" ] || return 0
@@ -74,7 +74,7 @@ verb=${1:-help}
 shift || true
 case $verb in
   list | missing) "$verb" "$@" ;;
-  install) exec flock --close "${TMPDIR:-/tmp}/paceline-packages-$(id -u).lock" "$0" install-now "$@" ;; # apt does not wait for another apt
+  install) exec flock --close "${TMPDIR:-/tmp}/paceline-packages-$(id -u).lock" "$0" install-now "$@" ;; # apt does not wait for a running apt
   install-now) install "$@" ;;
   *) sed -n '3,12s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

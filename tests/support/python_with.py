@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests take a Python by its modules: the first python3 on PATH is often one without them, where Debian's has them."""
+"""Finds a Python with given modules for a test: the first python3 on PATH often lacks modules that Debian's has."""
 import functools
 import os
 import subprocess
@@ -8,7 +8,7 @@ import sys
 
 @functools.cache
 def python_with(*modules):
-    """The first of this Python, those on PATH and Debian's that imports all of `modules`; None: there is none."""
+    """The first Python among this one, those on PATH and Debian's that imports all of `modules`; None if there is none."""
     folders = [*os.get_exec_path(), "/usr/bin"]
     for python in dict.fromkeys([sys.executable, *(os.path.join(folder, "python3") for folder in folders)]):
         try:

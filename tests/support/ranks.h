@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Threads of this process as the ranks of a world. Failures are texts, so that only the main thread talks to Check. */
+/** Threads of this process as the ranks of a world. Failures are texts, so that only the main thread calls Check. */
 #ifndef PL_TESTS_SUPPORT_RANKS_H
 #define PL_TESTS_SUPPORT_RANKS_H
 
@@ -16,13 +16,13 @@
 
 enum { RANKS_MOST = 35, RANKS_TEXT_BYTES = 1400 };
 
-/** What one rank does. A text in `failure` fails the test. */
+/** The function of one rank. A text in `failure` fails the test. */
 typedef void ranks_function(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES]);
 
 struct ranks_seat {
     struct pl_bootstrap *bootstrap;
     const struct pl_world_options *options;
-    int ordinal; /* of the rank's device; -1: none */
+    int ordinal; /* device of the rank; -1: none */
     ranks_function *function;
     void *argument;
     pthread_t thread;
@@ -43,7 +43,7 @@ static inline void *ranks_main(void *argument)
     } else {
         seat->function(world, seat->argument, seat->failure);
         if (seat->failure[0]) {
-            /* should its cleaning up end the process */
+            /* printed now, in case freeing the world ends the process */
             fprintf(stderr, "a rank's test has failed: %s\n", seat->failure);
         }
         pl_world_free(world);
@@ -54,8 +54,8 @@ static inline void *ranks_main(void *argument)
 }
 
 /**
- * Run `function` on `size` ranks; the first failure's text, "" when all went well, in `failure`. Rank r gets device r
- * mod `devices`, none where that is 0.
+ * Run `function` on `size` ranks. `failure` gets the first failure's text, "" if there is none. Rank r gets device r
+ * mod `devices`, or no device if that is 0.
  */
 static inline void ranks_run_on(int size, int devices, const struct pl_world_options *options, ranks_function *function,
                                 void *argument, char failure[RANKS_TEXT_BYTES])
@@ -88,7 +88,7 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
     }
 }
 
-/** Run and fail the Check test with the text. */
+/** Run, and fail the Check test with the text. */
 #define ck_assert_ranks(size, options, function, argument) ck_assert_ranks_on(size, 0, options, function, argument)
 
 #define ck_assert_ranks_on(size, devices, options, function, argument)                                                 \
@@ -99,13 +99,14 @@ static inline void ranks_run_on(int size, int devices, const struct pl_world_opt
         ck_assert_msg(!ranks_failure_[0], "%s", ranks_failure_);                                                       \
     } while (0)
 
-/* At once: what the function leaves undone may abort the process (fake_cuda.c counts memory) before Check is told. */
+/* Print at once: objects that the function has not released may abort the process (fake_cuda.c counts memory) before
+ * Check gets the text. */
 static inline void ranks_say(const char *failure)
 {
     fprintf(stderr, "a rank fails: %s\n", failure);
 }
 
-/** In a rank's function: fail unless `condition`. */
+/** In a rank's function: fail unless `condition` is true. */
 #define RANKS_NEED(condition, ...)                                                                                     \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \

@@ -6,13 +6,13 @@ import time
 
 
 def running(program, *words):
-    """Process ids of those that run `program` with all of `words` among their arguments, from the lowest."""
+    """Ids of the processes that run `program` with all of `words` among their arguments, in ascending order."""
     wanted = {os.fsencode(word) for word in words}
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             arguments = path.read_bytes().split(b"\0")
-        except OSError:  # it has gone
+        except OSError:  # the process has ended
             continue
         if arguments[0] == os.fsencode(program) and wanted <= set(arguments):
             found.append(int(path.parent.name))
@@ -20,13 +20,13 @@ def running(program, *words):
 
 
 def rank_of(pid):
-    """Which of its job's ranks a process is that mpirun has started."""
+    """The rank in its job of a process that mpirun has started."""
     variables = dict(variable.split(b"=", 1) for variable in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if b"=" in variable)
     return int(variables[b"OMPI_COMM_WORLD_RANK"])
 
 
 def survivors(program, *words, most_s=30):
-    """What is running() of a job whose mpirun has ended, after so many seconds at the most: mpirun does not wait for whom it has killed."""
+    """The processes of a job that still run at most that many seconds after its mpirun has ended: mpirun does not wait for processes that it has killed."""
     end = time.monotonic() + most_s
     while running(program, *words) and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A system call that is refused to this thread, and to the processes and threads it makes, from now on. */
+/** Makes a system call fail from now on, for this thread and the processes and threads that it makes. */
 #ifndef PL_TESTS_SUPPORT_REFUSE_CALL_H
 #define PL_TESTS_SUPPORT_REFUSE_CALL_H
 
@@ -13,7 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/** `call` fails with EPERM; where `first` is given, only with this first argument. */
+/** Let `call` fail with EPERM; if `first` is not NULL, only with this first argument. */
 static inline void refuse_call(uint32_t call, const uint32_t *first)
 {
     struct sock_filter words[] = {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One request of this thread for room in an array or a text finds no memory, those after it do: link with
- * -Wl,--wrap=pl_memory_grow.
+ * Lets one request of this thread for room in an array or a text fail for lack of memory, and later ones succeed: link
+ * with -Wl,--wrap=pl_memory_grow.
  */
 #ifndef PL_TESTS_SUPPORT_REFUSE_GROWTH_H
 #define PL_TESTS_SUPPORT_REFUSE_GROWTH_H
 
 #include "base/memory.h"
 
-/** How many requests of this thread come before that one; negative: none is refused, or it has been. */
+/** Number of requests of this thread before that one; negative: no request fails, or it has failed already. */
 static _Thread_local int refuse_growth_after = -1;
 
 enum pl_status __real_pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,

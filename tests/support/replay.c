@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Runs a fuzz target without a fuzzer: each seed as it is, then a fixed number of damaged copies, the same ones in
+ * Runs a fuzz target without a fuzzer: each seed unchanged, then a fixed number of damaged copies, the same ones in
  * every run.
  *
  *   fuzz_NAME SEED_FILE_OR_DIRECTORY...
@@ -25,7 +25,8 @@ static uint64_t next_random(uint64_t *state)
     return *state;
 }
 
-/* The target gets exactly as much heap as it has input, so that a sanitizer sees the first byte read beyond. */
+/* The target gets exactly as much heap memory as it has input, so that a sanitizer sees a read of the first byte
+ * beyond. */
 static void feed(const char *data, size_t bytes)
 {
     PL_AUTO_FREE uint8_t *exact = pl_memory_new(bytes, 1, NULL);
@@ -37,8 +38,8 @@ static void feed(const char *data, size_t bytes)
     LLVMFuzzerTestOneInput(exact, bytes);
 }
 
-/* One small accident: a bit, a byte, a cut, a repeated or a removed piece. Returns the new size, at most twice the old.
- * */
+/* Makes one small change: a bit, a byte, a cut, a repeated or a removed piece. Returns the new size, at most twice
+ * the old one. */
 static size_t damage(char *data, size_t bytes, uint64_t *state)
 {
     static const char marks[] = "\0\"\\{}[]:,/=- \n\x7f\x80\xff\xfe\x01"

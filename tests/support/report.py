@@ -3,12 +3,12 @@
 """Summarise the stages that stage.sh left in a folder: logs of failed tests, reasons of skips, and the closing line.
 
     report.py RESULTS STAGE...       the report
-    report.py --again MESON_LOG      names of the failed tests that may be run once more, one a line
+    report.py --again MESON_LOG      names of the failed tests that may be run once more, one per line
 
-Every named stage must have run at least one test. A stage that ended badly without a failed test (it did not build, ran
+Every named stage must have run at least one test. A stage that failed without a failed test (it did not build, ran
 into its limit, lost its log) counts as one failure. Exit code 0 only if nothing failed.
 
-A test that failed and passed when it was run once more, alone, counts as passed and is listed as flaky. Never forgiven are
+A test that failed and passed when it was run once more, alone, counts as passed and is listed as flaky. Always a failure:
 a sanitizer's report, death by a signal, and values or bits that differ.
 """
 import json
@@ -19,7 +19,7 @@ import sys
 TAIL_LINES = 120
 NEVER_FORGIVEN = re.compile(
     r"(?:Address|Leak|Thread|Memory|UndefinedBehavior)Sanitizer|: runtime error: "
-    # What Check, shells and mpirun say of a process that died of its own fault. SIGKILL and SIGTERM are sent by tests.
+    # Messages of Check, shells and mpirun about a process that died by its own fault. SIGKILL and SIGTERM are sent by tests.
     r"|Received signal \d|[Ss]ignal:? \(?(?:4|6|7|8|11)\b|Segmentation fault|core dumped"
     # Check prints the expression that failed, with both sides of ck_assert_mem_eq() in hexadecimal digits; so does Python.
     r"|memcmp\(|failed: .* == \"[0-9a-fA-F]{16,}|\bassert .*model\(.* == "
@@ -45,13 +45,13 @@ def told(test):
 
 
 def is_forgivable(test):
-    """Whether a failure may be one that time decided. INTERRUPT is a stage that was stopped; a timeout's signal is meson's."""
+    """Whether timing may be the reason of a failure. INTERRUPT is a stage that was stopped; a timeout's signal is meson's."""
     died = test["result"] == "FAIL" and not 0 <= test["returncode"] <= 128 and test["returncode"] <= 192
     return test["result"] in ("FAIL", "TIMEOUT") and not died and not NEVER_FORGIVEN.search(text_of(test))
 
 
 def read_stage(results, stage):
-    """Yield (name, outcome, text) for each test of the stage, then one more where the stage itself failed."""
+    """Yield (name, outcome, text) for each test of the stage, then one more if the stage itself failed."""
     status_file = results / f"{stage}.status"
     log_file = results / f"{stage}.log"
     again = {test["name"]: test for test in read_tests(results / f"{stage}.again.json")}

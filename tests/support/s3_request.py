@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One signed S3 request, by a signer of its own: tests make buckets and look behind the client's back with it.
+"""Sends one signed S3 request, with a separate signer: tests make buckets and check the server's state with it.
 
 Endpoint and keys come from AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, as for the client.
 """
@@ -13,7 +13,7 @@ import urllib.parse
 
 
 def request(method, path, body=b""):
-    """Send one request with a path that is percent-encoded already; returns (status, body)."""
+    """Send one request with a percent-encoded path; return (status, body)."""
     url = urllib.parse.urlsplit(os.environ["AWS_ENDPOINT_URL_S3"])
     region = os.environ.get("AWS_REGION", "us-east-1")
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")

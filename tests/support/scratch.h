@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A directory of its own for a test, and files in it. Failures end the test. */
+/** A temporary directory of one test, and files in it. Failures end the test. */
 #ifndef PL_TESTS_SUPPORT_SCRATCH_H
 #define PL_TESTS_SUPPORT_SCRATCH_H
 
@@ -27,7 +27,7 @@ static inline struct scratch scratch_new(void)
     return scratch;
 }
 
-/** "DIR/name" in a buffer of the caller's. */
+/** Write "DIR/name" to the caller's buffer. */
 static inline const char *scratch_path(const struct scratch *scratch, const char *name, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%s/%s", scratch->path, name);

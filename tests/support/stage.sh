@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One stage of the test run: configure, build and test one build folder, and keep what happened for report.py.
+# One stage of the test run: configures, builds and tests one build folder, and keeps the results for report.py.
 #
 #   stage.sh RESULTS NAME LIMIT_S END_S SOURCE BUILD "SETUP OPTIONS" "TEST OPTIONS" [FOLDERS]
 #
-# With FOLDERS, an expression for paths in the build folder, only programs and libraries there are built, and what they need.
-# It is stopped after LIMIT_S seconds, or when the machine has been up for END_S seconds: then the whole run's time is over.
+# With FOLDERS, an expression for paths in the build folder, only programs and libraries there are built, with what they need.
+# The stage is stopped after LIMIT_S seconds, or when the machine has been up for END_S seconds: then the whole run's time is over.
 # Stages may run at the same time, also in one build folder. Failed tests that report.py --again names are run once more, each
 # alone, when no stage runs tests.
 # Leaves RESULTS/NAME.log, RESULTS/NAME.json (meson's own log of each test), RESULTS/NAME.again.json (of those that were run
@@ -22,7 +22,7 @@ report=$(dirname "$0")/report.py
 
 # run_tests OPTIONS...: meson's exit code is the number of tests that failed.
 run_tests() {
-  meson test -C "$build" --no-rebuild "${test_options[@]}" "$@" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # it outlives meson's last words
+  meson test -C "$build" --no-rebuild "${test_options[@]}" "$@" </dev/null 2>&1 | (trap '' TERM && exec tee -a "$log") # tee must outlive meson's last output
 }
 
 build() {
@@ -67,7 +67,7 @@ fi
 reason="its limit of $limit_s s"
 [ $left_s -ge "$limit_s" ] || { limit_s=$left_s && reason="$left_s s, when the whole run's time was over"; }
 echo "[$name] $source_dir in $build"
-# `timeout` needs a program, so the limit is a timer that ends this stage's process group.
+# `timeout` needs a program, so a timer that ends this stage's process group sets the limit.
 set -m
 stage &
 stage_pid=$!
@@ -85,7 +85,7 @@ wait "$stage_pid"
 status=$?
 kill -TERM "$timer" 2>/dev/null
 wait "$timer" 2>/dev/null
-# Told to stop, meson ends the tests it had started; it gets the time for that.
+# When it is told to stop, meson ends the tests that it has started; it gets time for that.
 for ((i = 0; i < 100; i++)); do
   kill -0 -- -"$stage_pid" 2>/dev/null || break
   sleep 0.2

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How the rooms stand, computed from what the object files of a build define and use, and from #include lines.
+"""Computes the structure of the rooms from the symbols that a build's object files define and use, and from #include lines.
 
-    structure.py BUILD [--root SOURCE]             findings, one a line; exits 1 if there is any
+    structure.py BUILD [--root SOURCE]             findings, one per line; exits with 1 if there is any
     structure.py BUILD [--root SOURCE] --summary   figures for a comparison of two trees
     structure.py BUILD [--root SOURCE] --names     exported functions that are not named after their file
 
-A box is what stands directly in a room: a file, with its header, or a sub-room. An arrow goes from a file (or box) to another
-one whose functions or data it uses. Arrows that run back up are those that have to go to leave no cycle, in the best order found.
-A build needs to be complete; a source that is compiled more than once counts once, and what tests compile does not.
+A box is a direct member of a room: a file, with its header, or a sub-room. An arrow goes from a file (or box) to another
+one whose functions or data it uses. "Arrows back" are those whose removal leaves no cycle, in the best order found.
+The build must be complete; a source that is compiled more than once counts once, and sources that only tests compile do not count.
 """
 import argparse
 import collections
@@ -24,7 +24,7 @@ import layers
 ROOMS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs"]
 PRODUCT = {".c", ".h", ".inc", ".cu", ".S"}
 LARGEST_CYCLE = collections.defaultdict(lambda: 2, collectives=1)  # files of a room that may use each other: pairs, and none
-# What a file adds to its name for a part of a machine, or for a library: the functions are named as if it were not there.
+# Suffixes of file names for a processor or a library; names of functions do not contain them.
 VARIANT = re.compile(r"_(mpi|cuda|nccl|none|plain|avx2|avx512|neon)$")
 
 # Exported names: ours, those that Horovod and CPython look for, and main.

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run a command on a terminal of its own and type into it.
+"""Run a command on a pseudo-terminal and type into it.
 
     terminal.py ROWS COLUMNS TERM [STEP...] -- COMMAND...
 
-A step is `wait TEXT`, until the terminal shows TEXT after what was waited for last, `send TEXT`, with Python's escapes, `resize ROWS
-COLUMNS`, or `signal NAME`, to the command. Prints what the terminal showed and exits with the command's code, or 128 + the number of a signal. Fails where the command leaves the terminal in another mode.
+A step is `wait TEXT`, until the terminal shows TEXT after the match of the last wait; `send TEXT`, with Python's escapes; `resize ROWS
+COLUMNS`; or `signal NAME`, to the command. Prints the terminal's output and exits with the command's code, or 128 + the number of a signal. Fails if the command leaves the terminal in a different mode.
 """
 import fcntl
 import os
@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 
-MOST_S = 120  # for what comes at once on a machine that has time
+MOST_S = 120  # for output that comes at once on an idle machine
 
 
 def text_of(word):
@@ -86,7 +86,7 @@ def main():
         elif verb == "signal":
             terminal.process.send_signal(signal.Signals["SIG" + text])
         else:
-            terminal.fail(f"'{step}' is no step")
+            terminal.fail(f"'{step}' is not a step")
     return terminal.close()
 
 

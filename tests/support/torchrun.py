@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""torchrun for a torch 1.13, which cannot read its own default of --redirects under Python 3.11: the zero of a flag is no member there."""
+"""torchrun for a torch 1.13, which cannot read its own default of --redirects under Python 3.11: the zero of a flag is not a member there."""
 import sys
 
 from torch.distributed.elastic.multiprocessing import api

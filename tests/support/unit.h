@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The frame of a unit test file: list the tests once, get a main() for Check that also obeys CK_FORK. */
+/** The frame of a unit test file: a main() for Check that runs the listed tests and obeys CK_FORK. */
 #ifndef PL_TESTS_SUPPORT_UNIT_H
 #define PL_TESTS_SUPPORT_UNIT_H
 
@@ -10,8 +10,8 @@
 #define UNIT_MAIN(suite_name, ...) UNIT_MAIN_AFTER(suite_name, 0, __VA_ARGS__)
 
 /**
- * As UNIT_MAIN() when `prepared` is 0; otherwise that is the exit code: 77 when the tests cannot run here and it was
- * said why.
+ * As UNIT_MAIN() if `prepared` is 0; otherwise that is the exit code: 77 if the tests cannot run here and the reason
+ * was printed.
  */
 #define UNIT_MAIN_AFTER(suite_name, prepared, ...)                                                                     \
     int main(void)                                                                                                     \
@@ -38,7 +38,7 @@
         return code;                                                                                                   \
     }
 
-/** Assert PL_OK and print the report otherwise. */
+/** Assert PL_OK, and print the error otherwise. */
 #define ck_assert_ok(expression, error)                                                                                \
     do {                                                                                                               \
         enum pl_status ck_status_ = (expression);                                                                      \

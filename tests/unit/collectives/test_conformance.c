@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/p2p/p2p.c, collectives/p2p/cost_model.c, collectives/hier/hier.c, collectives/hier/pipeline.c,
  * collectives/shm/run.c. */
-/* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long one.
- * */
+/* The short form of the conformance matrix, with threads as ranks. tests/integration/conformance.sh runs the long
+ * one. */
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
@@ -14,7 +14,7 @@
 
 static const uint64_t counts[] = {0, 1, 17, 2003};
 
-/* Several segments even for these sizes. */
+/* Makes several segments even for these sizes. */
 static void small_segments(struct pl_knobs *knobs, const char *backend, const char *algorithm)
 {
     pl_knobs_default(knobs);
@@ -79,8 +79,8 @@ END_TEST
 
 START_TEST(every_operation_is_right_across_hosts)
 {
-    static const int layouts[][2] = {{4, 2}, {5, 2}, {6, 3}}; /* ranks, ranks a host: the last host may have fewer */
-    static const uint64_t four[] = {1, 2003, 16385, 20021};   /* 16385: one more than two ranks' whole cache lines */
+    static const int layouts[][2] = {{4, 2}, {5, 2}, {6, 3}}; /* ranks, ranks per host: the last host may have fewer */
+    static const uint64_t four[] = {1, 2003, 16385, 20021};   /* 16385: one more than whole cache lines of two ranks */
     struct pl_knobs knobs;
 
     for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
@@ -107,7 +107,7 @@ static void run_small(struct pl_world *world, void *argument, char failure[RANKS
     }
 }
 
-/* What only another backend can do, the setting `backend` has switched off. */
+/* Asks for a collective that only other backends serve, which the setting `backend` has turned off. */
 static void ask_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -115,12 +115,12 @@ static void ask_another(struct pl_world *world, void *argument, char failure[RAN
 
     (void)argument;
     RANKS_NEED(pl_allgather(world, &byte, all, 1, PL_UINT8, &error) == PL_UNSUPPORTED &&
-                   strcmp(error.cause, "no backend of this world takes allgather of uint8 in host memory") == 0 &&
+                   strcmp(error.cause, "no backend of this world serves allgather of uint8 in host memory") == 0 &&
                    strstr(error.context, "the setting backend asks for hier only"),
                "%s (%s)", error.cause, error.context);
 }
 
-/* Without the setting these are left to messages between all ranks. */
+/* Without the setting the p2p backend serves these. */
 START_TEST(small_ones_go_inside_and_between_as_well)
 {
     struct pl_knobs knobs;
@@ -165,7 +165,7 @@ START_TEST(every_operation_is_right_in_the_arena)
 }
 END_TEST
 
-/* D7: rank r gives 17 r mod 35 rows, rank 0 none, and so each another number. */
+/* Rank r sends 17 r mod 35 rows, rank 0 none: each rank has a different number (D7). */
 static void gather_ragged(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { RANKS = 35, ROWS = RANKS * (RANKS - 1) / 2 };
@@ -200,7 +200,7 @@ enum { COUNTED_RANKS = 8 };
 
 static struct {
     void *context;
-    int messages; /* to ranks of other hosts, of two ranks each */
+    int messages; /* to ranks of other hosts, which have two ranks each */
 } counted[COUNTED_RANKS];
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                    struct pl_transfer *transfer, struct pl_error *reterr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/algorithms/algorithm.c, collectives/p2p/cost_model.c. */
-/* The algorithms on paper: every position holds a set of inputs for each block, and messages must carry the right sets.
- * And how long messages are, and which algorithm is chosen. */
+/* The algorithms on paper: every position holds a set of inputs for each block, and messages must carry the right
+ * sets. Also the length of messages and the choice of the algorithm. */
 #include "collectives/algorithms/algorithm.h"
 #include "collectives/core/types.h"
 #include "collectives/p2p/backend.h"
@@ -20,7 +20,8 @@
 
 enum { MOST = 33 };
 
-/* held[place][block]: the inputs added up there, one bit a position. per_sender[place][sender]: the same, kept apart.
+/* held[place][block]: the inputs that are summed there, one bit per position. per_sender[place][sender]: the same for
+ * the buffer of each sender.
  */
 struct paper {
     uint64_t held[MOST][MOST];
@@ -54,8 +55,8 @@ static void begin(struct paper *paper, enum pl_algorithm algorithm, int n, int r
 
 /*
  * Rounds are not in lockstep: a position enters its next round when its own messages have ended. Here each position has
- * its own round, and messages wait in a queue for each pair, so that an algorithm that relied on lockstep would hang or
- * mix rounds up.
+ * its own round, and messages wait in a queue per pair, so that an algorithm that relied on lockstep would hang or mix
+ * rounds up.
  */
 struct message {
     int blocks;
@@ -87,7 +88,7 @@ static void receive_step(struct paper *paper, const struct pl_algorithm_step *st
         if (step->per_sender) {
             paper->per_sender[p][step->from] = message->sets[b];
         } else if (step->combine) {
-            ck_assert_uint_eq(*own & message->sets[b], 0); /* nothing is added twice */
+            ck_assert_uint_eq(*own & message->sets[b], 0); /* no input is added twice */
             *own |= message->sets[b];
         } else {
             *own = message->sets[b];
@@ -152,7 +153,7 @@ static void run_on_paper(struct paper *paper, enum pl_algorithm algorithm, int n
     }
 }
 
-/* What `position` must hold of `block` in the end; 0: does not matter. */
+/* The inputs that `position` must hold of `block` in the end; 0: it does not matter. */
 static uint64_t wanted(enum pl_algorithm algorithm, int n, int root, int position, int block)
 {
     uint64_t all = (UINT64_C(1) << n) - 1;
@@ -190,7 +191,7 @@ START_TEST(every_algorithm_brings_every_block_where_it_belongs)
         enum pl_algorithm algorithm = (enum pl_algorithm)p;
 
         if (algorithm == PL_ALGORITHM_PAIRWISE) {
-            continue; /* sends inputs only; checked by the conformance matrix */
+            continue; /* it sends inputs only; the conformance matrix checks it */
         }
         for (int n = 1; n <= MOST; n++) {
             for (int root = 0; root < (rooted(algorithm) ? n : 1); root++) {
@@ -212,7 +213,8 @@ END_TEST
 
 START_TEST(the_ring_of_five_looks_like_this)
 {
-    /* Rows are rounds, columns positions: the block sent to the next, then the one received; + is added, = replaces. */
+    /* Rows are rounds, columns positions: the block sent to the next position, then the one received; + adds, =
+     * replaces. */
     static const char *const drawing = "4>3+ 0>4+ 1>0+ 2>1+ 3>2+\n"
                                        "3>2+ 4>3+ 0>4+ 1>0+ 2>1+\n"
                                        "2>1+ 3>2+ 4>3+ 0>4+ 1>0+\n"
@@ -263,7 +265,7 @@ START_TEST(doubling_of_five_looks_like_this)
 }
 END_TEST
 
-/* The backend for messages of a world in which it takes everything. */
+/* The p2p backend of a world in which it serves all collectives. */
 static struct pl_p2p *p2p_of(struct pl_world *world)
 {
     for (int i = 0; i < world->backend_count; i++) {
@@ -274,7 +276,7 @@ static struct pl_p2p *p2p_of(struct pl_world *world)
     return NULL;
 }
 
-/* Half of a segment's bytes are one message of halving, and MPI counts bytes in an int. */
+/* Halving sends half of a segment's bytes in one message, and MPI counts bytes in an int. */
 static void plan_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_p2p *p2p = p2p_of(world);
@@ -312,10 +314,10 @@ static struct pl_knobs long_link(void)
     return knobs;
 }
 
-/* On a long link a slot's messages are longer than MPI's eager ones, and are sent in pieces of that length. */
+/* On a long link a slot's messages are longer than MPI's eager limit, and are sent in pieces of that length. */
 static void move_over_a_long_link(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { COUNT = 700001, RANKS = 3 }; /* segments of 1 MiB a message, and one that is not full */
+    enum { COUNT = 700001, RANKS = 3 }; /* segments with messages of 1 MiB, and one that is not full */
     struct pl_p2p *p2p = p2p_of(world);
     const struct pl_collective large = {.kind = PL_ALLREDUCE, .count = COUNT * 10};
     float *values = malloc(RANKS * COUNT * sizeof(*values));
@@ -361,7 +363,7 @@ START_TEST(messages_on_long_links_travel_in_pieces)
 }
 END_TEST
 
-/* A waiting rank polls more often while something moves. */
+/* Counts progress: a waiting rank polls more often while data moves. */
 static void count_pieces(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { BYTES = 4 << 20, PIECES = PL_P2P_SLOTS * 9 }; /* a slot has a message of 512 KiB */
@@ -420,11 +422,11 @@ END_TEST
 static void choose_by_what_was_timed(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_p2p *p2p = p2p_of(world);
-    /* 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message and one that only limits the rate, both of 120
-     * MB/s. */
+    /* Times for 8 bytes, 4, 16, 60 and 256 KiB: a link that delays every message, and one that only limits the rate,
+     * both of 120 MB/s. */
     static const double slow_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 542e3, 2215e3};
     static const double shaped_ns[PL_P2P_PROBES] = {30e3, 34e3, 137e3, 512e3, 2185e3};
-    /* The first of these, where the messages of 60 KiB were late. */
+    /* The first of these, but messages of 60 KiB were late. */
     static const double late_ns[PL_P2P_PROBES] = {30e3, 64e3, 167e3, 2215e3, 2215e3};
 
     (void)argument;
@@ -448,7 +450,7 @@ START_TEST(the_algorithm_is_the_one_whose_messages_took_least)
 }
 END_TEST
 
-/* What ranks send each other about the five sizes: the messages of 8 bytes were held up on rank 1. */
+/* The times of the five sizes that ranks exchange: the messages of 8 bytes were late on rank 1. */
 static enum pl_status (*real_allgather)(void *context, const void *send, void *recv, size_t bytes, int64_t deadline_ns,
                                         struct pl_error *reterr);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/bootstrap/bootstrap.c, collectives/bootstrap/bootstrap_threads.c,
  * collectives/bootstrap/transport.c. */
-/* Bootstraps: what ranks exchange before there is a world, where one of them cannot take part. */
+/* Bootstraps: exchanges of the ranks before there is a world, also if one of them cannot take part. */
 #include "tests/support/alloc_budget.h"
 
 #include "base/clock.h"
@@ -80,7 +80,8 @@ static void leave_seats(struct seat *seats, int size)
     }
 }
 
-/* Whatever request it is that rank 1 cannot pay: all ranks have a world, maybe with a backend less, or all report it.
+/* Whichever request for memory fails on rank 1: all ranks have a world, maybe with one backend less, or all report the
+ * failure.
  */
 static void run_out_everywhere(int size, const struct pl_world_options *options)
 {
@@ -180,8 +181,7 @@ START_TEST(ranks_meet_again_after_one_could_not_come)
 }
 END_TEST
 
-/* Without MPI and without other threads, as a program that is tried on a desk. */
-/* Blocks that are too many bytes for a message, and then some that are not. */
+/* Gathers blocks that are too large for one message, and then some that are not. */
 static void *gather(void *argument)
 {
     struct seat *seat = argument;
@@ -206,13 +206,15 @@ START_TEST(more_than_a_message_holds_is_refused_on_all_ranks)
     join(seats, 3, gather);
     for (int r = 0; r < 3; r++) {
         ck_assert_int_eq(seats[r].status, PL_LIMIT);
-        ck_assert_msg(strstr(seats[r].error.cause, "3 blocks of 300 bytes, of which at most 1000"), "%s",
-                      seats[r].error.cause);
+        ck_assert_msg(
+            strstr(seats[r].error.cause, "3 blocks of 300 bytes do not fit in one message of at most 1000 bytes"), "%s",
+            seats[r].error.cause);
         pl_bootstrap_free(seats[r].bootstrap);
     }
 }
 END_TEST
 
+/* A bootstrap without MPI and other threads, as of a program that runs on a desk. */
 START_TEST(a_rank_alone_makes_a_part_of_itself)
 {
     struct pl_error error = PL_ERROR_NONE;

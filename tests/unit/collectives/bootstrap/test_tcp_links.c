@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/bootstrap/tcp_links.c. */
-/* How many TCP connections two ranks have in which job. */
+/* The number of TCP connections between two ranks of different jobs. */
 #include "collectives/bootstrap/tcp_links.h"
 
 #include "base/environment.h"
 #include "tests/support/unit.h"
 
-/* A job of Open MPI 4 with `more`, NAME=value, on top. */
+/* The connections of a job of Open MPI 4 with the additional variables `more`, NAME=value. */
 static unsigned links_with(const char *ranks, const char *hosts, const char *links, const char *more)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
@@ -27,7 +27,7 @@ static unsigned links_of(const char *ranks, const char *hosts, const char *more)
     return links_with(ranks, hosts, "", more);
 }
 
-/* Two hosts of one rank, whose job asks for seven. */
+/* The connections of a job of two hosts with one rank each that asks for seven. */
 static unsigned seven_with(const char *more)
 {
     return links_with("2", "2", "7", more);
@@ -75,7 +75,7 @@ START_TEST(open_mpi_is_told_by_the_environment)
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:0"), "100");
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:6"), "100");
     ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_bandwidth_ens5:6"), "100");
-    ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_bandwidth_ens5:1"), "40"); /* the job's own */
+    ck_assert_str_eq(pl_environment_get(environment, "OMPI_MCA_btl_tcp_bandwidth_ens5:1"), "40"); /* set by the job */
     ck_assert_ptr_null(pl_environment_get(environment, "OMPI_MCA_btl_tcp_latency_ens5:7"));
 }
 END_TEST

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/calls/adasum.c, collectives/calls/collective.c, collectives/core/request.c. */
-/* Adasum against a model in double, over ranks, hosts, types and sizes; in the queue beside others; what is refused. */
+/* Adasum against a model in double, over ranks, hosts, types and sizes; in the queue next to other collectives;
+ * descriptors that fail. */
 #include "base/checksum.h"
 #include "collectives/reduce/kernel.h"
 #include "collectives/world_private.h"
@@ -18,7 +19,7 @@ enum { MOST_RANKS = 8, MOST_ELEMS = 70001 };
 
 static const enum pl_dtype floats[] = {PL_FLOAT16, PL_BFLOAT16, PL_FLOAT32, PL_FLOAT64};
 
-/* Half of the last place, relative. */
+/* Half a unit in the last place, relative. */
 static double precision_of(enum pl_dtype dtype)
 {
     return dtype == PL_FLOAT16 ? 0x1p-11 : dtype == PL_BFLOAT16 ? 0x1p-8 : dtype == PL_FLOAT32 ? 0x1p-24 : 0x1p-53;
@@ -51,7 +52,7 @@ static void put(void *data, enum pl_dtype dtype, size_t at, double value)
     }
 }
 
-/* How vectors of ranks lie to each other. */
+/* Angle between the vectors of ranks. */
 enum angle { ANY, PARALLEL, ORTHOGONAL, SOME_ZERO };
 
 static double element(enum angle angle, int rank, int ranks, size_t at)
@@ -78,7 +79,7 @@ static void fill(void *data, enum pl_dtype dtype, size_t count, enum angle angle
     }
 }
 
-/* The tree over all ranks' vectors, in `model` [ranks * count], into the first. */
+/* Computes the tree over all ranks' vectors, in `model` [ranks * count], into the first vector. */
 static void walk(double *model, int ranks, size_t count)
 {
     for (int distance = 1; distance < ranks; distance *= 2) {
@@ -144,7 +145,7 @@ static void try(struct rank *self, const struct trial *trial, int number)
 
         error_square += (got - want) * (got - want);
         square += want * want;
-        if (trial->angle == PARALLEL) { /* the mean */
+        if (trial->angle == PARALLEL) { /* the result is the mean */
             want = factor * element(PARALLEL, 0, self->size, i) * (self->size + 1) / 2;
             expect(fabs(got - want) <= 8 * precision_of(trial->dtype) * (fabs(want) + self->size), "%g, not %g", got,
                    want);
@@ -200,7 +201,7 @@ START_TEST(results_are_the_models_between_hosts)
     over_hosts(2, 1);
     over_hosts(4, 1);
     over_hosts(4, 2);
-    over_hosts(8, 3); /* hosts of different size */
+    over_hosts(8, 3); /* hosts of different sizes */
 }
 END_TEST
 
@@ -230,13 +231,13 @@ static void bits_body(struct rank *self)
 START_TEST(results_have_the_bits_of_earlier_releases)
 {
 #ifndef __x86_64__
-    return; /* compilers for other processors may fuse a product and a sum, which rounds once */
+    return; /* compilers for other processors may fuse a product and a sum, which then round once */
 #endif
     ck_assert_bodies(4, bits_body, NULL);
 }
 END_TEST
 
-/* Chains stand in the queue as one collective does, in any order of waits. */
+/* Chains are in the queue as one collective each, in any order of waits. */
 static void queue_body(struct rank *self)
 {
     enum { POSTS = 12, ELEMS = 40000 };
@@ -315,7 +316,7 @@ START_TEST(ranks_are_a_power_of_two)
 }
 END_TEST
 
-/* A sum on one rank, an adasum on the other; then other factors. */
+/* A sum on one rank, an adasum on the other; then different factors. */
 static void differ_body(struct rank *self)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -345,7 +346,7 @@ START_TEST(ranks_that_call_differently_are_named)
 }
 END_TEST
 
-/* Rank 1 cancels a chain that rank 0 has not begun: all that both have in the queue is released. */
+/* Rank 1 cancels a chain that rank 0 has not begun: all requests in the queues of both ranks are released. */
 static void cancelled_body(struct rank *self)
 {
     atomic_bool *cancelled = self->data;
@@ -373,7 +374,7 @@ static void cancelled_body(struct rank *self)
         atomic_store(cancelled, true);
     }
     for (int i = 0; i < 2; i++) {
-        expect(!requests[i] || pl_request_wait(requests[i], &error) != PL_OK, "request %d ended well", i);
+        expect(!requests[i] || pl_request_wait(requests[i], &error) != PL_OK, "request %d succeeded", i);
     }
     if (!pl_world_has_leaked(self->world)) {
         free(vectors);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/arena.c, collectives/shm/arena.c, collectives/shm/region.c. */
-/* Memory that ranks share: who may ask for what, and that what is given back goes back. */
+/* Memory that ranks share: valid and invalid requests, and that freed spans are unmapped. */
 #include "base/clock.h"
 #include "collectives/arena.h"
 #include "collectives/core/types.h"
@@ -57,7 +57,7 @@ static struct pl_shm *shm_of(const struct pl_world *world)
     return NULL;
 }
 
-/* Pieces are given back from the last to the first; each goes when its last rank has given it back, and no other does,
+/* Frees pieces from the last to the first: each is unmapped when its last rank has freed it, and no other piece is,
  * however many came between. */
 static void release_spans(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -100,8 +100,8 @@ START_TEST(what_is_given_back_goes_back_and_nothing_else)
 }
 END_TEST
 
-/* A thread with a used-up memory budget finds no memory where this program asks for some that is aligned, as arena
- * memory of one rank a host is, and no memory file. */
+/* A thread with an empty memory budget gets no aligned memory (arena memory of one rank per host) and no memory
+ * file. */
 static _Thread_local bool alloc_budget_is_empty;
 
 int posix_memalign(void **memory, size_t align, size_t bytes)
@@ -142,7 +142,7 @@ START_TEST(a_rank_without_memory_is_named_and_no_rank_keeps_any)
 }
 END_TEST
 
-/* Rank 1 has the memory, but no room to note that. */
+/* Rank 1 has the memory, but no room in its list of spans. */
 static void ask_without_a_note(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_shm *shm = shm_of(world);
@@ -167,7 +167,7 @@ START_TEST(a_rank_that_cannot_note_its_piece_holds_nobody_up)
 }
 END_TEST
 
-/* As kernels do whose posix_fallocate() ends with any signal that comes, with a timer that is quicker. */
+/* Acts as kernels whose posix_fallocate() ends with any signal, with a timer that is faster than the call. */
 static _Atomic int interruptions;
 
 int posix_fallocate(int fd, off_t at, off_t bytes)
@@ -267,7 +267,7 @@ static void ask_for_nonsense(struct pl_world *world, void *argument, char failur
     RANKS_NEED(pl_arena_alloc(world, 0, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "no bytes were given");
     RANKS_NEED(pl_arena_alloc(world, UINT64_MAX, PL_MEMORY_HOST, &span, NULL) == PL_INVALID, "all bytes were given");
     RANKS_NEED(pl_arena_alloc(world, 10, PL_MEMORY_DEVICE, &span, NULL) == PL_UNSUPPORTED, "device memory was given");
-    pl_arena_free(world, &span); /* nothing */
+    pl_arena_free(world, &span); /* no effect */
 }
 
 static void ask_for_too_much(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])

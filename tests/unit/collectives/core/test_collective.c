@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/p2p/p2p.c, collectives/p2p/residuals.c, collectives/hier/hier.c, collectives/shm/run.c,
  * collectives/self.c. */
-/* Which bits are promised: equal on all ranks, equal again in the next run, equal whatever the layout; averages, NaN,
- * scales, compression. */
+/* The promised bits: equal on all ranks, in each run and for every layout; averages, NaN, scales, compression. */
 #include "collectives/reduce/kernel.h"
 #include "collectives/world.h"
 
@@ -22,7 +21,7 @@ static void set_knob(struct pl_knobs *knobs, enum pl_knob knob, const char *text
     ck_assert_int_eq(pl_knob_set(knobs, knob, text, "test", NULL), PL_OK);
 }
 
-/* Numbers whose sums round: every order of addition gives other bits. */
+/* Numbers whose sums are rounded: every order of addition gives different bits. */
 static float rough(int rank, int i)
 {
     return sinf((float)(rank * 131 + i) * 0.7F) * powf(10.0F, (float)((rank * 7 + i) % 9 - 4));
@@ -30,7 +29,7 @@ static float rough(int rank, int i)
 
 struct bits {
     unsigned flags;
-    uint64_t few; /* so many elements; 0: COUNT */
+    uint64_t few; /* number of elements; 0: COUNT */
     float results[8][COUNT];
 };
 
@@ -65,7 +64,7 @@ static void need_equal_ranks(const struct bits *bits, int size)
 START_TEST(all_ranks_get_equal_bits_and_runs_repeat_them)
 {
     static const char *const algorithms[] = {"", "ring", "halving", "doubling", "tree", "direct"};
-    /* ranks, of a host */
+    /* ranks, ranks per host */
     static const int layouts[][2] = {{4, 1}, {4, 2}, {5, 1}, {5, 3}, {6, 3}, {7, 2}, {8, 2}, {8, 4}};
     struct bits *first = calloc(1, sizeof(*first));
     struct bits *second = calloc(1, sizeof(*second));
@@ -113,7 +112,7 @@ START_TEST(reproducible_gives_the_same_bits_on_every_layout)
     for (int i = 0; i < COUNT; i++) {
         expected[i] = rough(0, i);
         for (int r = 1; r < 6; r++) {
-            expected[i] += rough(r, i); /* the order that is promised */
+            expected[i] += rough(r, i); /* the promised order */
         }
     }
     bits->flags = PL_REPRODUCIBLE;
@@ -121,7 +120,7 @@ START_TEST(reproducible_gives_the_same_bits_on_every_layout)
         ck_assert_ranks(6, &((struct pl_world_options){.pretend_ranks_per_host = per_host[i]}), sum_rough, bits);
         need_equal_ranks(bits, 6);
         ck_assert_msg(memcmp(bits->results[0], expected, sizeof(bits->results[0])) == 0,
-                      "other bits with %d ranks a host", per_host[i]);
+                      "different bits with %d ranks per host", per_host[i]);
     }
     free(expected);
     free(bits);
@@ -156,7 +155,7 @@ static void average_integers(struct pl_world *world, void *argument, char failur
     for (int r = 0; r < n; r++) {
         sum += r == 0 ? -127 : -128 + r;
     }
-    expected = INT64_MAX - (n - 1) / 2 - ((n - 1) % 2 ? 1 : 0); /* (n-1)/2 below the top, cut toward zero */
+    expected = INT64_MAX - (n - 1) / 2 - ((n - 1) % 2 ? 1 : 0); /* (n-1)/2 below the maximum, truncated toward zero */
     {
         struct pl_error error = PL_ERROR_NONE;
         bool good = pl_allreduce(world, wide, wide, count, PL_INT64, PL_AVERAGE, &error) == PL_OK &&
@@ -177,7 +176,7 @@ static void average_integers(struct pl_world *world, void *argument, char failur
     free(narrow);
 }
 
-/* Sums of 49 times a number that no double holds, and of 49: times 1/49 they would be less. */
+/* Sums of 49 times a number that double cannot hold, and of 49: multiplied by 1/49 they would be too small. */
 static void divide_integers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const int64_t quotient = (INT64_C(1) << 56) + 1;
@@ -237,7 +236,7 @@ static void average_halves(struct pl_world *world, void *argument, char failure[
         snprintf(failure, RANKS_TEXT_BYTES, "%s", error.cause);
     }
     for (uint64_t i = 0; !failure[0] && i < count; i++) {
-        if (halves[i] < 0x7bfe || halves[i] > 0x7bff) { /* across hosts a rounding of the last bit is allowed */
+        if (halves[i] < 0x7bfe || halves[i] > 0x7bff) { /* between hosts the last bit may be rounded */
             snprintf(failure, RANKS_TEXT_BYTES, "element %llu is %#x", (unsigned long long)i, halves[i]);
         }
     }
@@ -248,7 +247,7 @@ START_TEST(half_precision_averages_do_not_overflow)
 {
     on_layouts(average_halves, &(uint64_t){9});
     on_layouts(average_halves, &(uint64_t){40000});
-    ck_assert_ranks(18, &layouts[1], average_halves, &(uint64_t){1000}); /* too many to add up each block at once */
+    ck_assert_ranks(18, &layouts[1], average_halves, &(uint64_t){1000}); /* too many ranks for the direct algorithm */
 }
 END_TEST
 
@@ -288,7 +287,7 @@ struct scaling {
     uint64_t count;
 };
 
-/* floats: i % 10; whole numbers: twice that and one more, of which halving keeps i % 10. */
+/* The input: i % 10 for floats; for integers twice that plus one, of which halving keeps i % 10. */
 static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const struct scaling *scaling = argument;
@@ -320,7 +319,7 @@ static void scale(struct pl_world *world, void *argument, char failure[RANKS_TEX
     }
     for (uint64_t i = first; !failure[0] && i < first + scaling->count; i++) {
         double expected = (double)(i % 10) * scaling->prescale * n * scaling->postscale;
-        int whole = (int)((double)(i % 10 * 2 + 1) * scaling->prescale); /* cut before the sum */
+        int whole = (int)((double)(i % 10 * 2 + 1) * scaling->prescale); /* truncated before the sum */
 
         if ((double)floats[i] != expected || wholes[i] != whole * n * (int)scaling->postscale) {
             snprintf(failure, RANKS_TEXT_BYTES, "%s, %g and %g: element %llu: %g and %d", pl_kind_text(scaling->kind),
@@ -356,8 +355,8 @@ struct narrow {
 };
 
 /*
- * What came out has the bits of a number of 16, but over many steps its sum must approach the sum of what went in:
- * nothing narrowing lost is lost for good.
+ * Each result is a 16-bit number, but over many steps the sum of results must approach the sum of inputs: no rounding
+ * error is lost for good.
  */
 static void feed_back(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
@@ -371,7 +370,7 @@ static void feed_back(struct pl_world *world, void *argument, char failure[RANKS
 
     for (int step = 0; step < STEPS && !failure[0]; step++) {
         for (int i = 0; i < count; i++) {
-            values[i] = 1.0F + (float)(i % 100) * 1e-4F; /* not a float16, nor a bfloat16 */
+            values[i] = 1.0F + (float)(i % 100) * 1e-4F; /* neither a float16 nor a bfloat16 */
         }
         if (pl_collective_run(world,
                               &(struct pl_collective){.kind = PL_ALLREDUCE,
@@ -387,7 +386,7 @@ static void feed_back(struct pl_world *world, void *argument, char failure[RANKS
             uint32_t bits;
 
             memcpy(&bits, &values[i], sizeof(bits));
-            if (bits & 0x1fff) { /* those that no float16 has */
+            if (bits & 0x1fff) { /* bits that a float16 does not have */
                 snprintf(failure, RANKS_TEXT_BYTES, "%d elements travelled as float32", count);
             }
             total[i] += (double)values[i];
@@ -404,7 +403,7 @@ static void feed_back(struct pl_world *world, void *argument, char failure[RANKS
     free(total);
 }
 
-/* What narrowing lost of one name is not added to another. */
+/* The rounding error of one name is not added to another name. */
 static void keep_apart(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { STEPS = 20, LONG = 20000 };
@@ -436,8 +435,7 @@ static void keep_apart(struct pl_world *world, void *argument, char failure[RANK
     free(values);
 }
 
-/* A step whose numbers overflow, as a program with a loss scale meets now and then, does not spoil the ones after it.
- */
+/* A step whose numbers overflow, as now and then in a program with a loss scale, does not spoil later steps. */
 static void overflow_once(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { STEPS = 4, LONG = 20000 };

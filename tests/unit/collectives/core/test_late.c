@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/late.c, collectives/core/request_wait.c, collectives/core/revoke.c. */
-/* A rank that does not come is named by whoever gives up first, also where that one waits for another that waits for
- * it. */
+/* A rank that does not come is named by the rank whose deadline passes first, even if that rank waits for another
+ * one that waits for the late rank. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "collectives/bootstrap/transport.h"
@@ -15,17 +15,17 @@
 
 enum { RANKS = 4, SIZES = 2, WORLDS = RANKS * SIZES };
 
-static const uint64_t counts[SIZES] = {5, 50000}; /* with the call check, and in stages inside and between hosts */
+static const uint64_t counts[SIZES] = {5, 50000}; /* sent with the call check, and in stages inside and between hosts */
 static float room[2][RANKS][WORLDS][50000];
 
-/* Four ranks on two hosts. Of the first two worlds rank 0 does not come to its sum, of the next two rank 1, and so on.
- * The second rank of the other host has the deadline. */
+/* Four ranks on two hosts. Rank 0 does not come to its sum in the first two worlds, rank 1 in the next two, and so
+ * on. The second rank of the other host has the deadline. */
 struct attempt {
     pthread_barrier_t met;
     int64_t deadline_ns;
     pthread_mutex_t lock;
     struct {
-        char wrong[RANKS_TEXT_BYTES]; /* words that name another rank; "" where all are right */
+        char wrong[RANKS_TEXT_BYTES]; /* errors that name a different rank; "" if all are right */
     } synced;
 };
 
@@ -67,7 +67,7 @@ static void compare_words(struct attempt *attempt, int rank, int number, const s
     pthread_mutex_unlock(&attempt->lock);
 }
 
-/* As with MPI where two ranks have not sent to each other before: a query to a rank that is late does not leave. Of
+/* Acts as MPI does if two ranks have not sent to each other before: a query to a late rank does not leave. State of
  * this thread's rank: */
 static _Thread_local struct {
     const void *contexts[WORLDS];
@@ -110,7 +110,7 @@ static void hold_queries(struct pl_world *world, int number)
     transport->test = test_or_hold;
 }
 
-/* All ranks search, and so answer while they do. */
+/* Lets all ranks search, so that they answer. */
 static void search_at_once(struct pl_request *request)
 {
     PL_AUTO_HOLD(request->world);
@@ -162,7 +162,7 @@ static void await_late_ranks(struct pl_world *world, void *argument, char failur
     }
 }
 
-/* A rank that the machine halts for half of the deadline is late, too: then once more, with a longer one. */
+/* A rank that the machine halts for half of the deadline is late too: then the test repeats with a longer deadline. */
 START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
 {
     struct attempt attempt = {.deadline_ns = PL_NS_PER_S};
@@ -184,7 +184,7 @@ START_TEST(the_rank_that_all_wait_for_is_named_over_hosts)
 }
 END_TEST
 
-/* Lets the search for the rank that is late begin at once; true when it has come to rank 2. */
+/* Starts the search for the late rank at once; true when it has arrived at rank 2. */
 static bool has_found(struct pl_world *world, struct pl_request *request)
 {
     PL_AUTO_HOLD(world);
@@ -193,7 +193,7 @@ static bool has_found(struct pl_world *world, struct pl_request *request)
     return world->late.rank == 2;
 }
 
-/* Rank 2 comes when rank 1, which waits for rank 0, has found that all wait for it. */
+/* Rank 2 comes when rank 1, which waits for rank 0, has found that all wait for rank 2. */
 static void come_when_found(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/progress.c, collectives/hier/pipeline.c. */
-/* The progress thread: what it does without the program's calls, besides them, and when it must not be there. */
+/* The progress thread: its work without the program's calls and next to them, and worlds that must not have one. */
 #include "base/clock.h"
 #include "base/knob.h"
 #include "base/text.h"
@@ -124,7 +124,7 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
             RANKS_NEED(is_filled(data[i], 1000, n * (float)i) && is_filled(data[i + 1], (uint64_t)i + 1, n),
                        "round %d, sums %d", round, i);
         }
-        pl_clock_nap(round * 2 * PL_NS_PER_MS, PL_DEADLINE_NEVER); /* more than the thread lingers for */
+        pl_clock_nap(round * 2 * PL_NS_PER_MS, PL_DEADLINE_NEVER); /* longer than the thread stays awake */
     }
 }
 
@@ -139,10 +139,10 @@ START_TEST(the_thread_and_the_program_take_turns)
 }
 END_TEST
 
-/* Vectors of several chunks, all different, for which ranks come together at odd moments. */
+/* Vectors of several chunks, all different; ranks come at random times. */
 static void sum_chunks(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    enum { ELEMS = 5 << 17, STRETCH = 1 << 17 }; /* five chunks of 512 KiB, for which there are three places */
+    enum { ELEMS = 5 << 17, STRETCH = 1 << 17 }; /* five chunks of 512 KiB, for three slots */
     static _Thread_local float data[ELEMS];
     float ranks = (float)pl_world_size(world);
     unsigned seed = (unsigned)pl_world_rank(world) + 1;
@@ -217,7 +217,7 @@ static void leave_under_way(struct pl_world *world, void *argument, char failure
 
     (void)argument;
     if (pl_world_rank(world) == 0) {
-        return; /* the other's request never ends */
+        return; /* the other rank's request never ends */
     }
     RANKS_OK(pl_collective_post(world, &sum, &request, &error));
     pl_clock_nap(5 * PL_NS_PER_MS, PL_DEADLINE_NEVER);
@@ -276,7 +276,7 @@ static void *start_limited(void *seat_at)
     return NULL;
 }
 
-/* What two ranks say that start a world where only one thread may send messages. */
+/* The errors of two ranks that make a world in which only one thread may send messages. */
 static void start_both(const char *progress, char said[2][RANKS_TEXT_BYTES])
 {
     struct pl_bootstrap *bootstraps[2];
@@ -308,7 +308,7 @@ START_TEST(without_leave_for_several_threads_auto_has_none_and_on_is_refused)
     ck_assert_int_eq(atoi(said[1]), PL_OK);
     start_both("on", said);
     ck_assert_int_eq(atoi(said[0]), PL_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(said[1], "a progress thread: only one thread may send messages here"));
+    ck_assert_ptr_nonnull(strstr(said[1], "no progress thread can run: only one thread may send messages here"));
 }
 END_TEST
 

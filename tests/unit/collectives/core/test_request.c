@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/request.c, collectives/core/world_new.c, collectives/core/signature.c,
  * collectives/p2p/check_calls.c. */
-/* Everything at once: mixtures of collectives on worlds of any size and layout with any settings
- * (tests/scenarios/seeded.h). */
+/* Random mixtures of collectives on worlds of any size and layout with any settings (tests/scenarios/seeded.h). */
 #include "tests/scenarios/mixed.h"
 #include "tests/scenarios/seeded.h"
 #include "tests/support/unit.h"

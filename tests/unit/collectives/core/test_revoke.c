@@ -35,7 +35,8 @@ static void revoke(struct pl_world *world, const struct pl_error *why)
     pl_request_revoke_world(world, why);
 }
 
-/* Rank 1 ends `world` by `why`; the others are in, or come to, an allreduce of `count`, and report `expected`. */
+/* Rank 1 ends `world` with the error `why`; the others are in an allreduce of `count` or come to it, and report
+ * `expected`. */
 struct revocation {
     struct pl_error why;
     const char *expected;
@@ -100,7 +101,8 @@ START_TEST(words_too_long_are_cut_where_they_end)
 }
 END_TEST
 
-/* Rank 1 sends its error to rank 2 in a world of two, which relays it to rank 3 in another, which relays it to 0. */
+/* Rank 1 sends its error to rank 2 in a world of two; that relays it to rank 3 in a second world, and that to rank
+ * 0. */
 static void relay_failure(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *expected = "rank 1 has given up: the fan has stopped";
@@ -138,7 +140,7 @@ START_TEST(what_is_passed_on_stays_what_the_first_has_said)
 }
 END_TEST
 
-/* Rank 1 comes when the others have left, rank 0 has a deadline, and rank 2 a far one. */
+/* Rank 1 comes when the others have left; rank 0 has a short deadline, and rank 2 a long one. */
 static void wait_with_another(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *scratch = "collective number 2, allreduce, did not end before rank 0's deadline";
@@ -152,7 +154,7 @@ static void wait_with_another(struct pl_world *world, void *argument, char failu
     if (rank == 1) {
         pthread_barrier_wait(all_informed);
         if (pl_world_cross_size(world) == 1) {
-            return; /* what the others have left in shared memory would do */
+            return; /* the data that others have left in shared memory would be enough */
         }
     }
     status = add_up(world, 5, rank == 0 ? 100 * PL_NS_PER_MS : 60 * PL_NS_PER_S, &told);
@@ -176,8 +178,8 @@ START_TEST(ranks_that_share_a_wait_or_come_late_name_the_deadline_and_the_late_r
 }
 END_TEST
 
-/* Rank 1 cancels what rank 2 waits for and rank 0 comes to afterwards: before all ranks of its host are there it cannot
- * have done its part. */
+/* Rank 1 cancels a collective that rank 2 waits for and rank 0 comes to later: before all ranks of its host are
+ * there, rank 1 cannot have done its part. */
 static void cancel(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const char *expected = "rank 1 has given up: collective number 2, allreduce, was cancelled";
@@ -224,8 +226,8 @@ START_TEST(ranks_that_wait_for_one_that_cancels_report_that)
 }
 END_TEST
 
-/* Rank 2 has failed and does not take what rank 3, below it in the tree of their host, sends: that send never ends.
- * */
+/* Rank 2 has failed and does not receive from rank 3, which is below it in the tree of their host: that send never
+ * ends. */
 static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                    struct pl_error *reterr);
 
@@ -267,7 +269,7 @@ START_TEST(a_failed_rank_need_not_take_a_message_for_others_to_receive_its_error
 }
 END_TEST
 
-/* Rank 0 has failed, and two of the others disagree: whichever is received first, all report the same. */
+/* Rank 0 has failed, and two of the others disagree: whichever error comes first, all report the same one. */
 static void disagree_where_one_revoked(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);
@@ -293,7 +295,7 @@ START_TEST(ranks_that_disagree_where_one_has_failed_report_one_of_both)
 }
 END_TEST
 
-/* Rank 1 revokes its world as soon as it has its sum, which the others may still be about: theirs are as good. */
+/* Rank 1 revokes its world as soon as it has its sum, which others may still compute: their sums succeed too. */
 static void revoke_after_a_sum(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error told = PL_ERROR_NONE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/request_wait.c, collectives/core/request.c, collectives/bootstrap/bootstrap.c,
  * collectives/p2p/p2p.c, collectives/p2p/cost_model.c. */
-/* Ranks that do not come, or stop sending: noticed at the deadline, by name, by ranks that wait and by ranks that only
- * test. */
+/* Ranks that do not come, or stop sending: reported at the deadline, with their number, by ranks that wait and by
+ * ranks that only test. */
 #include "base/clock.h"
 #include "collectives/bootstrap/transport.h"
 #include "collectives/hier/backend.h"
@@ -59,7 +59,7 @@ START_TEST(a_missing_rank_is_noticed_by_the_deadline_in_every_operation)
 }
 END_TEST
 
-/* Whoever waits inside a host names the rank by its number in the world, be it late or gone. */
+/* A rank that waits inside a host names a late or gone rank by its number in the world. */
 static void wait_beside(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -91,7 +91,7 @@ START_TEST(a_missing_rank_of_the_same_host_is_named_by_its_number_in_the_world)
 }
 END_TEST
 
-/* As wait_in_vain, but looking now and then instead of waiting. */
+/* As wait_in_vain, but it tests now and then instead of waiting. */
 static void look_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int64_t begin_ns = pl_clock_now_ns();
@@ -126,8 +126,8 @@ START_TEST(a_missing_rank_is_noticed_by_testing_too)
 }
 END_TEST
 
-/* The setting's time is also that of the world's making, and long enough for it; only then it is cut. Rank 1 is late,
- * and does not leave. */
+/* The setting is also the timeout of making the world, and long enough for that; only then it is shortened. Rank 1
+ * is late and does not leave. */
 static void wait_for_default(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     pthread_barrier_t *over = argument;
@@ -161,7 +161,7 @@ START_TEST(the_worlds_timeout_holds_where_no_deadline_is_given)
 }
 END_TEST
 
-/* Longer than the clock can count from now, and without a limit. */
+/* Waits longer than the clock can count from now, and without a limit. */
 static void wait_for_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     (void)argument;
@@ -192,7 +192,7 @@ struct maker {
     struct pl_bootstrap *real;
     struct pl_world_options options;
     int exchanges_left;
-    enum pl_status status; /* of the world's making */
+    enum pl_status status; /* result of making the world */
     pthread_t thread;
 };
 
@@ -238,7 +238,7 @@ static void *make_world(void *argument)
 
 enum { MAKERS = 4 };
 
-/* Rank 1 has `exchanges`, and so have all others unless it fails alone. */
+/* Makes worlds: rank 1 has `exchanges`, and so have all others unless it fails alone. */
 static void make_worlds(struct maker makers[MAKERS], const struct pl_world_options *options, int exchanges, bool alone)
 {
     struct pl_bootstrap *real[MAKERS];
@@ -256,7 +256,7 @@ static void make_worlds(struct maker makers[MAKERS], const struct pl_world_optio
     }
 }
 
-/* Nothing stays behind wherever it fails: the leak checker of the sanitized build looks. */
+/* No memory is leaked wherever it fails: the leak checker of the sanitized build tests that. */
 START_TEST(a_world_that_cannot_start_fails_at_each_exchange_alike)
 {
     enum { EXCHANGES_MOST = 100 };
@@ -309,7 +309,7 @@ static enum pl_status refuse_allgather(void *context, const void *send, void *re
     return pl_error_set(reterr, PL_TIMEOUT, "no exchange is left");
 }
 
-/* As between hosts, though these are pretended. */
+/* Acts as between hosts, though these are pretended. */
 static void time_links_in_vain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_p2p *p2p = NULL;
@@ -328,14 +328,14 @@ static void time_links_in_vain(struct pl_world *world, void *argument, char fail
     RANKS_NEED(pl_p2p_model(p2p, NULL) == PL_TIMEOUT, "what was timed needs no agreement");
 }
 
-/* Again the leak checker looks. */
+/* The leak checker tests this too. */
 START_TEST(link_timings_are_dropped_where_ranks_cannot_share_them)
 {
     ck_assert_ranks(3, &((struct pl_world_options){.pretend_ranks_per_host = 1}), time_links_in_vain, NULL);
 }
 END_TEST
 
-/* Rank 1 takes part, but what its slots send is lost: the one that waits for it says so. */
+/* Rank 1 takes part, but its slots' messages are lost: the rank that waits for it reports that. */
 static enum pl_status (*real_send)(void *context, const void *data, size_t bytes, int peer, uint32_t tag,
                                    struct pl_transfer *transfer, struct pl_error *reterr);
 
@@ -366,7 +366,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     struct pl_error told = PL_ERROR_NONE;
     struct pl_request *request;
     bool done = false;
-    int says = rank; /* or one whose deadline passed before */
+    int says = rank; /* or a rank whose deadline passed before */
     char scratch[40];
     char text[1000];
 
@@ -385,7 +385,7 @@ static void wait_half_way(struct pl_world *world, void *argument, char failure[R
     while (!p2p_of(world)->check.done && !done) {
         (void)!pl_request_test(request, &done, &told);
     }
-    request->deadline_ns = 1; /* only now: before, a rank that is late in the call check is waited for */
+    request->deadline_ns = 1; /* only now: before, the wait is for a rank that is late in the call check */
     RANKS_NEED(pl_request_wait(request, &told) == PL_TIMEOUT, "%s", told.cause);
     (void)!sscanf(told.cause, "rank %d has given up", &says);
     snprintf(scratch, sizeof(scratch), "waiting for rank %d", (says + 2) % 3);
@@ -403,8 +403,8 @@ START_TEST(a_rank_that_falls_silent_half_way_is_named_by_who_waits_for_it)
 }
 END_TEST
 
-/* Rank 0's receives are not cancelled: a message may still come to where they were posted, as MPI lets it, until the
- * process ends. */
+/* Rank 0's receives are not cancelled: as in MPI, a message may still arrive in their buffers until the process
+ * ends. */
 enum { KEPT_MOST = 64, KEPT_BYTE = 0x77 };
 
 static struct {
@@ -459,7 +459,7 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
     pthread_barrier_init(&over, NULL, 2);
     ck_assert_ranks(2, &((struct pl_world_options){.knobs = &knobs}), leave_receives, &over);
     pthread_barrier_destroy(&over);
-    ck_assert_uint_ge(kept_count, 2); /* the call check's, and a slot's or more */
+    ck_assert_uint_ge(kept_count, 2); /* the call check's buffer, and at least one of a slot */
     for (size_t i = 0; i < kept_count; i++) {
         for (size_t at = 0; at < kept[i].bytes; at++) {
             ck_assert_msg(kept[i].data[at] == KEPT_BYTE, "byte %zu of receive %zu of %zu is in use again", at, i,
@@ -470,7 +470,7 @@ START_TEST(memory_that_a_message_may_still_come_to_is_not_used_again)
 }
 END_TEST
 
-/* Rank 2's messages to other hosts, but for the call check's, do not leave: the second test of one is an error, and
+/* Rank 2's messages to other hosts, except the call check's, do not leave: the second test of one is an error, and
  * they cannot be cancelled. */
 static enum pl_status (*real_test)(void *context, struct pl_transfer *transfer, bool *ret_done, size_t *ret_bytes,
                                    struct pl_error *reterr);
@@ -498,8 +498,8 @@ static enum pl_status test_kept(void *context, struct pl_transfer *transfer, boo
                              : real_test(context, transfer, ret_done, ret_bytes, reterr);
 }
 
-static struct pl_transport *between; /* the hosts: rank 2's */
-static char *lost;                   /* the slot's own memory, which nobody frees: the leak checker finds it here */
+static struct pl_transport *between; /* rank 2's transport between hosts */
+static char *lost;                   /* the slot's own memory, which is never freed: the leak checker finds it here */
 
 static bool cancel_kept(void *context, struct pl_transfer *transfer)
 {
@@ -517,7 +517,7 @@ static bool cancel_kept(void *context, struct pl_transfer *transfer)
     return false;
 }
 
-/* Rank 3 has to give rank 2 its part, so its time is as long. */
+/* Rank 3 has to give its part to rank 2, so its deadline is as long. */
 static void leave_sends(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world);

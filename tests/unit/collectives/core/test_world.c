@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c, collectives/core/request.c, collectives/core/topology.c,
  * collectives/core/collective_check.c, collectives/p2p/check_calls.c. */
-/* Worlds, sub-worlds and requests; what happens when ranks disagree or are given nonsense. */
+/* Worlds, sub-worlds and requests; ranks that disagree; invalid arguments. */
 #include "collectives/bootstrap/transport.h"
 #include "collectives/core/types.h"
 
@@ -37,7 +37,7 @@ static void run_layouts(ranks_function *function, void *argument)
 
 /* ---- one rank ---- */
 
-/* The page cannot be written: a pass over it would end this process. */
+/* Sums data in a read-only page: a write would end this process. */
 static void sum_what_is_read_only(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     void *page = argument;
@@ -126,14 +126,14 @@ START_TEST(rings_follow_gpu_indices_on_every_host)
                     follow_order, NULL);
     ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = bad, .gpu_count = 2},
                  follow_order, NULL, failure);
-    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is no permutation"));
+    ck_assert_ptr_nonnull(strstr(failure, "gpu_indices is not a permutation"));
     ranks_run_on(4, 0, &(struct pl_world_options){.pretend_ranks_per_host = 2, .gpu_indices = indices, .gpu_count = 1},
                  follow_order, NULL, failure);
     ck_assert_ptr_nonnull(strstr(failure, "gpu_indices lists 1 local ranks"));
 }
 END_TEST
 
-/* A machine of 1,152 CPUs, of which each rank may run on one. */
+/* A machine of 1,152 CPUs; each rank may run on one of them. */
 static bool large_machine;
 static _Atomic unsigned long next_cpu, cpu_step;
 
@@ -178,7 +178,8 @@ static void split_in_two(struct pl_world *world, void *argument, char failure[RA
     PL_AUTO_WORLD struct pl_world *half = NULL;
 
     (void)argument;
-    for (int r = pl_world_size(world) - 1; r >= 0; r--) { /* descending: the list's order is the new world's */
+    for (int r = pl_world_size(world) - 1; r >= 0; r--) { /* descending: the list's order is the order of the new
+                                                           * world */
         if (r % 2 == rank % 2) {
             ranks[count++] = r;
             sum += r;
@@ -210,9 +211,9 @@ END_TEST
 /* ---- disagreement ---- */
 
 struct dispute {
-    struct pl_collective most; /* what all but the last rank call */
+    struct pl_collective most; /* descriptor of all ranks but the last */
     struct pl_collective last;
-    const char *words; /* in the report of every rank */
+    const char *words; /* text in the error of every rank */
 };
 
 static char dispute_room[2][RANKS_MOST][1 << 20];
@@ -286,7 +287,7 @@ START_TEST(ranks_that_disagree_report_it_by_name_on_all_ranks)
 }
 END_TEST
 
-/* Rank 0 sends less, or more, than rank 1 expects of it. */
+/* Rank 0 sends fewer or more elements than rank 1 expects from it. */
 struct misfit {
     uint64_t sent;
     uint64_t expected;
@@ -317,10 +318,10 @@ static void misfit(struct pl_world *world, void *argument, char failure[RANKS_TE
                pl_status_name(status), error.cause);
 }
 
-/* Blocks so unlike that each rank would cut its messages differently, if it went by what it knows. */
+/* Blocks so different that each rank would cut its messages differently if it used only its own counts. */
 static void send_unlike(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
-    static const uint64_t table[3][3] = {{10, 200000, 18000}, {10, 10, 10}, {10, 10, 10}}; /* from, to */
+    static const uint64_t table[3][3] = {{10, 200000, 18000}, {10, 10, 10}, {10, 10, 10}}; /* [from][to] */
     int rank = pl_world_rank(world);
     uint64_t counts[3];
     uint64_t recv_counts[3];
@@ -408,7 +409,7 @@ static void stay_away(struct pl_world *world, void *argument, char failure[RANKS
 
     (void)argument;
     if (pl_world_rank(world) == 1) {
-        RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* of the part */
+        RANKS_OK(pl_knob_set(&world->knobs, PL_KNOB_TIMEOUT_S, "0.1", "test", &error)); /* timeout of the sub-world */
         RANKS_NEED(pl_world_new_internal(world, (int[]){1, 3}, 2, &part, &told) == PL_TIMEOUT, "%s", told.cause);
         RANKS_NEED(strstr(told.cause, "rank 3 did not answer"), "%s", told.cause);
     }
@@ -461,7 +462,7 @@ START_TEST(many_outstanding_requests_all_end_right)
 }
 END_TEST
 
-/* The sum that the first leaves is what the second sends; what the third sums up is what the second leaves. */
+/* The second sends the result of the first; the third sums the result of the second. */
 static void hand_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { LONG = 20000 };
@@ -517,7 +518,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     bad[count++].kind = (enum pl_kind)99;
     bad[count++].dtype = (enum pl_dtype)99;
     bad[count++].op = (enum pl_op)99;
-    bad[count++].recv = a + 1; /* overlaps, not in place */
+    bad[count++].recv = a + 1; /* overlaps, but not in place */
     bad[count++].send = NULL;
     bad[count++].count = UINT64_MAX / 2;
     bad[count++].flags = 1U << 20;
@@ -531,12 +532,12 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
     bad[count++].root = -1;
     bad[count].dtype = PL_BOOL;
     bad[count++].op = PL_AVERAGE;
-    bad[count].kind = PL_ALLTOALL; /* the rank gives itself one element and expects none */
+    bad[count].kind = PL_ALLTOALL; /* the rank sends itself one element and expects none */
     bad[count].counts = counts[0];
     bad[count++].recv_counts = counts[1];
-    bad[count].kind = PL_ALLTOALL; /* how much comes is left open */
+    bad[count].kind = PL_ALLTOALL; /* recv_counts is missing */
     bad[count++].counts = counts[0];
-    bad[count].kind = PL_ALLGATHER; /* the ranks' blocks together */
+    bad[count].kind = PL_ALLGATHER; /* the sum of the ranks' blocks */
     bad[count++].count = UINT64_MAX / 8;
     bad[count].kind = PL_REDUCE_SCATTER;
     bad[count++].count = UINT64_MAX;
@@ -544,7 +545,7 @@ static void refuse(struct pl_world *world, void *argument, char failure[RANKS_TE
         RANKS_NEED(pl_collective_run(world, &bad[i], NULL) == PL_INVALID, "bad descriptor %zu was taken", i);
     }
     RANKS_NEED(pl_allreduce(world, a, b, 4, PL_INT32, PL_ADASUM, NULL) == PL_INVALID, "adasum of integers was taken");
-    RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world is as good as before */
+    RANKS_OK(pl_collective_run(world, &good, &error)); /* and the world still works */
 }
 
 START_TEST(nonsense_is_refused_before_anything_starts)
@@ -553,7 +554,7 @@ START_TEST(nonsense_is_refused_before_anything_starts)
 }
 END_TEST
 
-/* Counts of blocks are rank by rank, and nothing where a kind has no blocks. */
+/* Counts are given per rank, and ignored if a kind has no blocks. */
 static void use_short_forms(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int32_t rank = pl_world_rank(world), size = pl_world_size(world);
@@ -608,7 +609,7 @@ START_TEST(a_cancelled_request_ends_the_world)
 }
 END_TEST
 
-/* Some have ended, some wait for a rank that has gone: the leak checker of the sanitized build looks. */
+/* Some have ended, some wait for a rank that is gone: the leak checker of the sanitized build tests that. */
 static void leave_requests(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     static const uint64_t counts[RANKS_MOST] = {3, 2, 1};
@@ -650,7 +651,7 @@ static void hold(struct pl_world *world, void *argument, char failure[RANKS_TEXT
     RANKS_OK(pl_barrier(world, &error));
     RANKS_NEED(__atomic_load_n(&last_has_come, __ATOMIC_ACQUIRE), "left before the last rank came");
     RANKS_OK(pl_barrier(world, &error));
-    if (is_last) { /* all have looked */
+    if (is_last) { /* all have tested */
         __atomic_store_n(&last_has_come, false, __ATOMIC_RELEASE);
     }
 }
@@ -672,7 +673,7 @@ static void describe(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_NEED(strstr(pl_text_string(&text), "backend p2p: on"), "%s", pl_text_string(&text));
 }
 
-/* The backend that an allreduce of `count` float32 goes to. */
+/* Name of the backend that serves an allreduce of `count` float32. */
 static const char *taker(struct pl_world *world, uint64_t count)
 {
     static float room[2][RANKS_MOST][8192];
@@ -705,7 +706,7 @@ static void describe_sizes(struct pl_world *world, void *argument, char failure[
                (unsigned long long)bytes);
     RANKS_NEED(strcmp(taker(world, bytes / sizeof(float) + 1), "hier") == 0, "more than %llu bytes are",
                (unsigned long long)bytes);
-    RANKS_NEED(strstr(said, "backend p2p: on\n  takes what the backends above leave"), "%s", said);
+    RANKS_NEED(strstr(said, "backend p2p: on\n  serves what the backends above do not"), "%s", said);
 }
 
 START_TEST(the_description_says_which_sizes_go_which_way_between_hosts)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/core/world_new.c. */
-/* Settings that a world cannot be made with, on one rank or on all. */
+/* Settings with which a world cannot be made, on one rank or on all. */
 #include "base/knob.h"
 #include "base/memory.h"
 #include "collectives/reduce/kernel.h"
@@ -18,7 +18,7 @@ static void be_there(struct pl_world *world, void *argument, char failure[RANKS_
     RANKS_OK(pl_barrier(world, &error));
 }
 
-/* With __real_ and __wrap_ the linker puts itself between the library and its own function. */
+/* With __real_ and __wrap_ the linker replaces the library's function by the one below. */
 const struct pl_kernel *__real_pl_kernel_named(const char *name);
 const struct pl_kernel *__wrap_pl_kernel_named(const char *name);
 

@@ -42,7 +42,8 @@ START_TEST(every_operation_is_right_across_hosts)
 }
 END_TEST
 
-/* More than all segments under way together, in blocks that end inside a segment; next to the same in host memory. */
+/* More data than all segments under way hold, in blocks that end inside a segment; compared with the same in host
+ * memory. */
 static void compare_long(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MOST = 3000017 };
@@ -85,7 +86,7 @@ static void compare_long(struct pl_world *world, void *argument, char failure[RA
         RANKS_OK(device_move(pl_world_device(world), host[2], memory[1], bytes, &error));
         RANKS_NEED((c.kind == PL_REDUCE && rank != c.root) || memcmp(host[1], host[2], bytes) == 0,
                    "%s: not the bits of host memory", pl_kind_text(c.kind));
-        /* what is left alone is alike again */
+        /* make the untouched part equal again */
         RANKS_OK(device_move(pl_world_device(world), memory[1], host[1], bytes, &error));
     }
     for (int i = 0; i < 3; i++) {
@@ -102,7 +103,7 @@ START_TEST(long_vectors_go_through_in_segments)
 }
 END_TEST
 
-/* The same floats in host memory and in device memory, private and in the arena. */
+/* Compares the same floats in host memory and in device memory, private and in the arena. */
 static void compare_bits(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { COUNT = 5003 };
@@ -142,7 +143,7 @@ static void compare_bits(struct pl_world *world, void *argument, char failure[RA
     pl_device_release(device, memory);
 }
 
-/* An average by 49 of a number that no double holds, in device memory, private and in the arena. */
+/* An average by 49 of a number that double cannot hold, in device memory, private and in the arena. */
 static void divide_integers(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     const int64_t quotient = (INT64_C(1) << 56) + 1;
@@ -219,7 +220,7 @@ static void alloc_all_kinds(struct pl_world *world, void *argument, char failure
     RANKS_OK(device_move(pl_world_device(world), found, spans[2].data, sizeof(found), &error));
     RANKS_NEED(memcmp(found, zero, sizeof(zero)) == 0, "device memory is not zeroed");
     for (int i = 0; i < 2; i++) {
-        pl_arena_free(world, &spans[i]); /* the world frees the last */
+        pl_arena_free(world, &spans[i]); /* the world frees the last one */
         RANKS_NEED(!spans[i].data, "a freed span has memory");
     }
 }
@@ -318,7 +319,7 @@ static void leave_rank_alone(struct pl_world *world, void *argument, char failur
     if (pl_world_rank(world) == 0) {
         status = pl_device_alloc(pl_world_device(world), 64, &memory, &told);
         c.send = c.recv = memory;
-        /* the stream's event has to be seen before, and then rank 1 is all that lacks */
+        /* the stream's event has to be reached before; then only rank 1 is missing */
         c.deadline_ns = pl_deadline_after_ns(2 * PL_NS_PER_S);
         status = status == PL_OK ? pl_collective_run(world, &c, &told) : status;
         pl_device_release(pl_world_device(world), memory);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Covers collectives/gpu/nccl_nccl.c, collectives/gpu/library_nccl.c, collectives/gpu/compare_calls.c,
  * collectives/gpu/stream_events.c. */
-/* A GPU a rank, by NCCL. Driver and NCCL are the fake ones: what is tested is what we ask of them, in which order, and
- * what becomes of their failures. */
+/* One GPU per rank, by NCCL. Driver and NCCL are fakes: the tests check our calls, their order, and how their
+ * failures are reported. */
 #include "base/knob.h"
 #include "collectives/core/types.h"
 #include "collectives/world_private.h"
@@ -74,7 +74,7 @@ static enum pl_status sum_on_device(struct pl_world *world, void *memory, unsign
                              reterr);
 }
 
-/* Factors and averages against the host's, within rounding; NaNs in minimum and maximum. */
+/* Compares factors and averages with the host's, within rounding; NaNs in minimum and maximum. */
 static void compare_with_host(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     static const struct pl_collective cases[] = {
@@ -164,7 +164,7 @@ START_TEST(averages_of_halves_do_not_overflow)
 }
 END_TEST
 
-/* A chain on the device: each sum is of the one before, and the host looks only at the end. */
+/* A chain on the device: each sum uses the one before, and the host reads only the last. */
 static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { LINKS = 20 };
@@ -212,7 +212,7 @@ static void chain(struct pl_world *world, void *argument, char failure[RANKS_TEX
     pl_device_stream_free(device, stream);
 }
 
-/* The driver may make whoever loads them wait for NCCL's, which wait for other ranks. */
+/* Kernels are loaded already: loading may wait for NCCL's kernels, which wait for other ranks. */
 static void have_kernels(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     (void)argument;
@@ -233,7 +233,7 @@ START_TEST(a_step_needs_no_host_between_its_collectives)
 }
 END_TEST
 
-/* The second is posted after work that is held, while NCCL is still at the first: that one ends all the same. */
+/* The second is posted after work that is held while NCCL still works on the first: the first ends all the same. */
 static void second_waits_alone(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -278,7 +278,7 @@ START_TEST(a_collective_waits_for_its_own_callers_work_only)
 }
 END_TEST
 
-/* Several of NCCL's, then collectives of other backends after them, and NCCL's again. */
+/* Several collectives of NCCL, then some of other backends, then of NCCL again. */
 static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     enum { MEMBERS = 5 };
@@ -308,7 +308,7 @@ static void mix(struct pl_world *world, void *argument, char failure[RANKS_TEXT_
     for (int i = 0; i < MEMBERS; i++) {
         RANKS_OK(pl_collective_post(world, &members[i], &requests[i], &error));
     }
-    members[0].op = PL_AVERAGE; /* not NCCL's: the same number back */
+    members[0].op = PL_AVERAGE; /* not served by NCCL; the result is the same number */
     RANKS_OK(pl_collective_post(world, &members[0], &average, &error));
     RANKS_OK(pl_collective_post(
         world,
@@ -383,7 +383,7 @@ static void suffer(int ranks, const char *nccl, const struct device_fault *fault
 
 START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
 {
-    const char *network = "remote process exited or there was a network error: the fake NCCL was told to fail";
+    const char *network = "remote process exited or there was a network error: FAKE_NCCL_FAULT made this call fail";
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
 
     for (int ranks = 2; ranks <= 4; ranks += 2) {
@@ -391,7 +391,8 @@ START_TEST(faults_of_nccl_end_all_ranks_with_rank_host_and_device)
             suffer(ranks, "async:1:3",
                    &((struct device_fault){.text = network, .of_rank_1 = PL_LIBRARY, .flags = flags}));
             suffer(ranks, "ask:1:3",
-                   &((struct device_fault){.text = "NCCL, allreduce: invalid argument: the fake NCCL was told to fail",
+                   &((struct device_fault){.text =
+                                               "NCCL, allreduce: invalid argument: FAKE_NCCL_FAULT made this call fail",
                                            .of_rank_1 = PL_LIBRARY,
                                            .flags = flags}));
             suffer(ranks, "hang:1:3",
@@ -419,7 +420,7 @@ START_TEST(a_lost_device_ends_all_ranks_with_rank_host_and_device)
 }
 END_TEST
 
-/* Also where the ranks have compared their calls before, and ask NCCL only. */
+/* Also if the ranks have compared their calls before, and only poll NCCL. */
 START_TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
 {
     const char *late = "collective number 3, allreduce, did not end before rank 1's deadline";
@@ -439,7 +440,8 @@ START_TEST(the_ranks_of_other_hosts_report_a_fault_at_once)
 }
 END_TEST
 
-/* The second is launched by a call that advances the world when the first is in the stream: not by the program here. */
+/* A call that advances the world launches the second when the first is in the stream; the program here does not
+ * wait. */
 static void look_on(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -481,8 +483,10 @@ START_TEST(the_progress_thread_asks_nccl_for_this_device)
 }
 END_TEST
 
-/* The program's own kernel never ends on rank 1: neither does NCCL's work after it, nor NCCL's wait for that when
- * it is aborted. */
+/*
+ * The program's own kernel never ends on rank 1. NCCL's later work does not end either, nor does its abort, which
+ * waits for that work.
+ */
 static void hang(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     struct pl_device *device = pl_world_device(world);
@@ -528,7 +532,7 @@ START_TEST(ranks_that_cannot_join_leave_it_to_the_hosts)
     struct pl_knobs knobs;
 
     pl_knobs_default(&knobs);
-    /* Half of it is waited for the rank that does not come; the rest is for a machine that is busy. */
+    /* Half of the time is for the rank that does not come; the rest is for a busy machine. */
     ck_assert_int_eq(pl_knob_set(&knobs, PL_KNOB_TIMEOUT_S, "8", "test", NULL), PL_OK);
     ck_assert_int_eq(setenv("FAKE_NCCL_FAULT", "init:0", 1), 0);
     ck_assert_ranks_on(2, 2, &((struct pl_world_options){.knobs = &knobs}), say_and_conform, why);
@@ -562,4 +566,5 @@ UNIT_MAIN("collectives/nccl", every_operation_is_right, calls_agreed_before_are_
           a_lost_device_ends_all_ranks_with_rank_host_and_device, the_ranks_of_other_hosts_report_a_fault_at_once,
           the_progress_thread_asks_nccl_for_this_device, ranks_that_cannot_join_leave_it_to_the_hosts,
           the_setting_backend_chooses_among_those_for_devices, a_rank_without_memory_for_a_part_is_named_at_once,
-          a_kernel_that_hangs_ends_all_ranks_in_time /* the last, for its device is of no more use to this process */)
+          a_kernel_that_hangs_ends_all_ranks_in_time /* the last test: its device is unusable in this process
+                                                      * afterwards */)

@@ -16,7 +16,7 @@ static float value_of(int round, uint64_t i)
     return (float)((i * 2654435761U + (uint64_t)round * 40503U) % 1009) / 1008.0F - 0.5F;
 }
 
-/* With the residual of before in the data, and beside them. */
+/* With the previous residual in the data, and in a separate array. */
 START_TEST(what_rounding_leaves_is_kept)
 {
     static const uint64_t counts[] = {1, 16, 255, 256, 257, 1000};
@@ -31,7 +31,7 @@ START_TEST(what_rounding_leaves_is_kept)
             for (int round = 0; round < 3; round++) {
                 for (uint64_t i = 0; i < count; i++) {
                     data[i] = value_of(round, i);
-                    whole[i] = data[i] + residual[i]; /* what there is to send */
+                    whole[i] = data[i] + residual[i]; /* the value to send */
                 }
                 memset((char *)packed + bytes, 0x5a, 4);
                 pl_compress_pack(pl_kernel_best(), wires[w], packed, use == PL_COMPRESS_ADD ? data : whole, residual,

@@ -2,7 +2,7 @@
 /* Covers collectives/reduce/kernel.c, collectives/reduce/kernel_plain.c, collectives/reduce/kernel_vector.inc. */
 /**
  * Every kernel table against the plain one over random types, lengths, alignments and values; the plain one against
- * known answers.
+ * known results.
  */
 #include "collectives/reduce/kernel.h"
 
@@ -28,8 +28,7 @@ static uint32_t random_below(uint32_t limit)
     return (uint32_t)((random_next() >> 20) % limit);
 }
 
-/* Bits without meaning make NaNs, infinities, subnormals and zeros of both signs; most elements are ordinary numbers.
- * */
+/* Random bits make NaNs, infinities, subnormals and zeros of both signs; most elements are ordinary numbers. */
 static void fill(enum pl_dtype dtype, unsigned char *at, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -82,7 +81,7 @@ static bool is_nan(enum pl_dtype dtype, const unsigned char *at)
 
 enum { PLAIN, AVX2, AVX512, NEON, TABLES };
 
-/* NULL when this processor has no such instructions. */
+/* The table; NULL if this processor lacks its instructions. */
 static const struct pl_kernel *table(int which)
 {
     static const char *const names[] = {[PLAIN] = "plain", [AVX2] = "avx2", [AVX512] = "avx512", [NEON] = "neon"};
@@ -196,7 +195,7 @@ START_TEST(casts_agree_on_all_16_bit_values_and_random_floats)
             for (uint32_t i = 0; i < 65536; i++) {
                 uint32_t bits = (uint32_t)random_next();
 
-                /* Half of them near a float16 tie, where rounding errs first. */
+                /* Half of them are near a float16 tie, where rounding fails first. */
                 bits = i % 2 == 0 ? bits : (bits & 0x8fffe000) | 0x30001000 | (bits & 1);
                 memcpy(&wide[0][i], &bits, sizeof(bits));
             }
@@ -272,10 +271,10 @@ START_TEST(known_answers_hold_on_every_table)
         ck_assert(!signbit(single));
         REDUCE(kernel, float, PL_FLOAT32, PL_MAX, 1, &single, -0.0F, 0.0F);
         ck_assert(!signbit(single));
-        /* 60000 + 60000 does not fit float16, their average does. */
+        /* 60000 + 60000 does not fit in float16, their average does. */
         REDUCE(kernel, uint16_t, PL_FLOAT16, PL_AVERAGE, 2, &half, 0x7b53, 0x7b53);
         ck_assert_uint_eq(half, 0x7b53);
-        /* 2048 + 1 + 1: rounding to float16 on the way would lose both ones. */
+        /* 2048 + 1 + 1: rounding to float16 in between would lose both ones. */
         REDUCE(kernel, uint16_t, PL_FLOAT16, PL_SUM, 1, &half, 0x6800, 0x3c00, 0x3c00);
         ck_assert_uint_eq(half, 0x6801);
         /* 256 + 1 + 1 in bfloat16 */

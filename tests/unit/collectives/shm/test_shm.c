@@ -2,8 +2,8 @@
 /* Covers collectives/shm/shm.c, collectives/shm/run.c, collectives/shm/rounds.c, collectives/shm/staged.c,
  * collectives/shm/zero_copy.c, collectives/shm/eventcount.c. */
 /**
- * The shared-memory backend with threads as ranks: every kind against a reference computed alone, in eager, zero-copy
- * and staged mode, and what happens when ranks disagree, are late or leave.
+ * The shared-memory backend with threads as ranks: every kind against a reference, in eager, zero-copy and staged mode;
+ * ranks that disagree, are late or leave.
  */
 #include "base/clock.h"
 #include "base/text.h"
@@ -23,7 +23,7 @@
 
 enum { MAX_RANKS = 8 };
 
-/* Check knows one thread only: in a rank's thread a failed promise says so and ends the test program. */
+/* Check supports one thread only: in a rank's thread a failed condition prints that and ends the test program. */
 #define MUST(condition, ...)                                                                                           \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -92,7 +92,7 @@ static void run_ranks(int size, void (*body)(struct rank *self))
 
 /* ---- every kind ---- */
 
-/* Small whole numbers, so that sums are exact in every type: what rank `rank` holds at element `at`. */
+/* Small whole numbers, so that sums are exact in every type: the input of rank `rank` at element `at`. */
 static int value_of(int rank, uint64_t at)
 {
     return (int)((at * 7 + (uint64_t)rank * 3) % 11) - 3;
@@ -184,7 +184,7 @@ static void check_broadcast(struct rank *self, struct buffers *buffers, uint64_t
     CHECK_ELEMS("broadcast", count, buffers->recv[i], value_of(root, i));
 }
 
-/* Block sizes that differ, with empty ones among them. */
+/* Block sizes that differ; some are 0. */
 static uint64_t ragged(int rank, uint64_t count)
 {
     return rank % 3 == 1 ? 0 : count / (uint64_t)(rank + 1);
@@ -230,7 +230,7 @@ static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uin
         own_at = r == self->rank ? total : own_at;
         total += counts[r];
     }
-    /* who gets nothing needs no room */
+    /* a rank that receives nothing needs no buffer */
     recv = in_place ? buffers->send + own_at : counts[self->rank] > 0 ? buffers->recv : NULL;
     collective.counts = is_ragged ? counts : NULL;
     collective.recv = recv;
@@ -239,7 +239,7 @@ static void check_reduce_scatter(struct rank *self, struct buffers *buffers, uin
     CHECK_ELEMS("reduce_scatter", counts[self->rank], recv[i], sum_of(self->size, own_at + i));
 }
 
-/* How much `from` sends to `to`. */
+/* Number of elements that `from` sends to `to`. */
 static uint64_t split(int from, int to, uint64_t count, bool is_ragged)
 {
     return is_ragged ? (from + 2 * to) % 3 == 0 ? 0 : count / (uint64_t)(1 + from + to) : count;
@@ -278,7 +278,7 @@ static void every_kind(struct rank *self)
     uint64_t ranks = (uint64_t)self->size;
 
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-        /* 600000 elements take several rounds of staging; per block that is enough at 100003. */
+        /* 600000 elements take several rounds of staging; for blocks, 100003 is enough. */
         uint64_t count = sizes[s];
         uint64_t whole = count == 100003 ? 600001 : count;
         uint64_t block = count == 100003 ? 600001 / ranks : count;
@@ -339,8 +339,8 @@ START_TEST(some_ranks_in_the_arena_and_some_not_is_fine)
 }
 END_TEST
 
-/* Rank 1's block is small enough to be sent with the header and lies on the heap; twice, as headers alternate between
- * two slots. */
+/* Rank 1's block is small enough to be sent with the header and is on the heap; runs twice, because headers
+ * alternate between two slots. */
 static void small_among_large(struct rank *self)
 {
     const uint64_t counts[3] = {5000, 500, 5000};
@@ -497,7 +497,7 @@ START_TEST(splits_that_do_not_fit_are_reported_on_all_ranks)
 }
 END_TEST
 
-/* Set by the rank that stays away, so that it outlives the others' waiting. */
+/* Set by the rank that stays away, so that it lives longer than the others' waits. */
 static pthread_barrier_t all_informed;
 
 /* Rank 0 waits for rank 1 whether rank 2 has come or not; rank 2 shares that wait, or comes late to a failure. */
@@ -526,7 +526,7 @@ static void one_stays_away(struct rank *self)
     }
     pthread_barrier_wait(&all_informed);
     if (self->rank == 1) {
-        /* The late one comes after all, and finds that the others went on. */
+        /* The late rank comes after all, and finds that the others went on. */
         enum pl_status status = pl_allreduce(self->world, data[1], data[1], 200000, PL_FLOAT32, PL_SUM, &error);
 
         pl_error_text(&error, text, sizeof(text));
@@ -573,8 +573,7 @@ static int64_t cpu_ns(void)
     return time.tv_sec * PL_NS_PER_S + time.tv_nsec;
 }
 
-/* A thread's CPU time counts what others take from it while it runs, the machine's host among them, but that does not
- * befall every wait. */
+/* A thread's CPU time includes the time of interrupts and of the hypervisor, but that does not affect every wait. */
 static void wait_long(struct rank *self)
 {
     enum { WAITS = 4 };

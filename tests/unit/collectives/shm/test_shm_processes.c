@@ -27,7 +27,7 @@
 
 enum { RANKS = 3, VICTIM = 1, EXCHANGE_BYTES = 64 << 10, ELEMS = 300000 };
 
-/* What the forked ranks share: a page of memory and a barrier. */
+/* The forked ranks share a page of memory and a barrier. */
 struct rendezvous {
     pthread_barrier_t barrier;
     pid_t pids[RANKS];
@@ -64,7 +64,7 @@ static enum pl_status meet_only(void *context, int64_t deadline_ns, struct pl_er
     return PL_OK;
 }
 
-/* In a rank there is no Check: a broken promise says so and is an exit status. */
+/* A rank has no Check: a failed condition is printed and becomes an exit status. */
 #define MUST(condition, ...)                                                                                           \
     do {                                                                                                               \
         if (!(condition)) {                                                                                            \
@@ -86,7 +86,7 @@ static void run_rank(struct seat *seat, rank_body *body)
     struct pl_world *world = NULL;
     struct pl_error error = PL_ERROR_NONE;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive a test that fails */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a stopped rank would outlive a failed test */
     pl_knobs_default(&knobs);
     MUST(pl_knob_set(&knobs, PL_KNOB_BACKEND, "shm", "test", &error) == PL_OK, "%s", error.cause);
     MUST(pl_world_new(&bootstrap, &options, &world, &error) == PL_OK, "%s (%s)", error.cause, error.context);
@@ -95,7 +95,7 @@ static void run_rank(struct seat *seat, rank_body *body)
     _exit(0);
 }
 
-/* Fork the ranks, wait for them; `victim` may end as it likes. */
+/* Forks the ranks and waits for them; `victim` may end in any way. */
 static void run_ranks(rank_body *body, int victim)
 {
     struct rendezvous *rendezvous =
@@ -111,7 +111,7 @@ static void run_ranks(rank_body *body, int victim)
         pid_t pid = fork();
 
         ck_assert_int_ge(pid, 0);
-        rendezvous->pids[r] = pid ? pid : getpid(); /* shared: parent and child write the same */
+        rendezvous->pids[r] = pid ? pid : getpid(); /* in shared memory: parent and child write the same value */
         if (pid == 0) {
             run_rank(&seat, body);
         }
@@ -163,8 +163,8 @@ START_TEST(processes_reduce_arena_and_heap)
 }
 END_TEST
 
-/* Collectives of many sizes until one fails; which one the signal hits is chance. Only rank 0, and only from the signal
- * on, waits no longer than `timeout_ns`: on a busy machine others are late, too. */
+/* Runs collectives of many sizes until one fails; it is random which one the signal hits. Only rank 0 limits its
+ * wait to `timeout_ns`, and only after the signal: on a busy machine others are late, too. */
 static enum pl_status loop_until_failure(struct seat *seat, struct pl_world *world, int64_t timeout_ns, int kill_with,
                                          struct pl_error *error)
 {
@@ -256,8 +256,8 @@ START_TEST(the_child_of_a_fork_does_not_get_the_arena)
 }
 END_TEST
 
-/* Descriptor by descriptor a rank gets more room: until there are enough all ranks report why not, and none waits
- * for the one that cannot take part. */
+/* The limit of one rank's descriptors grows one by one: until it is enough, all ranks report the reason, and no rank
+ * waits for the one that cannot take part. */
 static void short_of_descriptors(struct seat *seat, struct pl_world *world, int who)
 {
     struct pl_error error = PL_ERROR_NONE;

@@ -200,7 +200,7 @@ START_TEST(wrong_values_and_silent_hosts_are_missed)
     world.report.links_count = 0;
     world.hosts[2].name[0] = '\0'; /* nothing is known of it */
     pl_text_append(&world.silent, "algo-3 > algo-1\nalgo-3 > algo-2\n");
-    expect_missed(&world, 2, "check: messages of algo-3 > algo-2: none arrives");
+    expect_missed(&world, 2, "check: messages of algo-3 > algo-2: no message arrives");
     pl_text_done(&world.silent);
 }
 END_TEST
@@ -212,7 +212,7 @@ START_TEST(an_interface_that_is_not_here_is_noted)
     make_world(&world);
     world.hosts[0].interface_exists = false;
     expect_missed(&world, 0, "");
-    expect_in_table(&world, "eth0 is not here, another is used");
+    expect_in_table(&world, "eth0 does not exist here; another one is used");
 }
 END_TEST
 

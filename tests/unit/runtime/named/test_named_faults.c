@@ -418,7 +418,7 @@ static void local_body(struct rank *self)
     bad = (struct pl_named_op){
         .name = "bad", .kind = PL_BROADCAST, .dtype = PL_FLOAT32, .root = self->size, .recv = data};
     expect(pl_named_submit(named, &bad, &handle, &error) == PL_INVALID && strstr(error.cause, "'bad': root") &&
-               strstr(error.cause, "is no rank of this world"),
+               strstr(error.cause, "is not a rank of this world"),
            "%s", error.cause);
     bad = sum_of("bad", data, 4);
     bad.op = PL_ADASUM;

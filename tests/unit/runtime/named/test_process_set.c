@@ -31,10 +31,10 @@ static void sets_body(struct rank *self)
            "%s", error.cause);
     expect(pl_process_sets_add(sets, (int[]){1, 1}, 2, &size, &error) == PL_INVALID && strstr(error.cause, "twice"),
            "rank 1 twice: %s", error.cause);
-    expect(pl_process_sets_add(sets, even, 0, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, not 0"),
+    expect(pl_process_sets_add(sets, even, 0, &size, &error) == PL_INVALID && strstr(error.cause, "ranks, found 0"),
            "no rank: %s", error.cause);
     expect(pl_process_sets_add(sets, (int[]){0, 1, 2, 3, 4}, 5, &size, &error) == PL_INVALID &&
-               strstr(error.cause, "ranks, not 5"),
+               strstr(error.cause, "ranks, found 5"),
            "%s", error.cause);
     expect(pl_process_sets_add(sets, &self->size, 1, &size, &error) == PL_INVALID &&
                strstr(error.cause, "is not a rank"),
