@@ -18,10 +18,10 @@
 enum pl_status pl_communicators_add(struct pl_service *service, const void *communicators, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The set that `communicator`, an MPI_Comm, stands for; -1: none. */
+/** Returns the set that `communicator`, an MPI_Comm, stands for, or -1. */
 int pl_communicators_find(const void *communicator);
 
-/** No communicator stands for anything any more. */
+/** Drops all communicators. */
 void pl_communicators_forget(void);
 
 #endif

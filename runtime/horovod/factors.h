@@ -12,27 +12,27 @@
 
 #include "runtime/named.h"
 
-/** Of one tensor, from before its submission until after its end. Zero-initialise. */
+/** The scale factors of one tensor. Keep it from before the submission until after the end. Zero-initialise. */
 struct pl_factors {
-    void *scaled;   /* what is sent in place of the input, where that is not in `recv`; NULL: nothing is */
-    bool has_after; /* the three below, and the postscale is still to be applied */
-    void *recv;     /* of an ALLREDUCE; NULL: the result is new memory */
+    void *scaled;   /* scaled copy of the input, which is sent instead; NULL if there is none, or if it is in `recv` */
+    bool has_after; /* the postscale is still to be applied, and the three fields below are set */
+    void *recv;     /* result of an ALLREDUCE; NULL: the result is new memory */
     size_t count_elems;
     enum pl_dtype dtype;
     double postscale;
 };
 
 /**
- * Before `op` is submitted: multiply its input, which stays as it is, into memory that `op` sends from then on (an
- * ALLREDUCE's `recv`, where that is not the input). Without factors, nothing.
+ * Call before `op` is submitted. Multiplies the input into memory that `op` then sends (the `recv` of an ALLREDUCE,
+ * unless that is the input); the input itself does not change. Does nothing without factors.
  */
 enum pl_status pl_factors_before(struct pl_factors *factors, struct pl_named_op *op,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** After it has ended well: multiply its result. */
+/** Call after the operation has succeeded. Multiplies its result. */
 void pl_factors_after(const struct pl_factors *factors, const struct pl_named_result *result);
 
-/** Release; after the operation has ended, or was not submitted. */
+/** Releases memory, after the operation has ended or was not submitted. */
 void pl_factors_done(struct pl_factors *factors);
 
 #endif

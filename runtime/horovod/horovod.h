@@ -14,15 +14,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What the functions about process sets return besides numbers. */
+/** What the functions about process sets return instead of a number. */
 enum {
     HOROVOD_ERROR_INIT = -1,
     HOROVOD_ERROR_DYNAMIC = -2, /* HOROVOD_DYNAMIC_PROCESS_SETS is not set */
     HOROVOD_ERROR_UNKNOWN_SET = -3,
-    HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is no member */
+    HOROVOD_ERROR_FOREIGN_SET = -4, /* this rank is not a member */
     HOROVOD_ERROR_SHUTDOWN = -5,
     HOROVOD_ERROR_EXISTING_SET = -6,
-    HOROVOD_ERROR_OTHER = -7, /* not Horovod's: horovod_paceline_error() has the words */
+    HOROVOD_ERROR_OTHER = -7, /* not in Horovod: horovod_paceline_error() has the text */
 };
 
 /** Horovod's numbers of the operations. */
@@ -35,13 +35,16 @@ enum {
     HOROVOD_PRODUCT = 5,
 };
 
-/** What the last call of this thread that returned HOROVOD_ERROR_OTHER has found; NULL the next time. Not Horovod's. */
+/**
+ * Returns the error of the last call of this thread that returned HOROVOD_ERROR_OTHER, and NULL the next time. Not in
+ * Horovod.
+ */
 const char *horovod_paceline_error(void);
 
 /**
- * Compare this rank's `checksum` of its weights with those of the other ranks of `set`, which call by the same `name`.
- * Nobody waits: when all have come, rank 0 of the set warns of those that differ, and names the `cure`. Without effect
- * where the knob check_weights is off, or a rank does not come. Not Horovod's.
+ * Compares this rank's `checksum` of its weights with those of the other ranks of `set`, which call with the same
+ * `name`. No rank waits: when all have called, rank 0 of the set warns of ranks that differ, and names the `cure`. Has
+ * no effect if the setting check_weights is off, or if a rank does not call. Not in Horovod.
  */
 void horovod_paceline_compare_weights(const char *name, int set, uint64_t checksum, const char *cure);
 
@@ -53,11 +56,17 @@ void horovod_paceline_compare_weights(const char *name, int set, uint64_t checks
  */
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
 
-/** The same over MPI communicators: of `communicators` [count] the first has all ranks, others are process sets. */
+/**
+ * The same with MPI communicators: the first of `communicators` [count] has all ranks, and the others become process
+ * sets.
+ */
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count);
 
-/** Leave: what others wait for ends there with an error. Without effect where there is nothing to leave. */
+/**
+ * Leaves the job. Operations that other ranks wait for end with an error there. Has no effect if there is no job to
+ * leave.
+ */
 void horovod_shutdown(void);
 
 int horovod_is_initialized(void);
@@ -69,7 +78,9 @@ int horovod_cross_rank(void);
 int horovod_cross_size(void);
 int horovod_is_homogeneous(void);
 
-/** Rank 0's file, see timeline.h; 0 on the others. HOROVOD_ERROR_OTHER: the file could not be made. */
+/**
+ * Starts rank 0's file, see timeline.h; returns 0 on the other ranks. HOROVOD_ERROR_OTHER: the file could not be made.
+ */
 int horovod_start_timeline(const char *path, bool mark_cycles);
 int horovod_stop_timeline(void);
 
@@ -91,20 +102,23 @@ int horovod_reduce_op_min(void);
 int horovod_reduce_op_max(void);
 int horovod_reduce_op_product(void);
 
-/** Add a set, or remove one: its number, or one of the errors. Collective, over all ranks. */
+/** Adds or removes a set. Returns its number, or an error. Collective over all ranks. */
 int horovod_add_process_set(const int *ranks, int count);
 int horovod_remove_process_set(int set);
 
 int horovod_process_set_rank(int set);
 int horovod_process_set_size(int set);
-/** 1 or 0, or an error. */
+/** Returns 1 or 0, or an error. */
 int horovod_process_set_included(int set);
-/** How many sets there are, and their numbers in `ret_sets`: as many as this thread was told last. */
+/**
+ * Returns how many sets there are. The second function stores their numbers in `ret_sets`, as many as this thread got
+ * from the first.
+ */
 int horovod_number_of_process_sets(void);
 void horovod_process_set_ids(int *ret_sets);
-/** The set's ranks, as many as this thread was told of a set last; 0, or an error. */
+/** Stores the set's ranks, as many as the last size of a set that this thread asked for. Returns 0, or an error. */
 int horovod_process_set_ranks(int set, int *ret_ranks);
-/** The set that was given as `communicator`, an MPI_Comm, at init; HOROVOD_ERROR_UNKNOWN_SET. */
+/** Returns the set that was given as `communicator`, an MPI_Comm, at init, or HOROVOD_ERROR_UNKNOWN_SET. */
 int horovod_comm_process_set(const void *communicator);
 
 #endif

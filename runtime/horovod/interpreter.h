@@ -12,16 +12,16 @@
 #include <stdbool.h>
 
 enum pl_interpreter {
-    PL_INTERPRETER_RUNS,   /* or is not there */
+    PL_INTERPRETER_RUNS,   /* also if there is no interpreter */
     PL_INTERPRETER_ENDS,   /* its exit hooks run, which do not know the exit status */
-    PL_INTERPRETER_FAILED, /* the same, after an exception that nobody has caught */
+    PL_INTERPRETER_FAILED, /* the same, after an exception that the program did not catch */
 };
 
 enum pl_interpreter pl_interpreter_state(void);
 
 /**
- * Let a call of Horovod's Python that returns less than 0 raise a ValueError with the text of horovod_paceline_error(),
- * if there is one. False where Horovod's Python is not there.
+ * Makes calls of Horovod's Python that return less than 0 raise a ValueError with the text of horovod_paceline_error(),
+ * if there is one. Returns false if Horovod's Python is not loaded.
  */
 bool pl_interpreter_install_check(void);
 

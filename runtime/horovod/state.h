@@ -12,16 +12,16 @@
 #include "runtime/service.h"
 #include "runtime/start.h"
 
-/** Who takes part. All zero: the job's ranks, see pl_runtime_start(). */
+/** The members of a job. All zero: the job's ranks, see pl_runtime_start(). */
 struct pl_state_members {
-    const void *communicator_at; /* the MPI communicator there; NULL: `ranks` */
-    const int *ranks;            /* [count] of the job, in their new order; the caller is one of them */
-    int count;                   /* 0: all */
+    const void *communicator_at; /* address of an MPI communicator; NULL: `ranks` */
+    const int *ranks;            /* [count], ranks of the job in their new order; the caller is one of them */
+    int count;                   /* 0: all ranks */
 };
 
 /**
- * Join, without a deadline unless one is set. Nothing happens where that was done. The job itself is left when the
- * process ends, so that this may follow pl_state_stop(). Collective, over the members.
+ * Joins, without a deadline unless one is set. Does nothing if this process has joined. The job itself is left at the
+ * end of the process, so that this may be called again after pl_state_stop(). Collective over the members.
  */
 enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -33,11 +33,13 @@ enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_
  */
 void pl_state_stop(void);
 
-/** The service, which stays until pl_state_release(); NULL where there is none, and nothing to release. */
+/**
+ * Returns the service, which exists until pl_state_release(). NULL if there is none; then there is nothing to release.
+ */
 struct pl_service *pl_state_hold(void);
 void pl_state_release(void);
 
-/** Between hold and release. */
+/** Call it between hold and release. */
 const struct pl_runtime *pl_state_runtime(void);
 
 #endif

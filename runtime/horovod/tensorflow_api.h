@@ -23,7 +23,7 @@ struct TF_ShapeInferenceContext;
 struct TF_Status;
 struct TF_Tensor;
 
-/** Text without a NUL. */
+/** A text without a NUL at its end. */
 struct TF_StringView {
     const char *data;
     size_t length;
@@ -129,7 +129,7 @@ typedef void pl_tensorflow_delete(void *kernel);
     X(int64_t, TensorElementCount, (const struct TF_Tensor *))                                                         \
     X(void *, TensorData, (const struct TF_Tensor *))
 
-/* Those that TensorFlow calls experimental; NULL where there are none. */
+/* The calls that TensorFlow names experimental; NULL if this TensorFlow lacks them. */
 #define PL_TENSORFLOW_EXPERIMENTS(X)                                                                                   \
     X(void, GetInputTensorFromVariable,                                                                                \
       (struct TF_OpKernelContext *, int input, bool lock_held, bool is_variant, bool is_sparse, pl_tensorflow_copy *,  \
@@ -143,16 +143,16 @@ struct pl_tensorflow_api {
 #undef PL_TENSORFLOW_FIELD
 };
 
-/** The calls, after pl_tensorflow_api_find(). */
+/** The calls, valid after pl_tensorflow_api_find(). */
 extern struct pl_tensorflow_api pl_tensorflow_api;
 
 /**
- * Look for the calls in the TensorFlow that this process has loaded. PL_NOT_FOUND: there is none, or it lacks one that
- * everything needs.
+ * Looks up the calls in the TensorFlow that this process has loaded. Errors: PL_NOT_FOUND if there is no TensorFlow, or
+ * if it lacks a necessary call.
  */
 enum pl_status pl_tensorflow_api_find(struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The first of the experimental calls that this TensorFlow lacks; NULL: none. */
+/** Returns the first experimental call that this TensorFlow lacks, or NULL. */
 const char *pl_tensorflow_api_missing(void);
 
 #endif

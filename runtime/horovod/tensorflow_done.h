@@ -17,10 +17,10 @@ struct pl_tensorflow_done {
     void *function[4]; /* as large as a std::function, which the compiler checks */
 };
 
-/** Copy `done` into `copy`, for one pl_tensorflow_done_run(). */
+/** Copies `done` into `copy`, for one pl_tensorflow_done_run(). */
 void pl_tensorflow_done_copy(struct pl_tensorflow_done *copy, const struct TF_AsyncOpKernelDoneCallback *done);
 
-/** Call it, and release what it holds. */
+/** Calls the function, and releases what it holds. */
 void pl_tensorflow_done_run(struct pl_tensorflow_done *copy);
 
 #ifdef __cplusplus

@@ -42,27 +42,30 @@ enum pl_tensorflow_op {
 struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
-    bool grouped, in_place, has_reference; /* its tensors are one group, are variables, are those of TensorFlow 1 */
-    bool is_lone;                          /* no node of a graph: run eagerly */
+    /* its tensors are one group; are variables; are reference variables of TensorFlow 1 */
+    bool grouped, in_place, has_reference;
+    bool is_lone; /* it is run eagerly, outside a graph */
     int set, root, reduction;
     float prescale, postscale;
-    int tensors;                                /* how many it takes */
+    int tensors;                                /* number of its tensors */
     char name[PL_NAMED_MAX_NAME_BYTES];         /* equal on all ranks */
-    char (*variables)[PL_NAMED_MAX_NAME_BYTES]; /* in_place: [tensors], the operations' names */
+    char (*variables)[PL_NAMED_MAX_NAME_BYTES]; /* [tensors] names of the operations, if in_place */
 };
 
 /** TensorFlow's names of the operations. */
 extern const char *const pl_tensorflow_kernel_names[PL_TENSORFLOW_OPS];
 
-/** What makes a kernel of each operation, and what releases it. */
+/** The functions that create and delete a kernel of each operation. */
 extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS];
 void pl_tensorflow_kernel_free(void *kernel);
 
-/** Run a kernel of an operation between ranks: submitted here, ended later, in whichever thread drives the service. */
+/**
+ * Runs a kernel of an operation between ranks. It is submitted here, and ends in the thread that drives the service.
+ */
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done);
 
-/** Run a kernel that asks for a number. */
+/** Runs a kernel that returns a number. */
 void pl_tensorflow_call_ask(void *kernel, struct TF_OpKernelContext *context);
 
 #endif

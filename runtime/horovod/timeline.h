@@ -22,12 +22,12 @@
 const struct pl_named_observer *pl_timeline_observer(void);
 
 /**
- * Write what happens from now on into a new file at `path`; `mark_cycles`: rounds too. One that is written already ends
- * first. Errors: PL_SYSTEM, naming the path.
+ * Writes events from now on into a new file at `path`, with `mark_cycles` also the rounds. A file that is being written
+ * is closed first. Errors: PL_SYSTEM names the path.
  */
 enum pl_status pl_timeline_start(const char *path, bool mark_cycles, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Write the rest and close the file, which is whole then. Without effect where there is none. */
+/** Writes the rest and closes the file. Has no effect if there is no file. */
 void pl_timeline_stop(void);
 
 #endif

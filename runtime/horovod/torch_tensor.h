@@ -12,33 +12,36 @@
 
 #include "runtime/named.h"
 
-typedef struct _object PyObject; /* Python.h's, which not every compiler here finds */
+typedef struct _object PyObject; /* declared here because not every compiler here finds Python.h */
 
-/** Before all others, once. */
+/** Must be called once, before all other functions. */
 bool pl_torch_tensor_init(void);
 
-/** Where the data of a tensor in host memory lies. */
+/** Returns the address of the data of a tensor in host memory. */
 bool pl_torch_tensor_pointer(PyObject *tensor, void **ret_pointer);
 
-/** The shape; dimensions that an operation has no room for become one. */
+/** Reads the shape. Dimensions beyond the room of an operation are multiplied into one. */
 bool pl_torch_tensor_shape(PyObject *tensor, struct pl_named_op *op);
 
-/** The type of the elements. */
+/** Reads the type of the elements. */
 bool pl_torch_tensor_dtype(PyObject *tensor, enum pl_dtype *ret_dtype);
 
-/** Let `tensor` have `rows` rows; `like` has the other dimensions. NULL: it has one dimension alone. */
+/** Resizes `tensor` to `rows` rows; the other dimensions are those of `like`. NULL: there are no others. */
 bool pl_torch_tensor_resize(PyObject *tensor, uint64_t rows, PyObject *like);
 
 /**
- * The elements one after the other in host memory: a copy, or a new reference to `tensor`, where they lie so. Sets
- * `*was_far` where they lay in other memory than the host's.
+ * Returns the elements as a contiguous tensor in host memory: a copy, or a new reference to `tensor` if it is one
+ * already. Sets `*was_far` if the elements were in other memory than the host's.
  */
 PyObject *pl_torch_tensor_pack(PyObject *tensor, bool *was_far);
 
-/** Put those of `packed` into `tensor`, wherever they lie there; `resizes`: with the shape that they have. */
+/** Copies the elements of `packed` into `tensor`. With `resizes`, `tensor` gets the shape of `packed`. */
 bool pl_torch_tensor_unpack(PyObject *tensor, PyObject *packed, bool resizes);
 
-/** Whether no two elements lie in the same place. What strides do not prove, as of views made by hand, is not. */
+/**
+ * Whether no two elements have the same address. It is false if the strides do not prove it, as for some views made by
+ * hand.
+ */
 bool pl_torch_tensor_is_distinct(PyObject *tensor, bool *ret_distinct);
 
 #endif
