@@ -46,7 +46,7 @@ for host in algo-1 algo-2; do
 done
 [ "$(rows 'sorted({row["host"] for row in rows})')" = "['algo-1', 'algo-2']" ] || case_failed "not on both hosts: $(rows '[row["host"] for row in rows]')"
 [ "$(rows '[row["state"] for row in rows].count("completed")')" = 8 ] || case_failed "not all trials have ended"
-[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
+[ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
 head -c 200000 /dev/zero | tr '\0' 8 | cmp - "$cluster/algo-1/ml/model/weights" || case_failed "the best model differs"
 [ "$(cat "$cluster/algo-1/ml/model/sub/name")" = 8 ] || case_failed "the best model lacks a file"
 grep -q "^best_score=8.0 trial=7$\|^best_score=8 trial=7$" "$cluster/algo-1.log" || case_failed "no line for the platform"
@@ -87,7 +87,7 @@ grep -q "^\[trial 0\] trial 0 begins at 0 on algo-1$" "$cluster/algo-1.log" || c
 grep -q "^\[trial 0\] trial 0 begins at [1-9] on algo-2$" "$cluster/algo-2.log" || case_failed "trial 0 did not go on, on algo-2"
 grep -q "^\[trial 0\] its state is whole$" "$cluster/algo-2.log" || case_failed "what moved differs"
 [ "$(cat "$cluster"/algo-?.log | grep -c "begins at 0 ")" = 9 ] || case_failed "a trial began twice, or not at all"
-[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
+[ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
 expect_nobody
 case_end algo-1 algo-2
 
