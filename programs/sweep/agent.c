@@ -40,6 +40,7 @@ struct running {
     int trial;
     struct pl_link link; /* to its shim; closed once it is over */
     bool ended;          /* its exit report was handled */
+    bool signalled;      /* it was asked to end */
 };
 
 struct agent {
@@ -293,9 +294,13 @@ static void handle_signal(void *context, int host, const struct pl_frame *frame)
         return;
     }
     for (size_t i = 0; i < agent->count; i++) {
-        if (agent->running[i].trial == trial && !agent->running[i].ended &&
-            PL_LINK_SEND(&agent->running[i].link, PL_FRAME_STOP, NULL, frame->fields[2]) != PL_OK) {
-            pl_link_close(&agent->running[i].link);
+        struct running *running = &agent->running[i];
+
+        if (running->trial == trial && !running->ended) {
+            running->signalled = true;
+            if (PL_LINK_SEND(&running->link, PL_FRAME_STOP, NULL, frame->fields[2]) != PL_OK) {
+                pl_link_close(&running->link);
+            }
         }
     }
 }
@@ -314,20 +319,20 @@ static void handle_forget(void *context, int host, const struct pl_frame *frame)
 }
 
 /* A model that cannot be the result is told of at once, not after the last trial. */
-static enum pl_status check_model(struct agent *agent, int trial, const struct pl_trial_folder *folder,
-                                  bool *ret_has_model, struct pl_error *reterr)
+static enum pl_status check_model(struct agent *agent, const struct running *running,
+                                  const struct pl_trial_folder *folder, bool *ret_has_model, struct pl_error *reterr)
 {
     bool empty = true;
 
     PL_TRY(pl_sweep_tree_check_model(folder->model, agent->own_trees ? agent->job->paths.model : folder->model, &empty,
                                      reterr));
     *ret_has_model = !empty;
-    if (empty && !agent->told_of_none) {
+    if (empty && !running->signalled && !agent->told_of_none) {
         agent->told_of_none = true;
         pl_log(PL_LOG_WARNING,
                "trial %d has left no model in '%s', which SM_MODEL_DIR names: if the best trial leaves none, the job "
                "fails, unless the sweep says \"model\": false",
-               trial, folder->model);
+               running->trial, folder->model);
     }
     return PL_OK;
 }
@@ -354,7 +359,7 @@ static void end_trial(struct agent *agent, struct running *running, const struct
     if (pl_trial_folder_name(agent->job, running->trial, &folder, NULL) == PL_OK) {
         if (!ok) {
             pl_trial_folder_reason(&folder, &reason);
-        } else if (agent->wants_models && check_model(agent, running->trial, &folder, &has_model, &error) != PL_OK) {
+        } else if (agent->wants_models && check_model(agent, running, &folder, &has_model, &error) != PL_OK) {
             ok = false;
             pl_text_printf(&reason, "its model cannot be kept: %s", error.cause);
         }

@@ -200,6 +200,8 @@ static void take_move(struct pl_sweep *sweep, int64_t *next_ns)
         pl_sweep_result_note_model(sweep, move->reason[0] != '\0' ? move->reason : NULL);
     } else if (move->reason[0] != '\0') {
         pl_sweep_trials_note_end(sweep, move->trial, false, move->reason);
+    } else if (move->folder == PL_SWEEP_CHECKPOINTS && sweep->space->model) {
+        pl_sweep_move_begin(sweep, move->trial, PL_SWEEP_OWN_MODEL, move->from, move->to);
     } else {
         pl_sweep_trials_start(sweep, move->trial);
     }

@@ -19,7 +19,8 @@
 
 enum { SENDER, RECEIVER };
 
-static const char *const folder_names[] = {[PL_SWEEP_CHECKPOINTS] = "checkpoints", [PL_SWEEP_MODEL] = "model"};
+static const char *const folder_names[] = {
+    [PL_SWEEP_CHECKPOINTS] = "checkpoints", [PL_SWEEP_OWN_MODEL] = "model", [PL_SWEEP_MODEL] = "model"};
 
 /* The last line of a process's standard error, without its end. */
 static void read_words(int fd, char *words, size_t words_bytes)
@@ -44,7 +45,10 @@ static void end_move(struct pl_sweep *sweep, const char *words)
 
     move->is_on = false;
     move->is_over = true;
-    if (words) {
+    if (words && move->from == move->to) {
+        snprintf(move->reason, sizeof(move->reason), "its %s did not get to '%s': %s", folder_names[move->folder],
+                 sweep->job->paths.model, words);
+    } else if (words) {
         snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
                  folder_names[move->folder], sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
                  words);
@@ -107,9 +111,11 @@ static enum pl_status begin(struct pl_sweep *sweep, struct pl_error *reterr)
     const bool is_model = move->folder == PL_SWEEP_MODEL;
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_CLOSE int read_fd = -1, write_fd = -1;
+    const char *own;
     int fds[2];
 
     PL_TRY(pl_trial_folder_name(sweep->job, move->trial, &folder, reterr));
+    own = move->folder == PL_SWEEP_CHECKPOINTS ? folder.checkpoints : folder.model;
     if (is_model && move->from == move->to) {
         return start_end(sweep, RECEIVER, move->to,
                          (const char *const[]){"--copy", folder.model, sweep->job->paths.model, NULL}, -1, reterr);
@@ -121,12 +127,10 @@ static enum pl_status begin(struct pl_sweep *sweep, struct pl_error *reterr)
     write_fd = fds[1];
     PL_TRY(start_end(sweep, RECEIVER, move->to,
                      (const char *const[]){is_model ? "--receive-in-place" : "--receive",
-                                           is_model ? sweep->job->paths.model : folder.checkpoints, NULL},
+                                           is_model ? sweep->job->paths.model : own, NULL},
                      read_fd, reterr));
-    return start_end(
-        sweep, SENDER, move->from,
-        (const char *const[]){is_model ? "--pack-model" : "--pack", is_model ? folder.model : folder.checkpoints, NULL},
-        write_fd, reterr);
+    return start_end(sweep, SENDER, move->from, (const char *const[]){is_model ? "--pack-model" : "--pack", own, NULL},
+                     write_fd, reterr);
 }
 
 void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_sweep_folder folder, int from, int to)

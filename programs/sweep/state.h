@@ -55,7 +55,11 @@ struct pl_sweep_run {
     bool model_gone, checkpoints_gone; /* they were removed */
 };
 
-enum pl_sweep_folder { PL_SWEEP_CHECKPOINTS, PL_SWEEP_MODEL };
+enum pl_sweep_folder {
+    PL_SWEEP_CHECKPOINTS,
+    PL_SWEEP_OWN_MODEL, /* what a trial that goes on elsewhere has of it so far */
+    PL_SWEEP_MODEL,     /* the best one, which becomes the job's */
+};
 
 /** A folder on its way from one host to another, one at a time: a process that sends it, and one that receives it. */
 struct pl_sweep_move {

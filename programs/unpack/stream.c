@@ -164,7 +164,7 @@ static enum pl_status check_full(const char *directory, struct pl_error *reterr)
     while (entry && !is_name(entry)) {
         entry = readdir(dir);
     }
-    return entry ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "'%s' %s", directory, dir ? "is empty" : "is not there");
+    return entry ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "%s", dir ? "it is empty" : "it is not there");
 }
 
 enum pl_status pl_stream_pack(const char *directory, int fd, bool empty_is_wrong, struct pl_error *reterr)

@@ -72,6 +72,7 @@ mkdir -p "\$PACELINE_CHECKPOINT_DIR/deep"
 while [ \$n -lt 9 ]; do
   n=\$((n + 1))
   echo \$n >"\$PACELINE_CHECKPOINT_DIR/deep/n.part" && mv "\$PACELINE_CHECKPOINT_DIR/deep/n.part" "\$PACELINE_CHECKPOINT_DIR/deep/n"
+  [ \$n -gt 1 ] || echo "\$PACELINE_TRIAL" >"\$SM_MODEL_DIR/first"
   head -c 150000 /dev/urandom >"\$PACELINE_CHECKPOINT_DIR/state" && cksum <"\$PACELINE_CHECKPOINT_DIR/state" >"\$PACELINE_CHECKPOINT_DIR/sum"
   echo "epoch=\$n score=\$SM_HP_X"
   case \$n\$PACELINE_TRIAL in 10 | 11 | 13) sleep 300 & wait \$! ;; esac # of these the stop comes now
@@ -88,6 +89,7 @@ grep -q "^\[trial 0\] trial 0 begins at [1-9] on algo-2$" "$cluster/algo-2.log" 
 grep -q "^\[trial 0\] its state is whole$" "$cluster/algo-2.log" || case_failed "what moved differs"
 [ "$(cat "$cluster"/algo-?.log | grep -c "begins at 0 ")" = 9 ] || case_failed "a trial began twice, or not at all"
 [ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
+[ "$(cat "$cluster/algo-1/ml/model/first")" = 0 ] || case_failed "what it had of its model did not move with it"
 expect_nobody
 case_end algo-1 algo-2
 
@@ -100,6 +102,7 @@ case \$PACELINE_TRIAL in
 [01]) ;;
 *) while [ ! -e "$cluster/go" ]; do sleep 0.05; done ;;
 esac
+echo "\$SM_HP_X" >"\$SM_MODEL_DIR/w"
 echo "score=\$SM_HP_X"
 END
 case_begin "a host is lost, and the sweep goes on when it is started again"
@@ -151,7 +154,7 @@ cat >"$cluster/trial" <<'END'
 #!/bin/sh
 echo "score=$SM_HP_X"
 END
-sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1}'
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1, "model": false}'
 for host in algo-1 algo-2; do
   cluster_environment=(PACELINE_SILENCE_S=3)
   [ $host = algo-1 ] || cluster_environment+=(LD_PRELOAD="$PACELINE_BUILD/tests/fakes/libslow_disk.so" SLOW_DISK_FOLDER=/opt/ml/sweep SLOW_DISK_S=4)

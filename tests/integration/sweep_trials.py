@@ -43,7 +43,7 @@ def the_best_model_is_there_at_every_start():
     shutil.rmtree(job.base / "checkpoints/trial-0001.model")
     new_container(job)
     job.run(1)
-    assert re.search("the best trial, 1, has no model that can be the result: .*/checkpoints/trial-0001.model' is not there", job.failure()), job.failure()
+    assert re.search("the best trial, 1, has no model that can be the result: .*/checkpoints/trial-0001.model: it is not there", job.failure()), job.failure()
 
 
 def a_kill_at_the_end_loses_no_model():
@@ -104,7 +104,7 @@ echo score=$SM_HP_X
 
 def a_best_trial_without_a_model_is_an_error():
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=True).run(1)
-    assert re.search("the best trial, 1, has no model that can be the result: .*/trial-0001.model' is empty", job.failure()), job.failure()
+    assert re.search("the best trial, 1, has no model that can be the result: .*/trial-0001.model: it is empty", job.failure()), job.failure()
     assert job.states() == ["completed"] * 2 and job.text().count("has left no model in") == 1, job.text()
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=False).run()
     assert os.listdir(job.base / "model") == ["sweep-hyperparameters.json"] and "has left no model" not in job.text()
