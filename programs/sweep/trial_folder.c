@@ -188,7 +188,7 @@ static enum pl_status link_to(const char *target, const struct pl_trial_folder *
                : pl_error_errno(reterr, "make the link '%s'", pl_text_string(&path));
 }
 
-/* What the trial does not have for itself is the job's. Its own tree is where the job's was, which a link would name. */
+/* What the trial does not have for itself is the job's. A link would lead to where its own tree is. */
 static enum pl_status add_config(const struct pl_job *job, const struct pl_trial_folder *folder, const char *name,
                                  bool copy, struct pl_error *reterr)
 {

@@ -255,6 +255,7 @@ if __name__ == "__main__":
     names = sys.argv[1:]
     if names == ["full"]:
         checkpoints_of_trials_that_are_over_are_removed(40, "100000000", "1000m")
+        sys.exit()
     for case in CASES:
         if not names or case.__name__ in names:
             case()
