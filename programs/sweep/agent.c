@@ -125,6 +125,7 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     PL_TRY(set_number(environment, "PACELINE_TRIAL_CPUS", agent->slots.cpus, reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL_GPUS", agent->slots.gpus, reterr));
     PL_TRY(set_number(environment, "PET_MASTER_PORT", agent->ports[order->slot], reterr)); /* torchrun's own variable */
+    PL_TRY(set_number(environment, "MASTER_PORT", agent->ports[order->slot], reterr));     /* of ranks of MPI */
     PL_TRY(set_number(environment, "PACELINE_STOP_S", pl_sweep_stop_s(job), reterr));
     PL_TRY(set_threads(agent, order, environment, reterr));
     pl_slots_visible(&agent->slots, order->slot, &visible);

@@ -18,6 +18,9 @@
 /* How long the first trials wait for all hosts. */
 #define BEGIN_NS (10 * PL_NS_PER_S)
 
+/* Of a move's receiver, to remove what has come. */
+#define ABORT_NS (PL_NS_PER_S)
+
 enum { SIGNAL_EXIT = 128 };
 
 /* The journal of an earlier run of this job, if there is one, is what is known. */
@@ -326,11 +329,13 @@ static void take_signals(struct pl_sweep *sweep)
 static void await_model(struct pl_sweep *sweep, int64_t *next_ns)
 {
     if (pl_deadline_passed(sweep->move_end_ns)) {
-        pl_sweep_move_abort(sweep, "the job was stopped; it stays where it is, for the job's next start");
-        take_move(sweep, next_ns);
-    } else if (sweep->move_end_ns < *next_ns) {
+        pl_sweep_move_abort(sweep, sweep->move.is_aborted);
+        sweep->move_end_ns = pl_deadline_after_ns(ABORT_NS);
+    }
+    if (sweep->move_end_ns < *next_ns) {
         *next_ns = sweep->move_end_ns;
     }
+    take_move(sweep, next_ns);
 }
 
 /* What is due now; `*next_ns` becomes earlier where more is due before it. */

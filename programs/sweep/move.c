@@ -45,6 +45,9 @@ static void end_move(struct pl_sweep *sweep, const char *words)
 
     move->is_on = false;
     move->is_over = true;
+    if (words && move->is_aborted) {
+        words = "the job was stopped; it stays where it is, for the job's next start";
+    }
     if (words && move->from == move->to) {
         snprintf(move->reason, sizeof(move->reason), "its %s did not get to '%s': %s", folder_names[move->folder],
                  sweep->job->paths.model, words);
@@ -167,14 +170,21 @@ bool pl_sweep_move_note_end(struct pl_sweep *sweep, pid_t pid, int code)
     return false;
 }
 
-void pl_sweep_move_abort(struct pl_sweep *sweep, const char *words)
+void pl_sweep_move_abort(struct pl_sweep *sweep, bool at_once)
 {
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(sweep->move.ends); i++) {
-        if (sweep->move.ends[i].pid > 0) {
-            kill(-sweep->move.ends[i].pid, SIGKILL);
+    struct pl_sweep_move *move = &sweep->move;
+
+    move->is_aborted = true;
+    if (!at_once && move->ends[SENDER].pid > 0) {
+        kill(-move->ends[SENDER].pid, SIGKILL); /* the receiver removes what has come, and ends */
+        return;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(move->ends); i++) {
+        if (move->ends[i].pid > 0) {
+            kill(-move->ends[i].pid, SIGKILL);
         }
     }
-    end_move(sweep, words);
+    end_move(sweep, "");
 }
 
 void pl_sweep_move_done(struct pl_sweep *sweep)

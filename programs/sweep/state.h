@@ -65,6 +65,7 @@ enum pl_sweep_folder {
 struct pl_sweep_move {
     bool is_on;
     bool is_over; /* and the coordinator has not taken note of it yet */
+    bool is_aborted;
     int trial, from, to;
     enum pl_sweep_folder folder;
     struct {
@@ -166,8 +167,8 @@ void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_sweep_folder
 /** A process has ended: true where it is the move's. */
 bool pl_sweep_move_note_end(struct pl_sweep *sweep, pid_t pid, int code);
 void pl_sweep_move_done(struct pl_sweep *sweep);
-/** End it, for this reason. */
-void pl_sweep_move_abort(struct pl_sweep *sweep, const char *words);
+/** End it, because the job is stopped; unless `at_once` its receiver may remove what has come, and ends then. */
+void pl_sweep_move_abort(struct pl_sweep *sweep, bool at_once);
 
 /* result.c */
 /** All trials are over: bring the best one's model into place; then the result is written, and the sweep is over. */

@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of sweeps as jobs of their own, the best model, and disks. `sweep_trials.py full`: many checkpoints of 100 MB on a disk of 1 GB."""
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
 import re
 import shutil
-import signal
 import subprocess
 import sys
+import time
 
 from sweep import Job, await_nobody
 
@@ -52,9 +53,11 @@ def a_kill_at_the_end_loses_no_model():
     for words in "trial 0 has ended", "trial 1 has ended", "completed", "best_score=":
         job.start()
         while words not in job.text() and job.process.poll() is None:
-            pass
+            time.sleep(0.002)
         job.process.kill()
         job.process.wait()
+        with open(job.base / "checkpoints/sweep.journal", "rb") as journal:
+            fcntl.flock(journal, fcntl.LOCK_EX)  # its coordinator has ended
         await_nobody(str(job.base))
         new_container(job)
     job.run()
