@@ -148,6 +148,34 @@ done
 expect_nobody
 case_end algo-1 algo-2
 
+# The best model is on algo-2, and needs longer to algo-1 than a job that is stopped has.
+case_begin "a stop while the best model moves ends in time, and the next start has the model"
+cat >"$cluster/trial" <<'END'
+#!/bin/bash
+[ "$(hostname)" != algo-2 ] || head -c 40000000 /dev/urandom >"$SM_MODEL_DIR/weights"
+touch "$SM_MODEL_DIR/w"
+echo "score=$(stat -c %s "$SM_MODEL_DIR/weights" 2>/dev/null || echo 0)"
+END
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2]}, "slots": 1}'
+cluster_environment=(PACELINE_STOP_S=5)
+host_rate algo-2 8mbit
+start_both
+await_log algo-1 "the model of trial . goes from host algo-2 to host algo-1" 30
+until [ -s "$cluster/algo-1/ml/model/.paceline-incoming/weights" ]; do sleep 0.05; done
+host_signal algo-1 TERM
+wait_both 30
+for host in algo-1 algo-2; do expect_code $host 143; done
+expect_failure algo-1 "the job was stopped by SIGTERM; the best trial, ., has no model that can be the result: .*: the job was stopped; it stays where it is"
+[ -z "$(ls -A "$cluster/algo-1/ml/model")" ] || case_failed "half of a model is left: $(ls -A "$cluster/algo-1/ml/model")"
+cluster_environment=()
+host_rate algo-2 none
+start_both
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+cmp "$cluster"/algo-2/ml/checkpoints/trial-000?.model/weights "$cluster/algo-1/ml/model/weights" || case_failed "the model differs"
+expect_nobody
+case_end algo-1 algo-2
+
 # Each file that is written for a trial on algo-2 takes longer than a host that says nothing is waited for.
 case_begin "a host with a slow disk is not lost, and the other host's trials go on"
 cat >"$cluster/trial" <<'END'
