@@ -45,7 +45,7 @@ static enum pl_status join(const char *base, const char *tail, char **ret_path, 
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* Of a trial it is a link, which a program that removes the folder and makes it again would lose: it gets the folder's own name. */
+/* In a trial it may be a link, which a program that removes the folder and makes it again would lose. */
 static enum pl_status name_model(struct pl_job *job, struct pl_error *reterr)
 {
     char target[PATH_MAX];
