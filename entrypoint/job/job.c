@@ -15,10 +15,12 @@
 #include "entrypoint/job/settings.h"
 #include "s3io/s3/profile.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 static const char default_base[] = "/opt/ml";
 
@@ -41,6 +43,21 @@ static enum pl_status join(const char *base, const char *tail, char **ret_path, 
         pl_text_printf(&path, "%s%s", length == 1 && base[0] == '/' ? "" : "/", tail);
     }
     return pl_text_take(&path, ret_path, reterr);
+}
+
+/* In a trial it may be a link, which a program that removes the folder and makes it again would lose. */
+static enum pl_status name_model(struct pl_job *job, struct pl_error *reterr)
+{
+    char target[PATH_MAX];
+    const ssize_t length =
+        pl_environment_get(job->process, "PACELINE_TRIAL") ? readlink(job->paths.model, target, sizeof(target)) : -1;
+
+    if (length <= 0 || length == (ssize_t)sizeof(target) || target[0] != '/') {
+        return PL_OK;
+    }
+    free(job->paths.model);
+    job->paths.model = pl_memory_string_n(target, (size_t)length, reterr);
+    return job->paths.model ? PL_OK : PL_MEMORY;
 }
 
 static enum pl_status make_paths(struct pl_job *job, struct pl_error *reterr)
@@ -68,7 +85,7 @@ static enum pl_status make_paths(struct pl_job *job, struct pl_error *reterr)
     for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
         PL_TRY(join(base, list[i].tail, list[i].path, reterr));
     }
-    return PL_OK;
+    return name_model(job, reterr);
 }
 
 static enum pl_status config_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)

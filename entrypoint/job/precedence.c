@@ -145,6 +145,12 @@ enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr
     if (!drivers->source) {
         return PL_OK;
     }
+    if (job->settings.trial) { /* how many processes it has the sweep says */
+        drivers->launch = PL_DRIVERS_LAUNCH_OPEN;
+        drivers->processes_per_host = 0;
+        drivers->mpi_options = NULL;
+        drivers->ignores_driver = false;
+    }
     PL_TRY(note_script(job, reterr));
     PL_TRY(use_code(job, reterr));
     if (is_inside(job)) {

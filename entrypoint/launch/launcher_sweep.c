@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+#include <strings.h>
+
 static bool matches(const struct pl_job *job)
 {
     return !job->is_check && job->settings.sweep;
@@ -26,11 +28,32 @@ static enum pl_status add_words(const struct pl_job *job, const char *option, st
     return pl_strv_add_all(words, &job->command, reterr);
 }
 
+/* A stream can be read once; trials would share it out. */
+static enum pl_status check_channels(const struct pl_job *job, struct pl_error *reterr)
+{
+    for (const struct pl_python_json *channel = pl_python_json_first(job->input_data); channel;
+         channel = pl_python_json_next(channel)) {
+        const struct pl_python_json *mode = pl_python_json_kind(channel) == PL_PYTHON_JSON_OBJECT
+                                                ? pl_python_json_member(channel, "TrainingInputMode")
+                                                : NULL;
+
+        if (mode && pl_python_json_kind(mode) == PL_PYTHON_JSON_STRING &&
+            strcasecmp(pl_python_json_text(mode), "Pipe") == 0) {
+            return pl_error_set(reterr, PL_INVALID,
+                                "inputdataconfig.json: channel '%.200s' is in Pipe Mode: its stream can be read once, "
+                                "and the trials of a sweep would each get a part of it; expected File or FastFile",
+                                pl_python_json_name(channel));
+        }
+    }
+    return PL_OK;
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     struct pl_strv *look = NULL;
 
+    PL_TRY(check_channels(job, reterr));
     if (job->hosts.count > 1) {
         PL_TRY(pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan, reterr));
     } else {

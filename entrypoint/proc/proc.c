@@ -223,6 +223,18 @@ static const struct candidate *find_process(const struct candidate *list, size_t
     return NULL;
 }
 
+/* What sshd runs is not the job's: relays, which for a moment are a shell, and who looks around by `paceline shell`. */
+static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
+{
+    for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {
+        if (process->parent == ancestor) {
+            return true;
+        }
+        process = find_process(list, count, process->parent);
+    }
+    return false;
+}
+
 static int by_number(const void *left, const void *right)
 {
     const pid_t *a = left, *b = right;
@@ -230,7 +242,7 @@ static int by_number(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pids, size_t *ret_count,
+enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervisor, pid_t **ret_pids, size_t *ret_count,
                                      struct pl_error *reterr)
 {
     PL_AUTO_FREE struct candidate *list = NULL;
@@ -244,7 +256,8 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
         for (size_t i = 0; i < list_count; i++) {
             const struct candidate *parent = find_process(list, list_count, list[i].parent);
 
-            if (!list[i].is_own && parent && (below_ranks ? parent->is_rank_shim : parent->is_paceline)) {
+            if (!list[i].is_own && parent && (below_ranks ? parent->is_rank_shim : parent->is_paceline) &&
+                (supervisor == 0 || is_below(list, list_count, &list[i], supervisor))) {
                 pids[count++] = list[i].pid;
             }
         }
@@ -253,18 +266,6 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pi
     *ret_pids = PL_TAKE(pids);
     *ret_count = count;
     return PL_OK;
-}
-
-/* What sshd runs is not the job's: relays, which for a moment are a shell, and who looks around by `paceline shell`. */
-static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
-{
-    for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {
-        if (process->parent == ancestor) {
-            return true;
-        }
-        process = find_process(list, count, process->parent);
-    }
-    return false;
 }
 
 static uint64_t io_bytes(pid_t pid)

@@ -53,11 +53,12 @@ void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes);
 /**
  * The training programs of this host, from the lowest number: the children of processes that run the file `paceline`,
  * unless they are Paceline's own, mpirun or ssh or the like. Where ranks have a shim of their own (`paceline rank`),
- * those below such shims only: the others have started them.
+ * those below such shims only: the others have started them. With `supervisor` not 0 only processes below it count: a
+ * trial of a sweep is a job beside others on its host.
  *
  * Ownership  the caller frees `*ret_pids`.
  */
-enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t **ret_pids, size_t *ret_count,
+enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervisor, pid_t **ret_pids, size_t *ret_count,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**

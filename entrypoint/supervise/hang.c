@@ -9,7 +9,9 @@
 #include "entrypoint/supervise/process.h"
 #include "entrypoint/supervise/supervise.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static bool is_on(const struct pl_supervisor *supervisor)
 {
@@ -33,9 +35,11 @@ static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_e
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_FREE char *path = NULL;
+    char own[16];
 
     PL_TRY(pl_companion_find(supervisor->job->self_path, PL_WATCH_REPORTER, &path, reterr));
-    setup.argv = (const char *const[]){path, "--log", supervisor->job->current_host, NULL};
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    setup.argv = (const char *const[]){path, "--below", own, "--log", supervisor->job->current_host, NULL};
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = "/";
     return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);

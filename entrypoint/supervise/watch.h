@@ -30,6 +30,7 @@ struct pl_watch {
     uint64_t seen, network_bytes; /* when something happened last */
     int64_t active_ns, next_look_ns;
     bool begun, quiet;
+    bool is_trial;    /* beside others on its host, whose network says nothing of this job */
     pid_t answer_pid; /* the shim of this host's last answer to another one's report; 0: it has ended */
     bool rebase;      /* what stacks have cost the programs in bytes is nothing that they did */
 };

@@ -3,9 +3,9 @@
  * `paceline stacks`: where the training programs of the job stand.
  *
  * First the CPU time of this host's is sampled, then one after the other is looked at, then what was found here and
- * came from other hosts is ordered and printed. Two options are not for users: with --local HOST it answers another
- * host's (hosts.h), and process 1's watch for hangs uses --log HOST, which prints to standard error, and at the end a
- * line about the first program.
+ * came from other hosts is ordered and printed. Three options are not for users: with --local HOST it answers another
+ * host's (hosts.h), and a supervisor's watch for hangs uses --log HOST, which prints to standard error, and at the end
+ * a line about the first program, and --below PID, its own number, so that it sees no other job of its host.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -91,14 +91,14 @@ static enum pl_status add_process(struct samples *samples, pid_t pid, struct pl_
     return PL_OK;
 }
 
-static enum pl_status find_programs(struct samples *samples, struct pl_error *reterr)
+static enum pl_status find_programs(struct samples *samples, pid_t supervisor, struct pl_error *reterr)
 {
     PL_AUTO_FREE pid_t *pids = NULL;
     struct stat paceline;
     size_t count;
 
     PL_TRY(find_paceline(&paceline, reterr));
-    PL_TRY(pl_proc_find_programs(&paceline, &pids, &count, reterr));
+    PL_TRY(pl_proc_find_programs(&paceline, supervisor, &pids, &count, reterr));
     samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
     PL_TRY(samples->items ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < count; i++) {
@@ -234,7 +234,7 @@ static enum pl_status answer(const char *host, struct samples *samples, struct p
 {
     struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    enum pl_status status = find_programs(samples, &error);
+    enum pl_status status = find_programs(samples, 0, &error);
 
     if (status == PL_OK) {
         status = look(samples, host, pl_deadline_after_ns(LOCAL_NS), hosts, &error);
@@ -247,6 +247,7 @@ static enum pl_status answer(const char *host, struct samples *samples, struct p
 /* What the options say. */
 struct task {
     const char *local_host, *log_host; /* NULL: without this option */
+    pid_t supervisor;                  /* 0: of all jobs of this host */
 };
 
 /* Ask the other hosts, look at this one's programs meanwhile, print all. */
@@ -254,7 +255,7 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
                                       struct samples *samples, struct pl_hosts *hosts, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE, ask_error = PL_ERROR_NONE;
-    enum pl_status found = find_programs(samples, &error);
+    enum pl_status found = find_programs(samples, task->supervisor, &error);
     PL_AUTO_FREE char *run_dir = find_run_dir(samples, environment);
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
@@ -307,21 +308,25 @@ int main(int argc, char **argv)
     static const struct option table[] = {{"help", no_argument, NULL, 'h'},
                                           {"local", required_argument, NULL, 'o'},
                                           {"log", required_argument, NULL, 'l'},
+                                          {"below", required_argument, NULL, 'b'},
                                           {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     struct task task = {.local_host = NULL};
-    enum pl_status status;
+    enum pl_status status = PL_OK;
     char text[1200];
     int option;
 
     pl_log_set_prefix("paceline stacks");
-    while ((status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
+    while (status == PL_OK && (status = pl_options_next(argc, argv, "h", table, &option, &error)) == PL_OK) {
         switch (option) {
         case 'o':
             task.local_host = optarg;
             break;
         case 'l':
             task.log_host = optarg;
+            break;
+        case 'b':
+            status = parse_pid(optarg, &task.supervisor, &error);
             break;
         default:
             pl_verbs_print_help("stacks", stdout);

@@ -6,10 +6,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/supervise/shim.h"
 #include "programs/sweep/job_sweep.h"
 #include "programs/sweep/metric.h"
+#include "programs/sweep/own_tree.h"
 #include "programs/sweep/slots.h"
+#include "programs/sweep/tree.h"
 #include "programs/sweep/trial_folder.h"
 
 #include <errno.h>
@@ -18,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +40,7 @@ struct running {
     int trial;
     struct pl_link link; /* to its shim; closed once it is over */
     bool ended;          /* its exit report was handled */
+    bool signalled;      /* it was asked to end */
 };
 
 struct agent {
@@ -43,6 +48,11 @@ struct agent {
     struct pl_signals *signals;
     struct pl_link link; /* to the coordinator */
     struct pl_slots slots;
+    int *ports; /* by slot */
+    char *self; /* paceline-sweep */
+    bool own_trees;
+    struct pl_shared_marks marks; /* without them */
+    bool wants_models, told_of_none;
     struct running *running;
     size_t count, capacity;
     bool over;
@@ -85,6 +95,15 @@ static enum pl_status set_threads(const struct agent *agent, const struct pl_tri
     return PL_OK;
 }
 
+double pl_sweep_stop_s(const struct pl_job *job)
+{
+    const double whole_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
+    const double own_s =
+        whole_s - STOP_EARLIER_S > whole_s * STOP_SHARE ? whole_s - STOP_EARLIER_S : whole_s * STOP_SHARE;
+
+    return own_s > STOP_LEAST_S ? own_s : STOP_LEAST_S;
+}
+
 static enum pl_status make_environment(const struct agent *agent, const struct pl_trial_order *order,
                                        const struct pl_trial_folder *folder, struct pl_environment **ret_environment,
                                        struct pl_error *reterr)
@@ -92,9 +111,6 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     static const char *const ours[] = {"PACELINE_SWEEP",          "PACELINE_SWEEP_TIME_S", "PACELINE_CHECK",
                                        "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",           PL_RUNDIR_VARIABLE};
     const struct pl_job *job = agent->job;
-    const double stop_s = (double)job->settings.stop_ns / (double)PL_NS_PER_S;
-    const double own_stop_s =
-        stop_s - STOP_EARLIER_S > stop_s * STOP_SHARE ? stop_s - STOP_EARLIER_S : stop_s * STOP_SHARE;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
 
@@ -102,12 +118,15 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     for (size_t i = 0; i < PL_ARRAY_ITEMS(ours); i++) {
         pl_environment_unset(environment, ours[i]);
     }
-    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", folder->base, reterr));
+    PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", agent->own_trees ? job->paths.base : folder->base,
+                              reterr));
     PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* it was, once for all */
     PL_TRY(set_number(environment, "PACELINE_TRIAL", order->trial, reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL_CPUS", agent->slots.cpus, reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL_GPUS", agent->slots.gpus, reterr));
-    PL_TRY(set_number(environment, "PACELINE_STOP_S", own_stop_s > STOP_LEAST_S ? own_stop_s : STOP_LEAST_S, reterr));
+    PL_TRY(set_number(environment, "PET_MASTER_PORT", agent->ports[order->slot], reterr)); /* torchrun's own variable */
+    PL_TRY(set_number(environment, "MASTER_PORT", agent->ports[order->slot], reterr));     /* of ranks of MPI */
+    PL_TRY(set_number(environment, "PACELINE_STOP_S", pl_sweep_stop_s(job), reterr));
     PL_TRY(set_threads(agent, order, environment, reterr));
     pl_slots_visible(&agent->slots, order->slot, &visible);
     PL_TRY(pl_text_check(&visible, reterr));
@@ -204,24 +223,31 @@ static enum pl_status start_trial(struct agent *agent, const struct pl_trial_ord
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
 
+    const struct pl_trial_kind kind = {
+        .processes = order->processes, .own_tree = agent->own_trees, .hyperparameters = order->hyperparameters};
+
+    PL_TRY(order->slot < agent->slots.count ? PL_OK : pl_error_set(reterr, PL_INVALID, "no slot %d", order->slot));
     PL_TRY(pl_trial_folder_name(job, order->trial, &folder, reterr));
-    PL_TRY(pl_trial_folder_make(job, &folder, order->processes, order->hyperparameters, reterr));
+    PL_TRY(pl_trial_folder_make(job, &folder, &kind, reterr));
     PL_TRY(make_environment(agent, order, &folder, &environment, reterr));
+    if (agent->own_trees) {
+        PL_TRY(pl_own_tree_words(job, &folder, agent->self, &argv, reterr));
+    }
     PL_TRY(pl_strv_add(&argv, job->self_path, reterr));
     PL_TRY(pl_strv_add(&argv, job->command.count > 0 ? "--" : "train", reterr));
     PL_TRY(pl_strv_add_all(&argv, &job->command, reterr));
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(environment);
-    setup.cwd = folder.base;
+    setup.cwd = agent->own_trees ? job->paths.base : folder.base;
     return start_shim(agent, order, &setup, reterr);
 }
 
-static void send_end(struct agent *agent, int trial, bool ok, const char *reason)
+static void send_end(struct agent *agent, int trial, bool ok, bool has_model, const char *reason)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", trial);
-    SEND(agent, "ended", text, ok ? "0" : "1", reason);
+    SEND(agent, "ended", text, ok ? "0" : "1", has_model ? "1" : "0", reason);
 }
 
 static enum pl_status read_order(const struct pl_frame *frame, struct pl_trial_order *ret_order,
@@ -254,7 +280,7 @@ static void handle_trial(void *context, int host, const struct pl_frame *frame)
     if (read_order(frame, &order, &error) != PL_OK) {
         pl_log_error(&error, "an order to run a trial");
     } else if (start_trial(agent, &order, &error) != PL_OK) {
-        send_end(agent, order.trial, false, pl_error_text(&error, text, sizeof(text)));
+        send_end(agent, order.trial, false, false, pl_error_text(&error, text, sizeof(text)));
     }
 }
 
@@ -269,9 +295,13 @@ static void handle_signal(void *context, int host, const struct pl_frame *frame)
         return;
     }
     for (size_t i = 0; i < agent->count; i++) {
-        if (agent->running[i].trial == trial && !agent->running[i].ended &&
-            PL_LINK_SEND(&agent->running[i].link, PL_FRAME_STOP, NULL, frame->fields[2]) != PL_OK) {
-            pl_link_close(&agent->running[i].link);
+        struct running *running = &agent->running[i];
+
+        if (running->trial == trial && !running->ended) {
+            running->signalled = true;
+            if (PL_LINK_SEND(&running->link, PL_FRAME_STOP, NULL, frame->fields[2]) != PL_OK) {
+                pl_link_close(&running->link);
+            }
         }
     }
 }
@@ -285,7 +315,36 @@ static void handle_forget(void *context, int host, const struct pl_frame *frame)
     (void)host;
     if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) == PL_OK &&
         pl_trial_folder_name(agent->job, (int)trial, &folder, NULL) == PL_OK) {
-        pl_file_remove_tree(folder.model);
+        pl_trial_folder_forget(&folder, strcmp(frame->fields[2], "model") == 0);
+    }
+}
+
+/* A model that cannot be the result is told of at once, not after the last trial. */
+static enum pl_status check_model(struct agent *agent, const struct running *running,
+                                  const struct pl_trial_folder *folder, bool *ret_has_model, struct pl_error *reterr)
+{
+    bool empty = true;
+
+    PL_TRY(pl_sweep_tree_check_model(folder->model, agent->own_trees ? agent->job->paths.model : folder->model, &empty,
+                                     reterr));
+    *ret_has_model = !empty;
+    if (empty && !running->signalled && !agent->told_of_none) {
+        agent->told_of_none = true;
+        pl_log(PL_LOG_WARNING,
+               "trial %d has left no model in '%s', which SM_MODEL_DIR names: if the best trial leaves none, the job "
+               "fails, unless the sweep says \"model\": false",
+               running->trial, folder->model);
+    }
+    return PL_OK;
+}
+
+/* Where trials share folders, one that has changed makes the job fail: whose model is in it nobody knows. */
+static void check_shared(struct agent *agent, int trial)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (!agent->own_trees && pl_shared_check(agent->job, &agent->marks, trial, &error) != PL_OK) {
+        SEND(agent, "failed", error.cause);
     }
 }
 
@@ -294,19 +353,24 @@ static void end_trial(struct agent *agent, struct running *running, const struct
 {
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
-    const bool ok = pl_exit_report_ok(exit_report);
+    struct pl_error error = PL_ERROR_NONE;
+    bool ok = pl_exit_report_ok(exit_report), has_model = false;
 
     running->ended = true;
     if (pl_trial_folder_name(agent->job, running->trial, &folder, NULL) == PL_OK) {
         if (!ok) {
             pl_trial_folder_reason(&folder, &reason);
+        } else if (agent->wants_models && check_model(agent, running, &folder, &has_model, &error) != PL_OK) {
+            ok = false;
+            pl_text_printf(&reason, "its model cannot be kept: %s", error.cause);
         }
         pl_trial_folder_remove(&folder);
     }
     if (!ok && reason.length == 0) {
         pl_exit_report_sentence(exit_report, &reason);
     }
-    send_end(agent, running->trial, ok, pl_text_string(&reason));
+    check_shared(agent, running->trial);
+    send_end(agent, running->trial, ok, has_model, pl_text_string(&reason));
 }
 
 /* A shim that ends without a report was killed, and its program with it. */
@@ -346,7 +410,7 @@ static void read_shim(struct agent *agent, struct running *running)
 static void read_coordinator(struct agent *agent)
 {
     static const struct pl_sweep_message table[] = {
-        {"trial", 8, handle_trial}, {"signal", 3, handle_signal}, {"forget", 2, handle_forget}};
+        {"trial", 8, handle_trial}, {"signal", 3, handle_signal}, {"forget", 3, handle_forget}};
     struct pl_frame frame;
     enum pl_status status = pl_link_read(&agent->link, NULL);
 
@@ -414,13 +478,73 @@ static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
     return PL_OK;
 }
 
+/* What all slots together need is asked for once, not by each trial. */
+static enum pl_status check_files(struct agent *agent, struct pl_error *reterr)
+{
+    const size_t needed = SPARE_FILES + 2 * (size_t)agent->slots.count;
+    struct rlimit limit = {.rlim_max = 0};
+
+    if (pl_signals_raise_files(agent->signals, needed)) {
+        return PL_OK;
+    }
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return pl_error_set(reterr, PL_LIMIT,
+                        "the sweep's %d slots need %zu open files on host %s, whose limit is %llu (ulimit -n): "
+                        "expected fewer slots, or a higher limit",
+                        agent->slots.count, needed, agent->job->current_host, (unsigned long long)limit.rlim_max);
+}
+
+static enum pl_status check_folder(const char *path, struct pl_error *reterr)
+{
+    PL_TRY(pl_file_make_dirs(path, 0755, reterr));
+    return access(path, W_OK | X_OK) == 0 ? PL_OK : pl_error_errno(reterr, "write to '%s'", path);
+}
+
+static enum pl_status check_folders(const struct pl_job *job, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_trial_folder_root(job, &path);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(check_folder(pl_text_string(&path), reterr));
+    pl_text_clear(&path);
+    pl_text_printf(&path, "%s/sweep", job->paths.base);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(check_folder(pl_text_string(&path), reterr));
+    PL_TRY(check_folder(job->paths.model, reterr));
+    return check_folder(job->paths.output_data, reterr);
+}
+
+static void choose_trees(struct agent *agent)
+{
+    struct pl_error error = PL_ERROR_NONE;
+
+    agent->own_trees = pl_own_tree_probe(agent->job, &error) == PL_OK;
+    if (agent->own_trees) {
+        pl_log(PL_LOG_INFO,
+               "each trial on host %s has model, checkpoints, output and input of its own in %s, by mounts",
+               agent->job->current_host, agent->job->paths.base);
+        return;
+    }
+    pl_log(PL_LOG_INFO,
+           "trials on host %s share %s, since the system allows no mounts (%s): programs have to use SM_MODEL_DIR and "
+           "PACELINE_CHECKPOINT_DIR",
+           agent->job->current_host, agent->job->paths.base, error.cause);
+    pl_shared_mark(agent->job, &agent->marks);
+}
+
 static enum pl_status make_slots(struct agent *agent, struct pl_error *reterr)
 {
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
 
     PL_TRY(pl_sweep_space_of_job(agent->job, &space, reterr));
     PL_TRY(space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this host's job asks for no sweep"));
-    return pl_slots_of_job(agent->job, space, &agent->slots, reterr);
+    PL_TRY(pl_slots_of_job(agent->job, space, &agent->slots, reterr));
+    agent->wants_models = space->model;
+    PL_TRY(check_files(agent, reterr));
+    PL_TRY(check_folders(agent->job, reterr));
+    PL_TRY(pl_companion_find(agent->job->self_path, "paceline-sweep", &agent->self, reterr));
+    return pl_slots_find_ports(agent->slots.count, &agent->ports, reterr);
 }
 
 /* The socket that is standard input becomes the link, in whose place nothing can be read. */
@@ -446,7 +570,7 @@ static enum pl_status run(struct agent *agent, struct pl_error *reterr)
         pl_link_drain(&agent->link, pl_deadline_after_ns(PL_NS_PER_S));
         return PL_OK;
     }
-    pl_signals_raise_files(agent->signals, SPARE_FILES + 2 * (size_t)agent->slots.count);
+    choose_trees(agent);
     snprintf(number, sizeof(number), "%d", agent->slots.count);
     SEND(agent, "slots", number);
     while (!agent->over) {
@@ -468,6 +592,8 @@ int pl_sweep_agent_run(const struct pl_job *job, struct pl_signals *signals)
         pl_link_close(&agent.running[i].link); /* ends the trial */
     }
     free(agent.running);
+    free(agent.ports);
+    free(agent.self);
     pl_link_close(&agent.link);
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

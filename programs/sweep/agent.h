@@ -7,10 +7,10 @@
  *   slots N                                              to the coordinator, first of all
  *   failed WORDS                                         the agent cannot run here, and ends
  *   report TRIAL STEP VALUE                              it has printed this value of the metric
- *   ended TRIAL 0|1 REASON                               it ended well (0), or why not
+ *   ended TRIAL 0|1 0|1 REASON                           it ended well (0), has left a model (1), or why not
  *   trial TRIAL SLOT PROCESSES LAST_STEP VALUES METRIC STEP    from the coordinator: run it; VALUES is a JSON object
  *   signal TRIAL NUMBER                                  pass this signal to it
- *   forget TRIAL                                         its model is of no use any more
+ *   forget TRIAL model|checkpoints                       they are of no use any more
  *
  * Test  tests/integration/sweep.py, sweep_hosts.sh
  */
@@ -40,6 +40,9 @@ struct pl_sweep_message {
 /** Call the handler of the frame's word; what has none, or too few fields, is ignored. */
 void pl_sweep_message_handle(const struct pl_sweep_message *table, size_t count, void *context, int host,
                              const struct pl_frame *frame);
+
+/** How long what is stopped with the job may take, so that the job itself still ends in time. */
+double pl_sweep_stop_s(const struct pl_job *job);
 
 /** Run the agent to its end; the result is the exit code. `job` is the job whose trials it runs. */
 int pl_sweep_agent_run(const struct pl_job *job, struct pl_signals *signals);

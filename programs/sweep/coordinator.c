@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The coordinator of a sweep: which trial runs where and until when. */
+/* The coordinator of a sweep: its events, its times, and how it ends. */
 #include "programs/sweep/state.h"
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "programs/sweep/job_sweep.h"
+#include "programs/sweep/results.h"
 #include "programs/sweep/trial_folder.h"
 
 #include <math.h>
@@ -17,33 +18,10 @@
 /* How long the first trials wait for all hosts. */
 #define BEGIN_NS (10 * PL_NS_PER_S)
 
+/* Of a move's receiver, to remove what has come. */
+#define ABORT_NS (PL_NS_PER_S)
+
 enum { SIGNAL_EXIT = 128 };
-
-static void note_slots(struct pl_sweep *sweep, int host, int slots)
-{
-    struct pl_sweep_host *there = &sweep->hosts[host];
-    struct pl_error error = PL_ERROR_NONE;
-
-    if (there->trials) {
-        return;
-    }
-    there->trials = pl_memory_new((size_t)slots, sizeof(*there->trials), &error);
-    if (!there->trials) {
-        pl_sweep_fail_status(sweep, PL_MEMORY, &error);
-        return;
-    }
-    for (int i = 0; i < slots; i++) {
-        there->trials[i] = -1;
-    }
-    there->slots = slots;
-}
-
-static bool is_over(const struct pl_sweep *sweep, size_t trial)
-{
-    const enum pl_sweep_state state = pl_scheduler_progress(sweep->scheduler, trial)->state;
-
-    return state == PL_SWEEP_COMPLETED || state == PL_SWEEP_STOPPED || state == PL_SWEEP_FAILED;
-}
 
 /* The journal of an earlier run of this job, if there is one, is what is known. */
 static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *reterr)
@@ -61,7 +39,7 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
     PL_TRY(pl_sweep_journal_open(pl_text_string(&path), sweep->space, sweep->scheduler, sweep->records, &sweep->journal,
                                  reterr));
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        over += is_over(sweep, i);
+        over += pl_sweep_trials_is_over(sweep, i);
         if (pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
             sweep->first_failed = (int)i;
         }
@@ -74,266 +52,6 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
     return PL_OK;
 }
 
-/* The host with most free slots; -1: none is free. */
-static int free_host(const struct pl_sweep *sweep)
-{
-    int best = -1, most = 0;
-
-    for (size_t i = 0; i < sweep->hosts_count; i++) {
-        const int unused = sweep->hosts[i].slots - sweep->hosts[i].used;
-
-        if (unused > most) {
-            most = unused;
-            best = (int)i;
-        }
-    }
-    return best;
-}
-
-static void take_slot(struct pl_sweep *sweep, int trial, int host)
-{
-    struct pl_sweep_host *there = &sweep->hosts[host];
-    int slot = 0;
-
-    while (there->trials[slot] >= 0) {
-        slot++;
-    }
-    there->trials[slot] = trial;
-    there->used++;
-    sweep->running++;
-    sweep->runs[trial].host = host;
-    sweep->runs[trial].slot = slot;
-}
-
-static void free_slot(struct pl_sweep *sweep, int trial)
-{
-    struct pl_sweep_run *run = &sweep->runs[trial];
-
-    sweep->hosts[run->host].trials[run->slot] = -1;
-    sweep->hosts[run->host].used--;
-    sweep->running--;
-    run->state = PL_SWEEP_RUN_NONE;
-}
-
-static enum pl_status replace_text(char **text_at, const char *text, struct pl_error *reterr)
-{
-    char *copy = pl_memory_string(text, reterr);
-
-    if (!copy) {
-        return PL_MEMORY;
-    }
-    free(*text_at);
-    *text_at = copy;
-    return PL_OK;
-}
-
-/* Its checkpoints, if it has any, are on its host. */
-static void start_trial(struct pl_sweep *sweep, int trial)
-{
-    struct pl_sweep_run *run = &sweep->runs[trial];
-    const struct pl_sweep_space *space = sweep->space;
-    const char *host = sweep->job->hosts.items[run->host];
-    const struct pl_trial_order order = {.trial = trial,
-                                         .slot = run->slot,
-                                         .processes = space->processes,
-                                         .last_step = pl_scheduler_progress(sweep->scheduler, (size_t)trial)->step,
-                                         .hyperparameters = space->trials[trial].hyperparameters,
-                                         .metric_regex = space->metric_regex,
-                                         .step_regex = space->step_regex};
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = pl_sweep_journal_start(sweep->journal, (size_t)trial, host, &error);
-
-    status = status == PL_OK ? replace_text(&sweep->records[trial].host, host, &error) : status;
-    if (status != PL_OK) {
-        pl_sweep_fail_status(sweep, status, &error);
-        return;
-    }
-    run->state = PL_SWEEP_RUN_RUNS;
-    run->begun_ns = pl_clock_now_ns();
-    run->limit_ns = space->trial_time_s > 0 ? pl_deadline_after_ns((int64_t)(space->trial_time_s * (double)PL_NS_PER_S))
-                                            : PL_DEADLINE_NEVER;
-    run->kill_ns = PL_DEADLINE_NEVER;
-    run->why = PL_SWEEP_WHY_NONE;
-    run->model_gone = false;
-    pl_log(PL_LOG_INFO, "trial %d runs on host %s, slot %d: %s", trial, host, run->slot, order.hyperparameters);
-    pl_sweep_hosts_start_trial(sweep, run->host, &order);
-}
-
-/* Trials into free slots, as long as there are both. One that has run before goes where its checkpoints are, or they
- * move. */
-static void fill(struct pl_sweep *sweep)
-{
-    size_t next;
-
-    while (!sweep->failed && pl_scheduler_next(sweep->scheduler, &next)) {
-        const char *before = sweep->records[next].host;
-        const int home = before ? pl_sweep_hosts_find(sweep, before) : -1;
-        const int host = home >= 0 && sweep->hosts[home].used < sweep->hosts[home].slots ? home : free_host(sweep);
-        struct pl_sweep_run *run = &sweep->runs[next];
-
-        if (host < 0 || (home >= 0 && sweep->hosts[home].slots == 0)) {
-            return; /* there is none, or its own host has not said yet how many it has */
-        }
-        pl_scheduler_note_start(sweep->scheduler, next);
-        take_slot(sweep, (int)next, host);
-        if (home >= 0 && home != host) {
-            run->state = PL_SWEEP_RUN_MOVES;
-            run->from_host = home;
-        } else {
-            start_trial(sweep, (int)next);
-        }
-    }
-}
-
-/* The next trial whose checkpoints are to move. */
-static void begin_move(struct pl_sweep *sweep)
-{
-    for (size_t i = 0; i < sweep->hosts_count && !sweep->move.is_on; i++) {
-        for (int slot = 0; slot < sweep->hosts[i].slots && !sweep->move.is_on; slot++) {
-            const int trial = sweep->hosts[i].trials[slot];
-
-            if (trial >= 0 && sweep->runs[trial].state == PL_SWEEP_RUN_MOVES) {
-                pl_sweep_move_begin(sweep, trial, PL_SWEEP_CHECKPOINTS, sweep->runs[trial].from_host, (int)i);
-            }
-        }
-    }
-}
-
-/* Ask it to end; it has the time of a job that is stopped. */
-static void stop_trial(struct pl_sweep *sweep, int trial, enum pl_sweep_why why)
-{
-    struct pl_sweep_run *run = &sweep->runs[trial];
-
-    if (run->state != PL_SWEEP_RUN_RUNS || run->why != PL_SWEEP_WHY_NONE) {
-        return;
-    }
-    run->why = why;
-    run->kill_ns = pl_deadline_after_ns(sweep->job->settings.stop_ns);
-    pl_sweep_hosts_signal_trial(sweep, run->host, trial, SIGTERM);
-}
-
-static void note_report(struct pl_sweep *sweep, int trial, int64_t step, double value)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status;
-
-    if ((size_t)trial >= sweep->space->trials_count || sweep->runs[trial].state != PL_SWEEP_RUN_RUNS) {
-        return;
-    }
-    status = pl_sweep_journal_report(sweep->journal, (size_t)trial, step, value, &error);
-    if (status != PL_OK) {
-        pl_sweep_fail_status(sweep, status, &error);
-    } else if (pl_scheduler_note_report(sweep->scheduler, (size_t)trial, step, value)) {
-        stop_trial(sweep, trial, PL_SWEEP_WHY_SCHEDULER);
-    }
-}
-
-static void forget_model(struct pl_sweep *sweep, int trial)
-{
-    sweep->runs[trial].model_gone = true;
-    pl_sweep_hosts_forget_trial(sweep, pl_sweep_hosts_find(sweep, sweep->records[trial].host), trial);
-}
-
-/* Of the trials that are over only the best one's model is kept, once that one is over too: until then it may fail.
- * With seeds the best is known at the end. One that has failed is never the best. */
-static void forget_beaten(struct pl_sweep *sweep)
-{
-    const bool has_seeds = sweep->space->points_count != sweep->space->trials_count;
-    size_t best = 0;
-    const bool is_known = !has_seeds && pl_scheduler_best(sweep->scheduler, &best) && is_over(sweep, best);
-
-    for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        const bool failed = pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED;
-
-        if (!sweep->runs[i].model_gone && sweep->records[i].host &&
-            (failed || (is_known && i != best && is_over(sweep, i)))) {
-            forget_model(sweep, (int)i);
-        }
-    }
-}
-
-/* What an end means. */
-static enum pl_sweep_end classify(const struct pl_sweep *sweep, const struct pl_sweep_run *run, bool ok)
-{
-    if (sweep->stop_number != 0) {
-        return PL_SWEEP_END_LOST;
-    }
-    switch (run->why) {
-    case PL_SWEEP_WHY_SCHEDULER:
-    case PL_SWEEP_WHY_SWEEP_TIME:
-        return PL_SWEEP_END_STOPPED;
-    case PL_SWEEP_WHY_TRIAL_TIME:
-        return PL_SWEEP_END_FAILED;
-    case PL_SWEEP_WHY_NONE:
-        break;
-    }
-    return ok ? PL_SWEEP_END_COMPLETED : PL_SWEEP_END_FAILED;
-}
-
-static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end end, double seconds, const char *reason)
-{
-    static const char *const words[] = {[PL_SWEEP_END_COMPLETED] = "has ended",
-                                        [PL_SWEEP_END_STOPPED] = "was stopped",
-                                        [PL_SWEEP_END_FAILED] = "has failed",
-                                        [PL_SWEEP_END_LOST] = "is to go on"};
-    const struct pl_sweep_progress *progress = pl_scheduler_progress(sweep->scheduler, (size_t)trial);
-
-    if (end == PL_SWEEP_END_FAILED) {
-        pl_log(PL_LOG_WARNING, "trial %d has failed after %.1f s: %s", trial, seconds, reason);
-    } else if (progress->has_value) {
-        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; best %s %.6g", trial, words[end], seconds,
-               sweep->space->metric_name, progress->best);
-    } else {
-        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %s", trial, words[end], seconds,
-               sweep->space->metric_name);
-    }
-}
-
-static void note_end(struct pl_sweep *sweep, int trial, bool ok, const char *reason)
-{
-    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
-    struct pl_error error = PL_ERROR_NONE;
-    struct pl_sweep_run *run;
-    enum pl_sweep_end end;
-    enum pl_status status = PL_OK;
-    double seconds;
-
-    if ((size_t)trial >= sweep->space->trials_count || sweep->runs[trial].state == PL_SWEEP_RUN_NONE) {
-        return;
-    }
-    run = &sweep->runs[trial];
-    seconds = run->state == PL_SWEEP_RUN_RUNS ? (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S : 0;
-    end = classify(sweep, run, ok);
-    if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
-        pl_text_printf(&words, "it ran longer than trial_time_s, %.6g s", sweep->space->trial_time_s);
-    } else {
-        pl_text_append(&words, reason);
-    }
-    sweep->records[trial].seconds += seconds;
-    if (run->state == PL_SWEEP_RUN_MOVES) { /* its run ends before it has begun */
-        status = pl_sweep_journal_start(sweep->journal, (size_t)trial, sweep->job->hosts.items[run->from_host], &error);
-    }
-    status = status != PL_OK ? status
-                             : pl_sweep_journal_end(sweep->journal, (size_t)trial, end, seconds,
-                                                    end == PL_SWEEP_END_FAILED ? pl_text_string(&words) : NULL, &error);
-    if (status == PL_OK && end == PL_SWEEP_END_FAILED) {
-        status = replace_text(&sweep->records[trial].reason, pl_text_string(&words), &error);
-        sweep->first_failed = sweep->first_failed < 0 ? trial : sweep->first_failed;
-    }
-    pl_scheduler_note_end(sweep->scheduler, (size_t)trial, end);
-    free_slot(sweep, trial);
-    log_end(sweep, trial, end, seconds, pl_text_string(&words));
-    if (end == PL_SWEEP_END_LOST && !ok && !sweep->ended_badly) {
-        pl_text_clear(&words);
-        pl_text_printf(&words, "trial %d: %s", trial, reason);
-        sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
-    }
-    pl_sweep_fail_status(sweep, status, &error);
-    if (end != PL_SWEEP_END_LOST) {
-        forget_beaten(sweep);
-    }
-}
-
 /* The sweep's time is over: what runs is stopped, and the best so far is the result. */
 static void close_sweep(struct pl_sweep *sweep)
 {
@@ -344,7 +62,7 @@ static void close_sweep(struct pl_sweep *sweep)
     pl_sweep_fail_status(sweep, pl_sweep_journal_closed(sweep->journal, &error), &error);
     pl_scheduler_close(sweep->scheduler);
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
-        stop_trial(sweep, (int)i, PL_SWEEP_WHY_SWEEP_TIME);
+        pl_sweep_trials_stop(sweep, (int)i, PL_SWEEP_WHY_SWEEP_TIME);
     }
 }
 
@@ -361,7 +79,7 @@ static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
                 continue;
             }
             if (run->why == PL_SWEEP_WHY_NONE && pl_deadline_passed(run->limit_ns)) {
-                stop_trial(sweep, trial, PL_SWEEP_WHY_TRIAL_TIME);
+                pl_sweep_trials_stop(sweep, trial, PL_SWEEP_WHY_TRIAL_TIME);
             }
             if (pl_deadline_passed(run->kill_ns)) {
                 run->kill_ns = PL_DEADLINE_NEVER;
@@ -373,9 +91,53 @@ static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
     }
 }
 
+/* Nothing can be written any more. What runs is stopped, to go on when the job is started again; then what is known is
+ * written, for which there is room. */
+static void stop_for_disk(struct pl_sweep *sweep)
+{
+    sweep->full = sweep->full_handled = true;
+    for (size_t i = 0; i < sweep->space->trials_count; i++) {
+        if (sweep->runs[i].state == PL_SWEEP_RUN_MOVES) {
+            pl_scheduler_note_end(sweep->scheduler, i, PL_SWEEP_END_LOST);
+            pl_sweep_trials_free_slot(sweep, (int)i);
+        }
+        pl_sweep_trials_stop(sweep, (int)i, PL_SWEEP_WHY_DISK);
+    }
+    pl_sweep_move_done(sweep);
+}
+
+static void fail_for_disk(struct pl_sweep *sweep)
+{
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
+
+    pl_sweep_room_describe(sweep, &words);
+    pl_sweep_fail(sweep, "%s; the sweep goes on when the job is started again with more room",
+                  words.length > 0 ? pl_text_string(&words) : "the disk of the checkpoints is full");
+    stop_for_disk(sweep);
+}
+
+/* The best model is the result so far where its trial is over. */
+static void end_full(struct pl_sweep *sweep)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    size_t best;
+
+    sweep->finishing = true;
+    if (pl_sweep_results_best(sweep->space, sweep->scheduler, &best) && pl_sweep_trials_is_over(sweep, best)) {
+        pl_sweep_result_begin(sweep);
+        return;
+    }
+    pl_file_close_at(&sweep->room.result_fd);
+    if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
+        pl_log_error(&error, "write trials.jsonl");
+    }
+    sweep->over = true;
+}
+
 /* More trials have failed than may. */
 static void fail(struct pl_sweep *sweep)
 {
+    PL_AUTO_TEXT struct pl_text disk = PL_TEXT_NONE;
     struct pl_error error = PL_ERROR_NONE;
     const char *reason = sweep->first_failed >= 0 ? sweep->records[sweep->first_failed].reason : NULL;
     size_t failed = 0;
@@ -383,11 +145,18 @@ static void fail(struct pl_sweep *sweep)
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         failed += pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED;
     }
+    pl_sweep_room_describe(sweep, &disk);
+    pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s%s%s", failed,
+                  sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed, reason ? reason : "",
+                  disk.length > 0 ? "; " : "", pl_text_string(&disk));
+    if (disk.length > 0) {
+        stop_for_disk(sweep);
+        return;
+    }
+    sweep->finishing = true;
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
         pl_log_error(&error, "write trials.jsonl");
     }
-    pl_sweep_fail(sweep, "%zu of %zu trials failed, more than max_failed (%.6g) allows; trial %d: %s", failed,
-                  sweep->space->trials_count, sweep->space->max_failed, sweep->first_failed, reason ? reason : "");
 }
 
 /* All that ran has saved and ended. */
@@ -433,9 +202,11 @@ static void take_move(struct pl_sweep *sweep, int64_t *next_ns)
     if (move->folder == PL_SWEEP_MODEL) {
         pl_sweep_result_note_model(sweep, move->reason[0] != '\0' ? move->reason : NULL);
     } else if (move->reason[0] != '\0') {
-        note_end(sweep, move->trial, false, move->reason);
+        pl_sweep_trials_note_end(sweep, move->trial, false, move->reason);
+    } else if (move->folder == PL_SWEEP_CHECKPOINTS && sweep->space->model) {
+        pl_sweep_move_begin(sweep, move->trial, PL_SWEEP_OWN_MODEL, move->from, move->to);
     } else {
-        start_trial(sweep, move->trial);
+        pl_sweep_trials_start(sweep, move->trial);
     }
     *next_ns = 0; /* there may be another */
 }
@@ -467,16 +238,20 @@ static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
     if (!sweep->closed && sweep->end_ns < *next_ns) {
         *next_ns = sweep->end_ns;
     }
+    if (sweep->full && !sweep->full_handled) {
+        fail_for_disk(sweep);
+    }
     if (!sweep->failed && !sweep->finishing && pl_scheduler_has_failed(sweep->scheduler)) {
-        sweep->finishing = true;
         fail(sweep);
+    } else if (sweep->full_handled && !sweep->finishing && sweep->running == 0) {
+        end_full(sweep);
     } else if (!sweep->failed && !sweep->finishing && sweep->running == 0 && pl_scheduler_is_done(sweep->scheduler)) {
         sweep->finishing = true;
         pl_sweep_result_begin(sweep);
     }
     if (!sweep->finishing && has_begun(sweep, next_ns)) {
-        fill(sweep);
-        begin_move(sweep);
+        pl_sweep_trials_fill(sweep);
+        pl_sweep_trials_begin_move(sweep);
     }
     check_times(sweep, next_ns);
 }
@@ -486,7 +261,7 @@ static void handle_slots(void *context, int host, const struct pl_frame *frame)
     int64_t slots;
 
     if (pl_link_frame_number(frame, 1, 1, INT32_MAX, &slots, NULL) == PL_OK) {
-        note_slots(context, host, (int)slots);
+        pl_sweep_trials_note_slots(context, host, (int)slots);
     }
 }
 
@@ -505,23 +280,25 @@ static void handle_report(void *context, int host, const struct pl_frame *frame)
     if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) == PL_OK &&
         pl_link_frame_number(frame, 2, INT64_MIN, INT64_MAX, &step, NULL) == PL_OK &&
         pl_text_number(frame->fields[3], &value) && isfinite(value)) {
-        note_report(context, (int)trial, step, value);
+        pl_sweep_trials_note_report(context, (int)trial, step, value);
     }
 }
 
 static void handle_ended(void *context, int host, const struct pl_frame *frame)
 {
+    struct pl_sweep *sweep = context;
     int64_t trial, failed;
 
     (void)host;
     if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) == PL_OK &&
-        pl_link_frame_number(frame, 2, 0, 1, &failed, NULL) == PL_OK) {
-        note_end(context, (int)trial, failed == 0, frame->fields[3]);
+        pl_link_frame_number(frame, 2, 0, 1, &failed, NULL) == PL_OK && (size_t)trial < sweep->space->trials_count) {
+        sweep->runs[trial].has_model = strcmp(frame->fields[3], "1") == 0;
+        pl_sweep_trials_note_end(sweep, (int)trial, failed == 0, frame->fields[4]);
     }
 }
 
 static const struct pl_sweep_message messages[] = {
-    {"slots", 2, handle_slots}, {"failed", 2, handle_failed}, {"report", 4, handle_report}, {"ended", 4, handle_ended}};
+    {"slots", 2, handle_slots}, {"failed", 2, handle_failed}, {"report", 4, handle_report}, {"ended", 5, handle_ended}};
 
 /* The job is stopped: all trials get the signal, with the time that the job has. */
 static void pass_stop(struct pl_sweep *sweep, int number)
@@ -530,6 +307,7 @@ static void pass_stop(struct pl_sweep *sweep, int number)
         return; /* they have it */
     }
     sweep->stop_number = number;
+    sweep->move_end_ns = pl_deadline_after_ns((int64_t)(pl_sweep_stop_s(sweep->job) * (double)PL_NS_PER_S));
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         if (sweep->runs[i].state == PL_SWEEP_RUN_RUNS) {
             pl_sweep_hosts_signal_trial(sweep, sweep->runs[i].host, (int)i, number);
@@ -547,6 +325,19 @@ static void take_signals(struct pl_sweep *sweep)
     pl_sweep_hosts_reap(sweep);
 }
 
+/* The job is stopped while the best model is on its way: it may arrive, as long as the job has time. */
+static void await_model(struct pl_sweep *sweep, int64_t *next_ns)
+{
+    if (pl_deadline_passed(sweep->move_end_ns)) {
+        pl_sweep_move_abort(sweep, sweep->move.is_aborted);
+        sweep->move_end_ns = pl_deadline_after_ns(ABORT_NS);
+    }
+    if (sweep->move_end_ns < *next_ns) {
+        *next_ns = sweep->move_end_ns;
+    }
+    take_move(sweep, next_ns);
+}
+
 /* What is due now; `*next_ns` becomes earlier where more is due before it. */
 static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 {
@@ -557,8 +348,10 @@ static void tick(struct pl_sweep *sweep, int64_t *next_ns)
         pl_sweep_hosts_check(sweep, next_ns);
     } else if (!sweep->finishing && !any_runs(sweep)) {
         end_stopped(sweep);
+    } else if (sweep->finishing && sweep->move.is_on) {
+        await_model(sweep, next_ns);
     }
-    sweep->over = sweep->over || (sweep->failed && sweep->stop_number == 0);
+    sweep->over = sweep->over || (sweep->failed && sweep->stop_number == 0 && !sweep->full);
 }
 
 static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr)
@@ -571,13 +364,17 @@ static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr
     sweep->runs = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->runs), reterr);
     PL_TRY(sweep->hosts && sweep->records && sweep->runs ? PL_OK : PL_MEMORY);
     PL_TRY(open_journal(sweep, reterr));
-    return pl_sweep_hosts_open(sweep, reterr);
+    pl_sweep_room_open(sweep);
+    PL_TRY(pl_sweep_hosts_open(sweep, reterr));
+    pl_sweep_trials_forget_beaten(sweep); /* what an earlier run did not come to */
+    return PL_OK;
 }
 
 static void close_sweep_at_end(struct pl_sweep *sweep)
 {
     pl_sweep_move_done(sweep);
     pl_sweep_hosts_close(sweep);
+    pl_sweep_room_close(sweep);
     for (size_t i = 0; sweep->records && i < sweep->space->trials_count; i++) {
         free(sweep->records[i].host);
         free(sweep->records[i].reason);
@@ -596,7 +393,8 @@ static void close_sweep_at_end(struct pl_sweep *sweep)
 
 int pl_sweep_run(const struct pl_job *job, const struct pl_signals *signals)
 {
-    struct pl_sweep sweep = {.job = job, .signals = signals, .sshd = PL_SSHD_NONE, .first_failed = -1};
+    struct pl_sweep sweep = {
+        .job = job, .signals = signals, .sshd = PL_SSHD_NONE, .first_failed = -1, .room = {-1, -1}};
     struct pl_error error = PL_ERROR_NONE;
     enum pl_status status = open_sweep(&sweep, &error);
     int code = EXIT_SUCCESS;

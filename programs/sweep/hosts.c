@@ -171,12 +171,14 @@ void pl_sweep_hosts_signal_trial(struct pl_sweep *sweep, int host, int trial, in
     SEND(sweep, host, "signal", trial_text, number_text);
 }
 
-void pl_sweep_hosts_forget_trial(struct pl_sweep *sweep, int host, int trial)
+void pl_sweep_hosts_forget_trial(struct pl_sweep *sweep, int trial, bool model)
 {
     char text[16];
 
     snprintf(text, sizeof(text), "%d", trial);
-    SEND(sweep, host, "forget", text);
+    for (size_t host = 0; host < sweep->hosts_count; host++) {
+        SEND(sweep, (int)host, "forget", text, model ? "model" : "checkpoints");
+    }
 }
 
 static void read_agent(struct pl_sweep *sweep, int host, const struct pl_sweep_message *table, size_t count)

@@ -5,6 +5,7 @@
  * paceline-sweep --describe PACELINE -- [COMMAND...]  print what `paceline plan` shows of it
  * paceline-sweep --run PACELINE -- [COMMAND...]       the coordinator: the program of the job on its master
  * paceline-sweep --agent PACELINE -- [COMMAND...]     the agent of a host
+ * paceline-sweep --in PATH... -- PROGRAM...           run a program in a trial's own tree (own_tree.h)
  *
  * PACELINE is the front binary, by which a trial runs; COMMAND is what the job runs in place of a program.
  */
@@ -17,6 +18,7 @@
 #include "entrypoint/job/job.h"
 #include "entrypoint/verbs.h"
 #include "programs/sweep/job_sweep.h"
+#include "programs/sweep/own_tree.h"
 #include "programs/sweep/slots.h"
 #include "programs/sweep/state.h"
 
@@ -122,6 +124,12 @@ int main(int argc, char **argv)
     enum pl_status status;
 
     pl_log_set_prefix("paceline-sweep");
+    if (argc > 2 && strcmp(argv[1], "--in") == 0) {
+        if (pl_own_tree_run((size_t)argc - 2, argv + 2, &error) != PL_OK) {
+            pl_log_error(&error, "make a trial's own %s", argv[2]);
+        }
+        return EXIT_FAILURE;
+    }
     if (pl_environment_new(&environment, &error) != PL_OK) {
         pl_log_error(&error, "starting");
         return EXIT_FAILURE;

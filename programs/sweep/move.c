@@ -4,6 +4,7 @@
 
 #include "base/fd.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/supervise/process.h"
@@ -18,7 +19,8 @@
 
 enum { SENDER, RECEIVER };
 
-static const char *const folder_names[] = {[PL_SWEEP_CHECKPOINTS] = "checkpoints", [PL_SWEEP_MODEL] = "model"};
+static const char *const folder_names[] = {
+    [PL_SWEEP_CHECKPOINTS] = "checkpoints", [PL_SWEEP_OWN_MODEL] = "model", [PL_SWEEP_MODEL] = "model"};
 
 /* The last line of a process's standard error, without its end. */
 static void read_words(int fd, char *words, size_t words_bytes)
@@ -43,10 +45,20 @@ static void end_move(struct pl_sweep *sweep, const char *words)
 
     move->is_on = false;
     move->is_over = true;
-    if (words) {
+    if (words && move->is_aborted) {
+        words = "the job was stopped; it stays where it is, for the job's next start";
+    }
+    if (words && move->from == move->to) {
+        snprintf(move->reason, sizeof(move->reason), "its %s did not get to '%s': %s", folder_names[move->folder],
+                 sweep->job->paths.model, words);
+    } else if (words) {
         snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
                  folder_names[move->folder], sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
                  words);
+    } else if (move->from != move->to) {
+        pl_log(PL_LOG_INFO, "the %s of trial %d went from host %s to host %s in %.1f s", folder_names[move->folder],
+               move->trial, sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
+               (double)(pl_clock_now_ns() - move->begun_ns) / (double)PL_NS_PER_S);
     }
 }
 
@@ -69,15 +81,17 @@ static void take_ends(struct pl_sweep *sweep)
     end_move(sweep, words);
 }
 
-static enum pl_status start_end(struct pl_sweep *sweep, int which, int host, const char *option, const char *path,
-                                int pipe_fd, struct pl_error *reterr)
+/* `words`: what paceline-unpack is to do, which ends with NULL. */
+static enum pl_status start_end(struct pl_sweep *sweep, int which, int host, const char *const *words, int pipe_fd,
+                                struct pl_error *reterr)
 {
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv program = PL_STRV_NONE, argv = PL_STRV_NONE;
     PL_AUTO_FREE char *companion = NULL;
 
     PL_TRY(pl_companion_find(sweep->job->self_path, "paceline-unpack", &companion, reterr));
-    PL_TRY(pl_strv_add_list(&program, (const char *const[]){companion, option, path, NULL}, reterr));
+    PL_TRY(pl_strv_add(&program, companion, reterr));
+    PL_TRY(pl_strv_add_list(&program, words, reterr));
     PL_TRY(pl_sweep_hosts_words(sweep, host, PL_EXEC_STDIO, &program, &argv, reterr));
     sweep->move.ends[which].words_fd = pl_fd_new_memory("paceline-move", 0);
     if (sweep->move.ends[which].words_fd < 0) {
@@ -100,18 +114,26 @@ static enum pl_status begin(struct pl_sweep *sweep, struct pl_error *reterr)
     const bool is_model = move->folder == PL_SWEEP_MODEL;
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_CLOSE int read_fd = -1, write_fd = -1;
+    const char *own;
     int fds[2];
 
     PL_TRY(pl_trial_folder_name(sweep->job, move->trial, &folder, reterr));
+    own = move->folder == PL_SWEEP_CHECKPOINTS ? folder.checkpoints : folder.model;
+    if (is_model && move->from == move->to) {
+        return start_end(sweep, RECEIVER, move->to,
+                         (const char *const[]){"--copy", folder.model, sweep->job->paths.model, NULL}, -1, reterr);
+    }
     if (pipe2(fds, O_CLOEXEC) != 0) {
         return pl_error_errno(reterr, "make a pipe");
     }
     read_fd = fds[0];
     write_fd = fds[1];
-    PL_TRY(start_end(sweep, RECEIVER, move->to, is_model ? "--receive-in-place" : "--receive",
-                     is_model ? sweep->job->paths.model : folder.checkpoints, read_fd, reterr));
-    return start_end(sweep, SENDER, move->from, "--pack", is_model ? folder.model : folder.checkpoints, write_fd,
-                     reterr);
+    PL_TRY(start_end(sweep, RECEIVER, move->to,
+                     (const char *const[]){is_model ? "--receive-in-place" : "--receive",
+                                           is_model ? sweep->job->paths.model : own, NULL},
+                     read_fd, reterr));
+    return start_end(sweep, SENDER, move->from, (const char *const[]){is_model ? "--pack-model" : "--pack", own, NULL},
+                     write_fd, reterr);
 }
 
 void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_sweep_folder folder, int from, int to)
@@ -121,6 +143,11 @@ void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_sweep_folder
     pl_sweep_move_done(sweep);
     sweep->move = (struct pl_sweep_move){.is_on = true, .trial = trial, .folder = folder, .from = from, .to = to};
     sweep->move.ends[SENDER].words_fd = sweep->move.ends[RECEIVER].words_fd = -1;
+    sweep->move.begun_ns = pl_clock_now_ns();
+    if (from != to) {
+        pl_log(PL_LOG_INFO, "the %s of trial %d goes from host %s to host %s", folder_names[folder], trial,
+               sweep->job->hosts.items[from], sweep->job->hosts.items[to]);
+    }
     if (begin(sweep, &error) != PL_OK) {
         end_move(sweep, error.cause);
     }
@@ -141,6 +168,23 @@ bool pl_sweep_move_note_end(struct pl_sweep *sweep, pid_t pid, int code)
         }
     }
     return false;
+}
+
+void pl_sweep_move_abort(struct pl_sweep *sweep, bool at_once)
+{
+    struct pl_sweep_move *move = &sweep->move;
+
+    move->is_aborted = true;
+    if (!at_once && move->ends[SENDER].pid > 0) {
+        kill(-move->ends[SENDER].pid, SIGKILL); /* the receiver removes what has come, and ends */
+        return;
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(move->ends); i++) {
+        if (move->ends[i].pid > 0) {
+            kill(-move->ends[i].pid, SIGKILL);
+        }
+    }
+    end_move(sweep, "");
 }
 
 void pl_sweep_move_done(struct pl_sweep *sweep)

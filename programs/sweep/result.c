@@ -73,6 +73,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
     return status;
 }
 
+/* Under a name that no program gives a file of its model. */
 static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
@@ -80,18 +81,24 @@ static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct p
     PL_TRY(pl_sweep_result_write_trials(sweep, reterr));
     pl_text_printf(&values, "%s\n", sweep->space->trials[best].hyperparameters);
     PL_TRY(pl_text_check(&values, reterr));
-    PL_TRY(write_file(sweep->job->paths.model, "hyperparameters.json", &values, reterr));
+    PL_TRY(pl_file_make_dirs(sweep->job->paths.model, 0755, reterr));
+    PL_TRY(write_file(sweep->job->paths.model, "sweep-hyperparameters.json", &values, reterr));
     return print_best(sweep, best, reterr);
 }
 
-/* The model of every trial is where the result is, or is of no use any more. */
-static void forget_models(struct pl_sweep *sweep)
+/* What the others have left is of no use any more. The best one's own folder stays: a job that is started again in a
+ * new container has its model from there, however this one ends. */
+static void forget_others(struct pl_sweep *sweep, size_t best)
 {
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
-        const int host = sweep->records[trial].host ? pl_sweep_hosts_find(sweep, sweep->records[trial].host) : -1;
-
-        if (host == 0 && !sweep->runs[trial].model_gone) {
-            pl_sweep_hosts_forget_trial(sweep, 0, (int)trial);
+        if (!sweep->records[trial].host) {
+            continue;
+        }
+        if (trial != best && !sweep->runs[trial].model_gone) {
+            pl_sweep_hosts_forget_trial(sweep, (int)trial, true);
+        }
+        if (!sweep->runs[trial].checkpoints_gone) {
+            pl_sweep_hosts_forget_trial(sweep, (int)trial, false);
         }
     }
 }
@@ -101,37 +108,56 @@ void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
     struct pl_error write_error = PL_ERROR_NONE;
     size_t best = 0;
 
-    if (error || !pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
-        pl_sweep_fail(sweep, "the best trial has no model here: %s", error ? error : "");
+    if (!pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
+        best = sweep->space->trials_count; /* it was there when this began */
+    } else if (error) {
+        if (pl_sweep_result_write_trials(sweep, &write_error) != PL_OK) {
+            pl_log_error(&write_error, "write trials.jsonl");
+        }
+        pl_sweep_fail(sweep, "the best trial, %zu, has no model that can be the result: %s", best, error);
+        if (sweep->full) {
+            pl_log(PL_LOG_ERROR, "the model of trial %zu: %s", best, error);
+        }
     } else if (write_result(sweep, best, &write_error) != PL_OK) {
         pl_sweep_fail_status(sweep, write_error.status, &write_error);
-    } else {
-        forget_models(sweep);
+    } else if (!sweep->full) {
+        forget_others(sweep, best);
     }
     sweep->over = true;
 }
 
-void pl_sweep_result_begin(struct pl_sweep *sweep)
+/* Without any value there is no best trial. */
+static void fail_without_best(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
+
+    if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
+        pl_log_error(&error, "write trials.jsonl");
+    }
+    sweep->over = true;
+    if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason) {
+        pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
+                      sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
+        return;
+    }
+    pl_sweep_fail(sweep,
+                  "no trial that ended well has printed the metric '%s': expected a line in which the regular "
+                  "expression %.300s finds a number",
+                  sweep->space->metric_name, sweep->space->metric_regex);
+}
+
+void pl_sweep_result_begin(struct pl_sweep *sweep)
+{
     size_t best;
     int host;
 
+    pl_file_close_at(&sweep->room.result_fd);
     if (!pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
-        if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
-            pl_log_error(&error, "write trials.jsonl");
-        }
-        if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason) {
-            pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
-                          sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
-            return;
-        }
-        pl_sweep_fail(sweep,
-                      "no trial that ended well has printed the metric '%s': expected a line in which the regular "
-                      "expression %.300s finds a number",
-                      sweep->space->metric_name, sweep->space->metric_regex);
-        return;
+        fail_without_best(sweep);
+    } else if (!sweep->space->model) {
+        pl_sweep_result_note_model(sweep, NULL);
+    } else {
+        host = sweep->records[best].host ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
+        pl_sweep_move_begin(sweep, (int)best, PL_SWEEP_MODEL, host > 0 ? host : 0, 0);
     }
-    host = sweep->records[best].host ? pl_sweep_hosts_find(sweep, sweep->records[best].host) : 0;
-    pl_sweep_move_begin(sweep, (int)best, PL_SWEEP_MODEL, host > 0 ? host : 0, 0);
 }

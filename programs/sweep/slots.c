@@ -3,9 +3,18 @@
 #include "programs/sweep/slots.h"
 
 #include "base/cpus.h"
+#include "base/file.h"
+#include "base/memory.h"
 #include "entrypoint/job/devices.h"
 
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Below those that Linux gives to connections (net.ipv4.ip_local_port_range). Two sweeps of one machine begin at
+ * different ones. */
+enum { PORT_FIRST = 20000, PORTS = 12000, PORT_STEP = 37 };
 
 static int count_words(const char *list)
 {
@@ -62,6 +71,38 @@ enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_s
         pl_slots_look(job->current_host, job->gpus, pl_environment_get(job->process, "CUDA_VISIBLE_DEVICES"));
 
     return pl_slots_cut(&machine, space->processes, space->slots, ret_slots, reterr);
+}
+
+static bool is_free(int port)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    PL_AUTO_CLOSE int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    return fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+}
+
+enum pl_status pl_slots_find_ports(int count, int **ret_ports, struct pl_error *reterr)
+{
+    PL_AUTO_FREE int *ports = pl_memory_new((size_t)count, sizeof(*ports), reterr);
+    int found = 0;
+
+    if (!ports) {
+        return PL_MEMORY;
+    }
+    for (int i = 0; i < PORTS && found < count; i++) {
+        const int port = PORT_FIRST + (int)(((int64_t)getpid() * PORT_STEP + i) % PORTS);
+
+        if (is_free(port)) {
+            ports[found++] = port;
+        }
+    }
+    if (found < count) {
+        return pl_error_set(reterr, PL_LIMIT,
+                            "the sweep's %d slots need a port each, and from %d to %d only %d are free", count,
+                            PORT_FIRST, PORT_FIRST + PORTS - 1, found);
+    }
+    *ret_ports = PL_TAKE(ports);
+    return PL_OK;
 }
 
 /* Word number `index` of the list, or the index itself where there is none. */

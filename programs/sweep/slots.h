@@ -40,6 +40,14 @@ enum pl_status pl_slots_cut(const struct pl_slots_machine *machine, int processe
 enum pl_status pl_slots_of_job(const struct pl_job *job, const struct pl_sweep_space *space, struct pl_slots *ret_slots,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * A port for each of `count` slots, at which torchrun's ranks of one host meet: none of them is in use now, and no
+ * connection gets one by itself.
+ *
+ * Errors  PL_LIMIT: so many are not free. Ownership: the caller frees `*ret_ports`.
+ */
+enum pl_status pl_slots_find_ports(int count, int **ret_ports, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Append CUDA_VISIBLE_DEVICES of slot number `slot`; nothing without GPUs. */
 void pl_slots_visible(const struct pl_slots *slots, int slot, struct pl_text *text);
 

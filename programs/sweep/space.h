@@ -50,6 +50,7 @@ struct pl_sweep_space {
     int slots;           /* of a host; 0: by its devices */
     double max_failed;   /* from 0 to 1 */
     double trial_time_s; /* 0: no bound */
+    bool model;          /* the best trial's is the result; false: none is wanted */
     enum pl_sweep_scheduler scheduler;
     int64_t min_step;     /* asha: the first rung; median: no trial is stopped before it */
     int64_t factor;       /* asha: from 2 on: rungs are min_step, min_step * factor, ... */

@@ -424,6 +424,13 @@ static enum pl_status read_bounds(const struct pl_sweep_value *root, struct pl_s
     space->processes = (int)processes;
     space->slots = (int)slots;
     space->max_failed = 0.5;
+    space->model = true;
+    if (find(root, "model", &value)) {
+        if (pl_python_json_kind(value.node) != PL_PYTHON_JSON_BOOL) {
+            return pl_sweep_value_wrong(&value, "true or false", reterr);
+        }
+        space->model = pl_python_json_bool(value.node);
+    }
     if (find(root, "max_failed", &value) && (pl_sweep_value_number(&value, &space->max_failed, NULL) != PL_OK ||
                                              space->max_failed < 0 || space->max_failed > 1)) {
         return pl_sweep_value_wrong(&value, "a number from 0 to 1", reterr);
@@ -439,7 +446,7 @@ static enum pl_status read_all(const struct pl_sweep_value *root, struct pl_swee
 {
     static const char *const names[] = {"space",      "search",       "trials", "seed",      "metric",
                                         "goal",       "scheduler",    "seeds",  "processes", "slots",
-                                        "max_failed", "trial_time_s", NULL};
+                                        "max_failed", "trial_time_s", "model",  NULL};
     PL_AUTO_SWEEP_DRAFT struct pl_sweep_draft draft = {.seed = 0};
 
     space->min_step = 1;

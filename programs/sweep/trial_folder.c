@@ -6,15 +6,15 @@
 #include "base/memory.h"
 #include "entrypoint/job/config.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { FAILURE_MAX_BYTES = 1 << 20 };
+enum { FAILURE_MAX_BYTES = 1 << 20, CONFIG_MAX_BYTES = 16 << 20 };
 
 /* Of the job's hyperparameters those that a trial does not get: what starts the sweep or belongs to the job as a whole,
  * and how many processes on which hosts run. */
@@ -152,11 +152,10 @@ static enum pl_status print_resource(const struct pl_job *job, struct pl_text *t
     return pl_text_check(text, reterr);
 }
 
-static enum pl_status print_checkpoint_config(const struct pl_trial_folder *folder, struct pl_text *text,
-                                              struct pl_error *reterr)
+static enum pl_status print_checkpoint_config(const char *directory, struct pl_text *text, struct pl_error *reterr)
 {
     pl_text_append(text, "{\"LocalPath\": ");
-    pl_python_json_print_string(folder->checkpoints, text);
+    pl_python_json_print_string(directory, text);
     pl_text_append(text, "}");
     return pl_text_check(text, reterr);
 }
@@ -189,76 +188,112 @@ static enum pl_status link_to(const char *target, const struct pl_trial_folder *
                : pl_error_errno(reterr, "make the link '%s'", pl_text_string(&path));
 }
 
-/* What else is in input/config is the job's. */
-static enum pl_status link_config(const struct pl_job *job, const struct pl_trial_folder *folder,
-                                  struct pl_error *reterr)
+/* What the trial does not have for itself is the job's. A link would lead to where its own tree is. */
+static enum pl_status add_config(const struct pl_job *job, const struct pl_trial_folder *folder, const char *name,
+                                 bool copy, struct pl_error *reterr)
 {
-    DIR *directory = opendir(job->paths.input_config);
+    PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text link = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text content = PL_TEXT_NONE;
+    PL_AUTO_FREE char *bytes = NULL;
+    size_t count = 0;
+
+    pl_text_printf(&target, "%s/%s", job->paths.input_config, name);
+    pl_text_printf(&link, "input/config/%s", name);
+    PL_TRY(pl_text_check(&target, reterr));
+    PL_TRY(pl_text_check(&link, reterr));
+    if (!copy) {
+        return link_to(pl_text_string(&target), folder, pl_text_string(&link), reterr);
+    }
+    PL_TRY(pl_file_read(pl_text_string(&target), CONFIG_MAX_BYTES, &bytes, &count, reterr));
+    pl_text_append_n(&content, bytes, count);
+    return write_config(folder, name, &content, reterr);
+}
+
+static bool is_own_config(const char *name)
+{
+    return strcmp(name, "hyperparameters.json") == 0 || strcmp(name, "resourceconfig.json") == 0 ||
+           strcmp(name, "checkpointconfig.json") == 0;
+}
+
+static enum pl_status add_all_config(const struct pl_job *job, const struct pl_trial_folder *folder, bool copy,
+                                     struct pl_error *reterr)
+{
+    PL_AUTO_DIRECTORY DIR *directory = opendir(job->paths.input_config);
     enum pl_status status = PL_OK;
+    struct stat info;
 
     for (const struct dirent *entry = directory ? readdir(directory) : NULL; entry && status == PL_OK;
          entry = readdir(directory)) {
-        PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE;
-        PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
-
-        if (entry->d_name[0] == '.') {
-            continue;
+        if (entry->d_name[0] != '.' && !is_own_config(entry->d_name) &&
+            fstatat(dirfd(directory), entry->d_name, &info, 0) == 0 && (!copy || S_ISREG(info.st_mode))) {
+            status = add_config(job, folder, entry->d_name, copy, reterr);
         }
-        pl_text_printf(&target, "%s/%s", job->paths.input_config, entry->d_name);
-        pl_text_printf(&name, "input/config/%s", entry->d_name);
-        status = pl_text_check(&target, reterr);
-        status = status == PL_OK ? pl_text_check(&name, reterr) : status;
-        status = status == PL_OK ? link_to(pl_text_string(&target), folder, pl_text_string(&name), reterr) : status;
-    }
-    if (directory) {
-        closedir(directory);
     }
     return status;
 }
 
-static enum pl_status make_directories(const struct pl_trial_folder *folder, struct pl_error *reterr)
+static enum pl_status make_below(const char *base, const char *name, struct pl_error *reterr)
 {
-    static const char *const own[] = {"input/config", "output"};
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(own); i++) {
-        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    pl_text_printf(&path, "%s/%s", base, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    return pl_file_make_dirs(pl_text_string(&path), 0755, reterr);
+}
 
-        pl_text_printf(&path, "%s/%s", folder->base, own[i]);
-        PL_TRY(pl_text_check(&path, reterr));
-        PL_TRY(pl_file_make_dirs(pl_text_string(&path), 0755, reterr));
+static enum pl_status make_directories(const struct pl_job *job, const struct pl_trial_folder *folder, bool own_tree,
+                                       struct pl_error *reterr)
+{
+    PL_TRY(make_below(folder->base, "input/config", reterr));
+    PL_TRY(make_below(folder->base, "output", reterr));
+    if (own_tree) { /* what others are mounted at */
+        PL_TRY(make_below(folder->base, "output/data", reterr));
+        PL_TRY(make_below(job->paths.base, "checkpoints", reterr));
+        PL_TRY(pl_file_make_dirs(job->paths.model, 0755, reterr));
     }
     PL_TRY(pl_file_make_dirs(folder->checkpoints, 0755, reterr));
     PL_TRY(pl_file_make_dirs(folder->model, 0755, reterr));
     return pl_file_make_dirs(folder->output_data, 0755, reterr);
 }
 
-enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder, int processes,
-                                    const char *hyperparameters, struct pl_error *reterr)
+static enum pl_status make_links(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                 struct pl_error *reterr)
 {
-    PL_AUTO_PYTHON_JSON struct pl_python_json *job_values = NULL;
-    PL_AUTO_PYTHON_JSON struct pl_python_json *own = NULL;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text resource = PL_TEXT_NONE;
-    PL_AUTO_TEXT struct pl_text checkpoints = PL_TEXT_NONE;
-
-    pl_file_remove_tree(folder->base);
-    pl_text_printf(&path, "%s/hyperparameters.json", job->paths.input_config);
-    PL_TRY(pl_text_check(&path, reterr));
-    PL_TRY(pl_config_read(pl_text_string(&path), false, &job_values, reterr));
-    PL_TRY(pl_python_json_parse(hyperparameters, strlen(hyperparameters), "a trial's hyperparameters", &own, reterr));
-    PL_TRY(pl_trial_folder_hyperparameters(job_values, own, processes, &values, reterr));
-    PL_TRY(print_resource(job, &resource, reterr));
-    PL_TRY(print_checkpoint_config(folder, &checkpoints, reterr));
-    PL_TRY(make_directories(folder, reterr));
-    PL_TRY(write_config(folder, "hyperparameters.json", &values, reterr));
-    PL_TRY(write_config(folder, "resourceconfig.json", &resource, reterr));
-    PL_TRY(write_config(folder, "checkpointconfig.json", &checkpoints, reterr));
-    PL_TRY(link_config(job, folder, reterr));
     PL_TRY(link_to(job->paths.input_data, folder, "input/data", reterr));
     PL_TRY(link_to(job->paths.code, folder, "code", reterr));
     PL_TRY(link_to(folder->model, folder, "model", reterr));
     return link_to(folder->output_data, folder, "output/data", reterr);
+}
+
+enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                    const struct pl_trial_kind *kind, struct pl_error *reterr)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *job_values = NULL;
+    PL_AUTO_PYTHON_JSON struct pl_python_json *own = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text root = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text resource = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text checkpoints = PL_TEXT_NONE;
+    const char *text = kind->hyperparameters;
+
+    pl_file_remove_tree(folder->base);
+    pl_trial_folder_root(job, &root);
+    PL_TRY(pl_text_check(&root, reterr));
+    pl_text_printf(&path, "%s/hyperparameters.json", job->paths.input_config);
+    PL_TRY(pl_text_check(&path, reterr));
+    PL_TRY(pl_config_read(pl_text_string(&path), false, &job_values, reterr));
+    PL_TRY(pl_python_json_parse(text, strlen(text), "a trial's hyperparameters", &own, reterr));
+    PL_TRY(pl_trial_folder_hyperparameters(job_values, own, kind->processes, &values, reterr));
+    PL_TRY(print_resource(job, &resource, reterr));
+    PL_TRY(print_checkpoint_config(kind->own_tree ? pl_text_string(&root) : folder->checkpoints, &checkpoints, reterr));
+    PL_TRY(make_directories(job, folder, kind->own_tree, reterr));
+    PL_TRY(write_config(folder, "hyperparameters.json", &values, reterr));
+    PL_TRY(write_config(folder, "resourceconfig.json", &resource, reterr));
+    PL_TRY(write_config(folder, "checkpointconfig.json", &checkpoints, reterr));
+    PL_TRY(add_all_config(job, folder, kind->own_tree, reterr));
+    return kind->own_tree ? PL_OK : make_links(job, folder, reterr);
 }
 
 /* A line's end, or the text's. */
@@ -295,6 +330,21 @@ void pl_trial_folder_remove(const struct pl_trial_folder *folder)
     pl_file_remove_tree(folder->base);
     rmdir(folder->output_data); /* where they are empty */
     rmdir(folder->checkpoints);
+}
+
+void pl_trial_folder_forget(const struct pl_trial_folder *folder, bool model)
+{
+    PL_AUTO_TEXT struct pl_text incoming = PL_TEXT_NONE;
+
+    if (model) {
+        pl_file_remove_tree(folder->model);
+        return;
+    }
+    pl_file_remove_tree(folder->checkpoints);
+    pl_text_printf(&incoming, "%s.incoming", folder->checkpoints);
+    if (pl_text_check(&incoming, NULL) == PL_OK) {
+        pl_file_remove_tree(pl_text_string(&incoming));
+    }
 }
 
 void pl_trial_folder_done(struct pl_trial_folder *folder)

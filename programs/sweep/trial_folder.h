@@ -30,9 +30,17 @@ void pl_trial_folder_root(const struct pl_job *job, struct pl_text *text);
 enum pl_status pl_trial_folder_name(const struct pl_job *job, int trial, struct pl_trial_folder *ret_folder,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make it again; checkpoints and model of an earlier run stay. `hyperparameters`: what the space gives, an object. */
-enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder, int processes,
-                                    const char *hyperparameters, struct pl_error *reterr) PL_MUST_CHECK;
+/** What a trial runs as; `hyperparameters` is what the space gives, an object. With `own_tree` it will see its folders
+ * as the job's (own_tree.h), else through links. */
+struct pl_trial_kind {
+    int processes;
+    bool own_tree;
+    const char *hyperparameters;
+};
+
+/** Make it again; checkpoints and model of an earlier run stay. */
+enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_trial_folder *folder,
+                                    const struct pl_trial_kind *kind, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Append hyperparameters.json: `job_values`, a whole such file, without what is the sweep's, and in its place what
@@ -48,6 +56,9 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
 /** Remove what the trial does not need any more once a run has ended: its configuration, and output where it is empty.
  */
 void pl_trial_folder_remove(const struct pl_trial_folder *folder);
+
+/** Remove its model, or its checkpoints, with what is left of a move. */
+void pl_trial_folder_forget(const struct pl_trial_folder *folder, bool model);
 
 void pl_trial_folder_done(struct pl_trial_folder *folder);
 

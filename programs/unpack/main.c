@@ -2,13 +2,14 @@
 /*
  * paceline-unpack [--max-bytes N] [--unfinished NAME] [--fetched] SOURCE DEST
  * paceline-unpack --look SOURCE
- * paceline-unpack --pack DIRECTORY
+ * paceline-unpack --pack DIRECTORY | --pack-model DIRECTORY
  * paceline-unpack --receive DIRECTORY | --receive-in-place DIRECTORY
+ * paceline-unpack --copy SOURCE DIRECTORY
  *
  * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
  * this; it is removed afterwards. With --look nothing is written: it ends with 0 if SOURCE can be what its name says.
  * --pack and --receive move a directory from one host to another, see stream.h: it leaves by standard output and comes
- * by standard input.
+ * by standard input; an empty one is no model. --copy is both on one host.
  *
  * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
  * whatever it is, process 1 survives.
@@ -98,10 +99,13 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
 }
 
 /* PL_NOT_FOUND, without a report: the word is none of those that move a directory. */
-static enum pl_status move(const char *word, const char *directory, struct pl_error *reterr)
+static enum pl_status move(const char *word, const char *directory, const char *to, struct pl_error *reterr)
 {
-    if (strcmp(word, "--pack") == 0) {
-        return pl_stream_pack(directory, STDOUT_FILENO, reterr);
+    if (to) {
+        return strcmp(word, "--copy") == 0 ? pl_stream_copy(directory, to, reterr) : PL_NOT_FOUND;
+    }
+    if (strcmp(word, "--pack") == 0 || strcmp(word, "--pack-model") == 0) {
+        return pl_stream_pack(directory, STDOUT_FILENO, strcmp(word, "--pack") != 0, reterr);
     }
     if (strcmp(word, "--receive") == 0 || strcmp(word, "--receive-in-place") == 0) {
         return pl_stream_receive(directory, STDIN_FILENO, strcmp(word, "--receive") != 0, reterr);
@@ -119,7 +123,7 @@ int main(int argc, char **argv)
     int at = 1;
 
     pl_log_set_prefix("paceline-unpack");
-    status = argc == 3 ? move(argv[1], argv[2], &error) : PL_NOT_FOUND;
+    status = argc == 3 || argc == 4 ? move(argv[1], argv[2], argv[3], &error) : PL_NOT_FOUND;
     if (status == PL_OK || error.status != PL_OK) {
         if (status != PL_OK) {
             pl_log_error(&error, "%s", argv[2]);

@@ -26,10 +26,11 @@ class Job:
         config.mkdir(parents=True)
         (self.base / "code").mkdir()
         program = self.base / "code/trial"
-        program.write_text("#!/bin/bash\n" + script)
+        program.write_text(f"#!/bin/bash\njob={self.base}\n" + script)
         program.chmod(0o755)
         (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-1", "hosts": ["algo-1"]}))
-        self.specification = {"metric": "score", "goal": "maximize", "slots": 2, **specification}
+        self.specification = {"metric": "score", "goal": "maximize", "slots": 2, "model": "MODEL" in script, **specification}
+        self.command = []  # what runs paceline
         self.hyperparameters = {"sagemaker_program": json.dumps("trial"), "epochs": "9"}
 
     def start(self, **variables):
@@ -37,7 +38,7 @@ class Job:
         (self.base / "input/config/hyperparameters.json").write_text(json.dumps(values))
         self.log = open(self.base / "log", "w+")
         environment = {**os.environ, "SAGEMAKER_BASE_DIR": str(self.base), **variables}
-        self.process = subprocess.Popen([PACELINE, "train"], env=environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen([*self.command, PACELINE, "train"], env=environment, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT)
         return self
 
     def end(self, code=0):
@@ -106,9 +107,9 @@ echo "score=$SM_HP_LR"
         assert f"\n[trial {trial}] score={value}\n" in "\n" + job.text(), job.text()
     assert "\nbest_score=13.0 trial=0\n" in job.text(), job.text()
     assert (job.base / "model/weights").read_text() == "3\n"
-    assert json.loads((job.base / "model/hyperparameters.json").read_text()) == {"lr": 3}
+    assert json.loads((job.base / "model/sweep-hyperparameters.json").read_text()) == {"lr": 3}
     assert not list((job.base / "sweep").iterdir()) and (job.base / "output/success").exists()
-    assert not list((job.base / "checkpoints").glob("*.model"))
+    assert sorted(path.name for path in (job.base / "checkpoints").iterdir()) == ["sweep.journal", "trial-0000.model"]
 
 
 def trials_that_go_wrong_are_rows_with_causes():
@@ -134,13 +135,13 @@ echo "score=1"
 
 SAVES = '''d=$PACELINE_CHECKPOINT_DIR n=0
 [ ! -e "$d/n" ] || n=$(cat "$d/n")
-echo "$PACELINE_TRIAL $n" >>"$SAGEMAKER_BASE_DIR/../../begun"
+echo "$PACELINE_TRIAL $n" >>"$job/begun"
 trap 'echo saved; exit 0' TERM
 while [ $n -lt 5 ]; do
   n=$((n + 1))
   echo $n >"$d/n.part" && mv "$d/n.part" "$d/n"
   echo "round $n score=$SM_HP_X"
-  while [ $n -ge $1 ] && [ ! -e "$SAGEMAKER_BASE_DIR/../../go" ]; do sleep 0.02; done
+  while [ $n -ge $1 ] && [ ! -e "$job/go" ]; do sleep 0.02; done
 done
 '''.replace("$1", "3")
 
@@ -166,7 +167,7 @@ def a_killed_sweep_runs_no_trial_twice_and_loses_none():
     job.await_text("] round 3 ", 2)
     job.process.kill()
     job.process.wait()
-    await_nobody(str(job.base / "sweep"))  # who lost its supervisor has ended
+    await_nobody(str(job.base))  # who lost its supervisor has ended
     (job.base / "go").touch()
     job.run()
     assert job.begun() == [("0", "0"), ("0", "3"), ("1", "0"), ("1", "3"), ("2", "0"), ("3", "0")], job.begun()
@@ -209,7 +210,7 @@ def a_trial_of_two_processes_is_an_mpi_job():
 
 
 def a_trial_that_a_full_disk_hurts_says_so():
-    job = Job('''sweep=$(dirname "$SAGEMAKER_BASE_DIR")
+    job = Job('''sweep=$job/sweep
 if [ $SM_HP_X = fills ]; then
   while [ ! -e "$sweep/trial-0001" ]; do sleep 0.02; done
   dd if=/dev/zero of="$SM_OUTPUT_DATA_DIR/all" bs=64k 2>/dev/null

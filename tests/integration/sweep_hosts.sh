@@ -46,7 +46,7 @@ for host in algo-1 algo-2; do
 done
 [ "$(rows 'sorted({row["host"] for row in rows})')" = "['algo-1', 'algo-2']" ] || case_failed "not on both hosts: $(rows '[row["host"] for row in rows]')"
 [ "$(rows '[row["state"] for row in rows].count("completed")')" = 8 ] || case_failed "not all trials have ended"
-[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
+[ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 8}' ] || case_failed "the best trial is not the last"
 head -c 200000 /dev/zero | tr '\0' 8 | cmp - "$cluster/algo-1/ml/model/weights" || case_failed "the best model differs"
 [ "$(cat "$cluster/algo-1/ml/model/sub/name")" = 8 ] || case_failed "the best model lacks a file"
 grep -q "^best_score=8.0 trial=7$\|^best_score=8 trial=7$" "$cluster/algo-1.log" || case_failed "no line for the platform"
@@ -72,6 +72,7 @@ mkdir -p "\$PACELINE_CHECKPOINT_DIR/deep"
 while [ \$n -lt 9 ]; do
   n=\$((n + 1))
   echo \$n >"\$PACELINE_CHECKPOINT_DIR/deep/n.part" && mv "\$PACELINE_CHECKPOINT_DIR/deep/n.part" "\$PACELINE_CHECKPOINT_DIR/deep/n"
+  [ \$n -gt 1 ] || echo "\$PACELINE_TRIAL" >"\$SM_MODEL_DIR/first"
   head -c 150000 /dev/urandom >"\$PACELINE_CHECKPOINT_DIR/state" && cksum <"\$PACELINE_CHECKPOINT_DIR/state" >"\$PACELINE_CHECKPOINT_DIR/sum"
   echo "epoch=\$n score=\$SM_HP_X"
   case \$n\$PACELINE_TRIAL in 10 | 11 | 13) sleep 300 & wait \$! ;; esac # of these the stop comes now
@@ -87,7 +88,8 @@ grep -q "^\[trial 0\] trial 0 begins at 0 on algo-1$" "$cluster/algo-1.log" || c
 grep -q "^\[trial 0\] trial 0 begins at [1-9] on algo-2$" "$cluster/algo-2.log" || case_failed "trial 0 did not go on, on algo-2"
 grep -q "^\[trial 0\] its state is whole$" "$cluster/algo-2.log" || case_failed "what moved differs"
 [ "$(cat "$cluster"/algo-?.log | grep -c "begins at 0 ")" = 9 ] || case_failed "a trial began twice, or not at all"
-[ "$(cat "$cluster/algo-1/ml/model/hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
+[ "$(cat "$cluster/algo-1/ml/model/sweep-hyperparameters.json")" = '{"x": 9}' ] || case_failed "the best trial is not the first"
+[ "$(cat "$cluster/algo-1/ml/model/first")" = 0 ] || case_failed "what it had of its model did not move with it"
 expect_nobody
 case_end algo-1 algo-2
 
@@ -100,6 +102,7 @@ case \$PACELINE_TRIAL in
 [01]) ;;
 *) while [ ! -e "$cluster/go" ]; do sleep 0.05; done ;;
 esac
+echo "\$SM_HP_X" >"\$SM_MODEL_DIR/w"
 echo "score=\$SM_HP_X"
 END
 case_begin "a host is lost, and the sweep goes on when it is started again"
@@ -145,13 +148,41 @@ done
 expect_nobody
 case_end algo-1 algo-2
 
+# The best model is on algo-2, and needs longer to algo-1 than a job that is stopped has.
+case_begin "a stop while the best model moves ends in time, and the next start has the model"
+cat >"$cluster/trial" <<'END'
+#!/bin/bash
+[ "$(hostname)" != algo-2 ] || head -c 40000000 /dev/urandom >"$SM_MODEL_DIR/weights"
+touch "$SM_MODEL_DIR/w"
+echo "score=$(stat -c %s "$SM_MODEL_DIR/weights" 2>/dev/null || echo 0)"
+END
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2]}, "slots": 1}'
+cluster_environment=(PACELINE_STOP_S=5)
+host_rate algo-2 8mbit
+start_both
+await_log algo-1 "the model of trial . goes from host algo-2 to host algo-1" 30
+until [ -s "$cluster/algo-1/ml/model/.paceline-incoming/weights" ]; do sleep 0.05; done
+host_signal algo-1 TERM
+wait_both 30
+for host in algo-1 algo-2; do expect_code $host 143; done
+expect_failure algo-1 "the job was stopped by SIGTERM; the best trial, ., has no model that can be the result: .*: the job was stopped; it stays where it is"
+[ -z "$(ls -A "$cluster/algo-1/ml/model")" ] || case_failed "half of a model is left: $(ls -A "$cluster/algo-1/ml/model")"
+cluster_environment=()
+host_rate algo-2 none
+start_both
+wait_both 60
+for host in algo-1 algo-2; do expect_code $host 0; done
+cmp "$cluster"/algo-2/ml/checkpoints/trial-000?.model/weights "$cluster/algo-1/ml/model/weights" || case_failed "the model differs"
+expect_nobody
+case_end algo-1 algo-2
+
 # Each file that is written for a trial on algo-2 takes longer than a host that says nothing is waited for.
 case_begin "a host with a slow disk is not lost, and the other host's trials go on"
 cat >"$cluster/trial" <<'END'
 #!/bin/sh
 echo "score=$SM_HP_X"
 END
-sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1}'
+sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2, 3, 4, 5, 6]}, "slots": 1, "model": false}'
 for host in algo-1 algo-2; do
   cluster_environment=(PACELINE_SILENCE_S=3)
   [ $host = algo-1 ] || cluster_environment+=(LD_PRELOAD="$PACELINE_BUILD/tests/fakes/libslow_disk.so" SLOW_DISK_FOLDER=/opt/ml/sweep SLOW_DISK_S=4)

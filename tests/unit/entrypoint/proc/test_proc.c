@@ -86,7 +86,7 @@ START_TEST(programs_below_nobody_of_ours_are_none)
 
     start_child(); /* it runs the same file as its parent, as a shim does */
     ck_assert_int_eq(stat("/proc/self/exe", &self), 0);
-    ck_assert_ok(pl_proc_find_programs(&self, &pids, &count, &error), &error);
+    ck_assert_ok(pl_proc_find_programs(&self, 0, &pids, &count, &error), &error);
     ck_assert_uint_eq(count, 0);
 }
 END_TEST

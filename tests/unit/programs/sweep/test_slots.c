@@ -5,7 +5,10 @@
 #include "base/memory.h"
 #include "tests/support/unit.h"
 
+#include <netinet/in.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static struct pl_slots cut(int cpus, int gpus, const char *visible, int processes, int wanted)
 {
@@ -92,6 +95,29 @@ START_TEST(more_processes_than_devices_are_refused_unless_slots_are_named)
 }
 END_TEST
 
+START_TEST(each_slot_has_a_port_that_nobody_has)
+{
+    const struct sockaddr_in any = {.sin_family = AF_INET};
+    struct pl_error error = PL_ERROR_NONE;
+    PL_AUTO_FREE int *ports = NULL;
+    PL_AUTO_FREE int *others = NULL;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in address = any;
+
+    ck_assert_ok(pl_slots_find_ports(3, &ports, &error), &error);
+    ck_assert_int_ne(ports[0], ports[1]);
+    ck_assert_int_ne(ports[1], ports[2]);
+    address.sin_port = htons((uint16_t)ports[0]);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_ok(pl_slots_find_ports(3, &others, &error), &error);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_ne(others[i], ports[0]);
+    }
+    ck_assert_int_eq(close(fd), 0);
+    ck_assert_int_eq(pl_slots_find_ports(1000000, &others, &error), PL_LIMIT);
+}
+END_TEST
+
 UNIT_MAIN("programs/sweep/slots", cpus_are_cut_where_there_are_no_gpus, each_slot_has_gpus_of_its_own,
           more_slots_than_gpus_share_them, slots_take_the_gpus_that_the_job_may_use,
-          more_processes_than_devices_are_refused_unless_slots_are_named)
+          more_processes_than_devices_are_refused_unless_slots_are_named, each_slot_has_a_port_that_nobody_has)

@@ -131,7 +131,7 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {HEAD "\"space\": {\"a\": [1],\n \"a\": [2]}}", "S:2:2: expected each name once, found \"a\" twice"},
         {HEAD SPACE ", \"sead\": 1}",
          "S:1:71: sead is not known here: expected space, search, trials, seed, metric, goal, scheduler, seeds, "
-         "processes, slots, max_failed or trial_time_s"},
+         "processes, slots, max_failed, trial_time_s or model"},
         {HEAD "\"seed\": 1}", "S:1:1: space: expected an object with at least one hyperparameter, found nothing"},
         {HEAD "\"space\": {}}", "S:1:48: space: expected an object with at least one hyperparameter, found an object"},
         {HEAD "\"space\": {\"a\": 1}}",
@@ -242,6 +242,7 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {HEAD SPACE ", \"processes\": 0}", "S:1:76: processes: expected a whole number from 1 to 4096, found 0"},
         {HEAD SPACE ", \"slots\": 1.5}", "S:1:72: slots: expected a whole number from 1 to 4096, found 1.5"},
         {HEAD SPACE ", \"max_failed\": 50}", "S:1:77: max_failed: expected a number from 0 to 1, found 50"},
+        {HEAD SPACE ", \"model\": 0}", "S:1:72: model: expected true or false, found 0"},
         {HEAD SPACE ", \"trial_time_s\": 0}",
          "S:1:79: trial_time_s: expected seconds above 0, of at most ten years, found 0"},
     };
@@ -291,7 +292,7 @@ START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *said = parsed(
         "{\"metric\": {\"name\": \"m\", \"regex\": \"m ([0-9]+)\"}, \"goal\": \"minimize\", " SPACE ", \"scheduler\": "
         "{\"asha\": {\"step\": \"e=([0-9]+)\", \"min\": 2, \"max\": 100, \"factor\": 4}}, \"processes\": 2, \"slots\": "
-        "8, \"max_failed\": 0, \"trial_time_s\": 1.5}");
+        "8, \"max_failed\": 0, \"trial_time_s\": 1.5, \"model\": false}");
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *median =
         parsed(HEAD SPACE ", \"scheduler\": {\"median\": {\"min\": 7, \"least_trials\": 5}}}");
 
@@ -301,6 +302,7 @@ START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
     ck_assert_ptr_null(plain->step_regex);
     ck_assert_ptr_null(plain->seed_name);
     ck_assert_double_eq(plain->max_failed, 0.5);
+    ck_assert(plain->model);
     ck_assert_double_eq(plain->trial_time_s, 0);
     ck_assert_int_eq(said->scheduler, PL_SWEEP_SCHEDULER_ASHA);
     ck_assert(!said->maximize && said->processes == 2 && said->slots == 8);
@@ -309,6 +311,7 @@ START_TEST(what_is_not_said_has_its_default_and_what_is_said_is_read)
     ck_assert_str_eq(said->step_regex, "e=([0-9]+)");
     ck_assert(said->min_step == 2 && said->max_step == 100 && said->factor == 4);
     ck_assert_double_eq(said->max_failed, 0);
+    ck_assert(!said->model);
     ck_assert_double_eq(said->trial_time_s, 1.5);
     ck_assert_int_eq(median->scheduler, PL_SWEEP_SCHEDULER_MEDIAN);
     ck_assert(median->min_step == 7 && median->least_trials == 5);

@@ -2,8 +2,11 @@
 /* Covers programs/sweep/trial_folder.c. */
 #include "programs/sweep/trial_folder.h"
 
+#include "base/file.h"
+#include "base/memory.h"
 #include "tests/unit/entrypoint/tree.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void check_hyperparameters(const char *job_values, const char *own, int processes, const char *expected)
@@ -55,6 +58,7 @@ static struct pl_job *trial_job(struct tree *tree, const struct pl_trial_folder 
 
 START_TEST(a_trial_finds_a_job_of_its_own)
 {
+    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = "{\"lr\": 0.5}"};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
     struct tree tree;
@@ -68,7 +72,7 @@ START_TEST(a_trial_finds_a_job_of_its_own)
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_trial_folder_name(tree.job, 3, &folder, &tree.error), &tree.error);
     for (int run = 0; run < 2; run++) { /* what is there already is no obstacle */
-        ck_assert_ok(pl_trial_folder_make(tree.job, &folder, 1, "{\"lr\": 0.5}", &tree.error), &tree.error);
+        ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     }
     job = trial_job(&tree, &folder);
     ck_assert_str_eq(joined(&job->hosts), "algo-2");
@@ -89,6 +93,7 @@ END_TEST
 
 START_TEST(what_is_to_be_kept_lies_outside_and_the_rest_goes)
 {
+    const struct pl_trial_kind kind = {.processes = 1, .hyperparameters = "{}"};
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
     PL_AUTO_TEXT struct pl_text reason = PL_TEXT_NONE;
     struct tree tree;
@@ -100,7 +105,7 @@ START_TEST(what_is_to_be_kept_lies_outside_and_the_rest_goes)
     tree_env(&tree, "PACELINE_CHECKPOINT_DIR", path);
     ck_assert_ok(tree_job(&tree), &tree.error);
     ck_assert_ok(pl_trial_folder_name(tree.job, 12, &folder, &tree.error), &tree.error);
-    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, 1, "{}", &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
     tree_write(&tree, "sweep/trial-0012/model/weights", "w");
     tree_write(&tree, "sweep/trial-0012/output/failure",
                "the program on host algo-1 exited with code 1\nProgram: train.py\nLast lines of its stderr:\n  x\n"
@@ -118,6 +123,41 @@ START_TEST(what_is_to_be_kept_lies_outside_and_the_rest_goes)
 }
 END_TEST
 
+START_TEST(a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it)
+{
+    const struct pl_trial_kind kind = {.processes = 1, .own_tree = true, .hyperparameters = "{}"};
+    PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
+    PL_AUTO_FREE char *text = NULL;
+    struct tree tree;
+    struct stat info;
+    char path[PATH_MAX];
+
+    tree_setup(&tree);
+    tree_write(&tree, "input/config/inputdataconfig.json", "{\"training\": {}}");
+    ck_assert_ok(tree_job(&tree), &tree.error);
+    ck_assert_ok(pl_trial_folder_name(tree.job, 12, &folder, &tree.error), &tree.error);
+    ck_assert_ok(pl_trial_folder_make(tree.job, &folder, &kind, &tree.error), &tree.error);
+    snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/inputdataconfig.json", tree.base);
+    ck_assert_int_eq(lstat(path, &info), 0);
+    ck_assert(S_ISREG(info.st_mode));
+    snprintf(path, sizeof(path), "%s/sweep/trial-0012/input/config/checkpointconfig.json", tree.base);
+    ck_assert_ok(pl_file_read(path, 4096, &text, NULL, &tree.error), &tree.error);
+    snprintf(path, sizeof(path), "{\"LocalPath\": \"%s/checkpoints\"}", tree.base);
+    ck_assert_str_eq(text, path);
+    tree_write(&tree, "checkpoints/trial-0012/c", "c");
+    tree_write(&tree, "checkpoints/trial-0012.incoming/c", "c");
+    pl_trial_folder_forget(&folder, false);
+    snprintf(path, sizeof(path), "%s/checkpoints/trial-0012.incoming", tree.base);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_ne(access(folder.checkpoints, F_OK), 0);
+    ck_assert_int_eq(access(folder.model, F_OK), 0);
+    pl_trial_folder_forget(&folder, true);
+    ck_assert_int_ne(access(folder.model, F_OK), 0);
+    tree_done(&tree);
+}
+END_TEST
+
 UNIT_MAIN("programs/sweep/trial_folder", a_trial_has_the_jobs_hyperparameters_and_its_own_as_the_platform_writes_them,
           several_processes_are_an_mpi_job_or_torchruns, a_trial_finds_a_job_of_its_own,
-          what_is_to_be_kept_lies_outside_and_the_rest_goes)
+          what_is_to_be_kept_lies_outside_and_the_rest_goes,
+          a_trial_with_a_tree_of_its_own_has_files_where_links_would_lead_into_it)

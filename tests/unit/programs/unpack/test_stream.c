@@ -3,6 +3,7 @@
 #include "programs/unpack/stream.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
@@ -30,7 +31,7 @@ static void pack(void)
     const int fd = open(scratch_path(&scratch, "stream", path), O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
     ck_assert_int_ge(fd, 0);
-    ck_assert_ok(pl_stream_pack(scratch_path(&scratch, "from", path), fd, &error), &error);
+    ck_assert_ok(pl_stream_pack(scratch_path(&scratch, "from", path), fd, false, &error), &error);
     ck_assert_int_eq(close(fd), 0);
 }
 
@@ -55,15 +56,55 @@ START_TEST(a_directory_arrives_with_all_that_it_holds)
         "printf x >from/runs/tool && chmod 755 from/runs/tool && ln -s ../deep/file from/runs/link && "
         "printf '' >from/nothing && head -c 3000000 /dev/urandom >from/large && ln from/large from/again && "
         "truncate -s 100000 from/hole && printf y >\"from/$(printf 'n\\303\\244me with \\377 and %0100d' 7)\" && "
-        "touch -d '2001-02-03 04:05:06' from/nothing && mkfifo from/fifo && printf old >to/old");
+        "touch -d '2001-02-03 04:05:06' from/nothing && printf old >to/old");
     pack();
     ck_assert_ok(receive(false, &error), &error);
-    run("rm from/fifo && diff -r --no-dereference from to && [ \"$(readlink to/runs/link)\" = ../deep/file ] && "
+    run("diff -r --no-dereference from to && [ \"$(readlink to/runs/link)\" = ../deep/file ] && "
         "[ -d to/deep/empty ] && [ \"$(stat -c %a to/runs to/runs/tool | tr '\\n' ' ')\" = '750 755 ' ] && "
         "[ \"$(stat -c %Y from/nothing)\" = \"$(stat -c %Y to/nothing)\" ] && [ ! -e to/old ] && [ ! -e to.incoming ]");
     run("rm -rf to && mkdir to && printf old >to/old && printf before >to/nothing");
     ck_assert_ok(receive(true, &error), &error);
-    run("[ -e to/old ] && [ ! -s to/nothing ] && cmp from/large to/large");
+    run("[ -e to/old ] && [ ! -s to/nothing ] && cmp from/large to/large && [ ! -e to/.paceline-incoming ]");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_copy_on_one_host_is_whole_in_place_of_what_has_its_names)
+{
+    struct pl_error error = PL_ERROR_NONE;
+    char from[PATH_MAX], to[PATH_MAX];
+
+    scratch = scratch_new();
+    run("mkdir -p from/deep/empty from/file to/deep to/.paceline-incoming to/link && chmod 750 from/deep && "
+        "printf 1 >from/deep/one && ln -s deep/one from/link && printf 2 >from/file/in && printf 3 >to/file && "
+        "printf 4 >to/deep/old && printf 5 >to/link/old && printf 6 >to/other && printf 7 >to/.paceline-incoming/half");
+    ck_assert_ok(pl_stream_copy(scratch_path(&scratch, "from", from), scratch_path(&scratch, "to", to), &error),
+                 &error);
+    run("[ \"$(stat -c %a to/deep)\" = 750 ] && [ -e to/other ] && rm to/other && diff -r --no-dereference from to && "
+        "[ ! -e to/.paceline-incoming ] && [ \"$(stat -c %i from/deep/one)\" = \"$(stat -c %i to/deep/one)\" ]");
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(what_is_no_model_and_what_cannot_be_carried_is_refused)
+{
+    static const char *const scripts[] = {"mkdir -p to", "mkdir from", "mkfifo from/fifo"};
+    static const char *const words[] = {"it is not there", "it is empty", "'fifo' is a socket, a FIFO or a device"};
+    char from[PATH_MAX], to[PATH_MAX];
+    struct pl_error error;
+
+    scratch = scratch_new();
+    scratch_path(&scratch, "from", from);
+    scratch_path(&scratch, "to", to);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
+        run(scripts[i]);
+        error = PL_ERROR_NONE;
+        ck_assert_int_ne(pl_stream_copy(from, to, &error), PL_OK);
+        ck_assert_msg(strstr(error.cause, words[i]), "%s", error.cause);
+    }
+    error = PL_ERROR_NONE;
+    ck_assert_int_ne(pl_stream_pack(from, STDOUT_FILENO, true, &error), PL_OK);
+    ck_assert_msg(strstr(error.cause, "a FIFO or a device"), "%s", error.cause);
     scratch_done(&scratch);
 }
 END_TEST
@@ -125,4 +166,6 @@ START_TEST(nothing_is_written_outside)
 END_TEST
 
 UNIT_MAIN("programs/stream", a_directory_arrives_with_all_that_it_holds, a_directory_that_does_not_exist_arrives_empty,
-          a_stream_that_ends_early_leaves_what_was_there, nothing_is_written_outside)
+          a_copy_on_one_host_is_whole_in_place_of_what_has_its_names,
+          what_is_no_model_and_what_cannot_be_carried_is_refused, a_stream_that_ends_early_leaves_what_was_there,
+          nothing_is_written_outside)
