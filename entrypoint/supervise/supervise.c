@@ -254,7 +254,7 @@ static void send_release(struct pl_connection *shim)
 
 void pl_supervise_release(struct pl_supervisor *supervisor)
 {
-    supervisor->holding.released = true;
+    pl_stop_go(&supervisor->holding.state, PL_STOP_RELEASED);
     supervisor->holding.released_ns = pl_clock_now_ns();
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
@@ -282,6 +282,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
             return;
         }
     } else {
+        pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
         early_ns = supervisor->plan && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
@@ -455,7 +456,8 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
     int64_t kills = pl_cgroup_memory_kills();
 
     exit_report.out_of_memory = kills > supervisor->memory_kills;
-    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.released && !exit_report.out_of_memory) {
+    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.state == PL_STOP_RELEASED &&
+        !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
     exit_report.source = connection->source;
@@ -500,7 +502,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }
-        if (supervisor->holding.released && !connection->dropped) {
+        if (supervisor->holding.state == PL_STOP_RELEASED && !connection->dropped) {
             send_release(connection);
         }
     } else if (strcmp(kind, "agent") == 0) {

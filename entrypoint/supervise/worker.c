@@ -350,6 +350,9 @@ static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *co
 {
     (void)connection;
     pl_supervise_write_failure(supervisor, frame->fields[0]);
+    if (supervisor->holding.state == PL_STOP_SAVING) {
+        pl_stop_go(&supervisor->holding.state, PL_STOP_HELD);
+    }
 }
 
 static void take_release(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -357,7 +360,9 @@ static void take_release(struct pl_supervisor *supervisor, struct pl_connection 
 {
     (void)connection;
     (void)frame;
-    pl_supervise_release(supervisor);
+    if (supervisor->holding.state != PL_STOP_RUNNING) {
+        pl_supervise_release(supervisor);
+    }
 }
 
 static void take_result(struct pl_supervisor *supervisor, struct pl_connection *connection,
