@@ -681,10 +681,8 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
 
     for (size_t i = 0; i < master->sessions.count; i++) {
         while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || master->sessions.items[i].outside) &&
-               master->sessions.items[i].link && !master->sessions.items[i].ready && !pl_deadline_passed(deadline_ns)) {
-            if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-                return;
-            }
+               master->sessions.items[i].link && !master->sessions.items[i].ready &&
+               pl_supervise_wait(supervisor, deadline_ns)) {
         }
     }
 }
@@ -755,10 +753,7 @@ static void finish(struct pl_supervisor *supervisor)
     notify_late_hosts(supervisor);
     await_open_sessions(supervisor);
     deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
-    while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (!workers_done(master) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 

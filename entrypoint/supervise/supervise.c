@@ -655,6 +655,11 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     return PL_OK;
 }
 
+bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns)
+{
+    return !pl_deadline_passed(deadline_ns) && pl_supervise_poll(supervisor, deadline_ns, NULL) == PL_OK;
+}
+
 void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {

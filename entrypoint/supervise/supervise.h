@@ -167,6 +167,9 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The same in a loop that ends at `deadline_ns`: false when it has passed, or nothing can be waited for. */
+bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
+
 /** Add a connection that owns `fd`. */
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
                                 struct pl_connection **ret_connection, struct pl_error *reterr) PL_MUST_CHECK;

@@ -202,10 +202,7 @@ void pl_supervise_end_sidecars(struct pl_supervisor *supervisor)
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_WORKER_SERVER, SIGTERM);
     while ((pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_WORKER_SERVER)) &&
-           !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            return;
-        }
+           pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 

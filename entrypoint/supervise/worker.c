@@ -468,10 +468,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
 
     state->serving = false;
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SSHD, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     length = strlen(state->sshd_words);
     while (length > 0 && state->sshd_words[length - 1] == '\n') {
@@ -614,17 +611,11 @@ static void report_own_failure(struct pl_supervisor *supervisor)
         pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to tell it", master_host(supervisor));
     }
     while (state->serving && !state->joined &&
-           !pl_deadline_passed(pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
-        if (pl_supervise_poll(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns), NULL) != PL_OK) {
-            break;
-        }
+           pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
     }
     /* a failure that is no program's is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
-    while (state->master && !state->result_known && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (state->master && !state->result_known && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -649,10 +640,7 @@ static void shut_down(struct pl_supervisor *supervisor)
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_AGENT)) &&
-           !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+           pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
@@ -669,10 +657,7 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
     bool waited = state->master;
 
-    while (state->master && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (state->master && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     if (waited) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
