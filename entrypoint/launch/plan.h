@@ -121,9 +121,9 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
                                   struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A plan that runs nothing, of a job that is not prepared yet, or of one from pl_job_new_partial() and the launcher that
- * it would have had: with it the hosts are linked. It has no link where the job's hosts have none, as far as that is
- * known.
+ * A plan that runs nothing, of a job that is not prepared yet, or of one from pl_job_new_partial() and the launcher
+ * that it would have had: with it the hosts are linked. It has no link where the job's hosts have none, as far as that
+ * is known.
  */
 enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
                                          struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;

@@ -5,7 +5,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "entrypoint/ssh/refusal.h"
+#include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -135,18 +135,18 @@ static void read_reason(struct pl_session *session)
 {
     char words[2048];
     ssize_t bytes = session->ssh_stderr_fd >= 0 ? pread(session->ssh_stderr_fd, words, sizeof(words) - 1, 0) : 0;
-    const char *line, *refusal;
+    const char *line, *given;
     bool connected = true;
 
     while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
         bytes--;
     }
     words[bytes > 0 ? bytes : 0] = '\0';
-    refusal = strstr(words, PL_REFUSAL_BEGIN);
-    if (refusal) {
+    given = strstr(words, PL_DISCONNECT_BEGIN);
+    if (given) {
         session->refused = true;
-        refusal += strlen(PL_REFUSAL_BEGIN);
-        snprintf(session->reason, sizeof(session->reason), "%.*s", (int)strcspn(refusal, "\r\n"), refusal);
+        given += strlen(PL_DISCONNECT_BEGIN);
+        snprintf(session->reason, sizeof(session->reason), "%.*s", (int)strcspn(given, "\r\n"), given);
         return;
     }
     line = strrchr(words, '\n') ? strrchr(words, '\n') + 1 : words;

@@ -49,8 +49,10 @@ struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const st
 /** A session's connection is gone before the host was ready: keep the reason, and try again later. */
 void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *session);
 
-/** How many hosts are not ready and may become so, those beside the launch only with `outside`; the first of them and why are appended to
- * `text`, which may be NULL. */
+/**
+ * How many hosts are not ready and may become so, those beside the launch only with `outside`; the first of them and
+ * why are appended to `text`, which may be NULL.
+ */
 size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text);
 
 void pl_sessions_close(struct pl_sessions *sessions);

@@ -220,7 +220,7 @@ bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_sour
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run the steps one after the other, each in `environment` with its own additions, until the job is stopped or fails. */
+/** Run the steps one after the other, each in `environment` with its own additions, until the job stops or fails. */
 enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
                                   const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/ssh/command.h"
-#include "entrypoint/ssh/refusal.h"
+#include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
@@ -446,7 +446,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     }
     if (status != PL_OK) {
         pl_strv_done(&argv);
-        PL_TRY(pl_refusal_words(supervisor->job->self_path, state->sshd.port, error.cause, &argv, NULL));
+        PL_TRY(pl_disconnect_words(supervisor->job->self_path, state->sshd.port, error.cause, &argv, NULL));
         state->refusing = true;
     }
     setup.argv = (const char *const *)argv.items;

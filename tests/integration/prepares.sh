@@ -21,7 +21,14 @@ start_prepares() {
 }
 
 # await_link: until the master's session is up on the worker; a program that runs may end before that.
-await_link() { until host_run algo-2 sh -c 'ss -xaH | grep -q "ESTAB.*/control"' 2>/dev/null; do sleep 0.05; done; }
+await_link() {
+  local tries=1200
+  until host_run algo-2 sh -c 'ss -xaH | grep -q "ESTAB.*/control"' 2>/dev/null; do
+    tries=$((tries - 1))
+    [ $tries -gt 0 ] || case_failed "no link"
+    sleep 0.05
+  done
+}
 
 for busy in algo-2 algo-1; do
   other=algo-$((3 - ${busy#algo-}))

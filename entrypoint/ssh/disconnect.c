@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gives ssh clients the reason why this host has no sshd. */
-#include "entrypoint/ssh/refusal.h"
+#include "entrypoint/ssh/disconnect.h"
 
 #include "base/file.h"
 #include "base/log.h"
@@ -24,13 +24,13 @@ enum {
 
 static const char greeting[] = "SSH-2.0-Paceline\r\n";
 
-enum pl_status pl_refusal_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
-                                struct pl_error *reterr)
+enum pl_status pl_disconnect_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
+                                   struct pl_error *reterr)
 {
     char number[16];
 
     snprintf(number, sizeof(number), "%d", port);
-    return pl_strv_add_list(argv, (const char *const[]){self_path, "relay", PL_REFUSAL_OPTION, number, reason, NULL},
+    return pl_strv_add_list(argv, (const char *const[]){self_path, "relay", PL_DISCONNECT_OPTION, number, reason, NULL},
                             reterr);
 }
 
@@ -83,12 +83,12 @@ static int listen_on(int port)
 /* Whether the client is one of SSH and has read it all: it hangs up then. */
 static bool answer(int fd, const struct pl_text *text)
 {
-    const struct timeval patience = {.tv_sec = 5};
+    const struct timeval timeout = {.tv_sec = 5};
     char bytes[4096];
     ssize_t got;
     bool is_ssh;
 
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     got = recv(fd, bytes, 4, MSG_WAITALL);
     is_ssh = got == 4 && memcmp(bytes, greeting, 4) == 0;
     if (!is_ssh || send(fd, text->data, text->length, MSG_NOSIGNAL) != (ssize_t)text->length) {
@@ -100,7 +100,7 @@ static bool answer(int fd, const struct pl_text *text)
     return got == 0;
 }
 
-int pl_refusal_say(int port, const char *reason)
+int pl_disconnect_say(int port, const char *reason)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
     PL_AUTO_CLOSE int listen_fd = listen_on(port);
@@ -108,7 +108,7 @@ int pl_refusal_say(int port, const char *reason)
     struct pl_error error = PL_ERROR_NONE;
     bool told = false;
 
-    snprintf(words, sizeof(words), PL_REFUSAL_BEGIN "%s", reason);
+    snprintf(words, sizeof(words), PL_DISCONNECT_BEGIN "%s", reason);
     pl_text_append(&text, greeting);
     print_packet(words, &text);
     if (listen_fd < 0) {

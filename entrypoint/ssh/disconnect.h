@@ -7,22 +7,22 @@
  * Source  RFC 4253, 4.2 (greeting), 6 (packet), 11.1 (disconnection)
  * Test    tests/integration/prepares.sh
  */
-#ifndef PL_ENTRYPOINT_SSH_REFUSAL_H
-#define PL_ENTRYPOINT_SSH_REFUSAL_H
+#ifndef PL_ENTRYPOINT_SSH_DISCONNECT_H
+#define PL_ENTRYPOINT_SSH_DISCONNECT_H
 
 #include "entrypoint/job/strv.h"
 
 /** What stands in front of the reason. */
-#define PL_REFUSAL_BEGIN "Paceline has no sshd here: "
+#define PL_DISCONNECT_BEGIN "Paceline has no sshd here: "
 
 /** The option of `paceline relay` that does it. */
-#define PL_REFUSAL_OPTION "--refuse"
+#define PL_DISCONNECT_OPTION "--disconnect"
 
 /** The argument vector of such a listener on `port`. */
-enum pl_status pl_refusal_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
-                                struct pl_error *reterr) PL_MUST_CHECK;
+enum pl_status pl_disconnect_words(const char *self_path, int port, const char *reason, struct pl_strv *argv,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Listen, and give `reason`. Returns the exit code. */
-int pl_refusal_say(int port, const char *reason);
+int pl_disconnect_say(int port, const char *reason);
 
 #endif
