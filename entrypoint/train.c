@@ -82,7 +82,7 @@ static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_pla
                                                                                          : pl_master_run(supervisor);
 }
 
-/* All that comes before the program starts. The supervisor uses the plan to the end. */
+/* Do all that comes before the program starts. The supervisor uses the plan to the end. */
 static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct pl_job *job = supervisor->job;
@@ -98,8 +98,8 @@ static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_err
     return PL_OK;
 }
 
-/* Hosts that are linked are so from here on, so that none prepares for a job that is over on another. Both plans are
- * the caller's. */
+/* Link the hosts, prepare this one, and carry its plan out, so that none prepares for a job that is over on another.
+ * Both plans are the caller's. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
                                    struct pl_launch_plan **early_at, struct pl_launch_plan **plan_at,
                                    int *ret_exit_code, struct pl_error *reterr)

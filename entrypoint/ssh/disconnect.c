@@ -41,7 +41,7 @@ static void put_number(struct pl_text *text, size_t number)
     pl_text_append_n(text, (const char *)&big_endian, sizeof(big_endian));
 }
 
-/* A packet of the time before the keys are exchanged: its length, that of the padding, the message, the padding. */
+/* Append a packet as it is before the keys are exchanged: its length, that of the padding, the message, the padding. */
 static void print_packet(const char *words, struct pl_text *text)
 {
     static const char zeros[16];
@@ -80,7 +80,7 @@ static int listen_on(int port)
     return fd;
 }
 
-/* Whether the client is one of SSH and has read it all: it hangs up then. */
+/* Answer a client. Returns whether it is one of SSH and has read it all, after which it hangs up. */
 static bool answer(int fd, const struct pl_text *text)
 {
     const struct timeval timeout = {.tv_sec = 5};

@@ -3,7 +3,7 @@
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
  *                                           the worker's process 1, has this run a program, or hands one that asks
  *                                           for a shell over to paceline-shell
- * paceline relay --disconnect PORT WORDS        what listens in sshd's place, see disconnect.h
+ * paceline relay --disconnect PORT WORDS    what listens in sshd's place, see disconnect.h
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */

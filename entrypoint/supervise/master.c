@@ -476,7 +476,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
     }
 }
 
-/* From here on the links are made, also while this host prepares. */
+/* Begin to link the workers, which goes on while this host prepares. */
 static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
@@ -499,7 +499,7 @@ static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_er
     return status;
 }
 
-/* The plan may have no links, as where its program has a way of its own to survive the loss of hosts. */
+/* Drop the links of a plan that has none, for example because its program itself survives the loss of hosts. */
 static void drop_links(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;

@@ -269,7 +269,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     }
 }
 
-/* This host is prepared, and has something to say to the master. */
+/* Tell the master that this host is prepared, and what has happened here before. */
 static void welcome_master(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct worker_state *state = supervisor->state;
@@ -478,7 +478,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
     return line ? line + 1 : state->sshd_words;
 }
 
-/* Whether what follows can follow: the start of this host's program needs all hosts, a report the master alone. */
+/* Whether the hosts are there that this one waits for: all to start its program, the master alone to report to it. */
 static bool has_hosts(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -675,7 +675,7 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
     return wait_for_result(supervisor, reterr);
 }
 
-/* From here on the master can link this host, also while it prepares. */
+/* Start sshd, so that the master can link this host while it prepares, and prepare it. */
 static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
