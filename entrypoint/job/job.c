@@ -4,6 +4,7 @@
 
 #include "base/efa.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"
@@ -462,8 +463,6 @@ static enum pl_status fill(struct pl_job *job, const struct pl_strv *command, st
  * job's, and this host's group is one of the distribution's, where it is not known which of them a distribution has. */
 static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
 {
-    PL_AUTO_ENVIRONMENT struct pl_environment *none = NULL;
-
     PL_TRY(make_paths(job, reterr));
     PL_TRY(read_resource(job, reterr));
     if (pl_drivers_read(job->paths.input_data, &job->drivers, NULL) != PL_OK) {
@@ -471,11 +470,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     }
     read_hyperparameters(job, NULL);
     if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
-        pl_strv_done(&job->setting_values);
-        if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
-            PL_TRY(pl_environment_new_empty(&none, reterr));
-            PL_TRY(pl_settings_read(none, &job->setting_values, &job->settings, reterr));
-        }
+        pl_log(PL_LOG_DEBUG, "settings that cannot be read are left as they are by default");
     }
     if (job->framework) {
         derive(job, NULL);

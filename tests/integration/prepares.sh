@@ -94,4 +94,16 @@ done
 expect_failure algo-1 '^host algo-2: sshd for the other hosts'
 expect_nobody
 case_end algo-1 algo-2
+
+case_begin "a setting of algo-2 has a wrong value"
+start_host algo-1 "$probe"
+job_config algo-2 "algo-1 algo-2" 2
+host_start algo-2 env PACELINE_STOP_S=soon "$paceline" -- "$probe"
+wait_both 30
+for host in algo-1 algo-2; do
+  expect_code $host 1
+  expect_failure $host "^host algo-2: PACELINE_STOP_S is 'soon': expected seconds"
+done
+expect_nobody
+case_end algo-1 algo-2
 echo "hosts that prepare: all cases passed"
