@@ -34,9 +34,9 @@ int pl_fd_send_with(int socket_fd, const void *data, size_t bytes, const int *fd
  */
 int pl_fd_receive(int socket_fd, size_t count, int *ret_fds) PL_MUST_CHECK;
 /**
- * Receive a message with any number of descriptors, of a socket that keeps messages apart: its whole length, even where
- * `data` [bytes] is shorter and has its beginning; 0: the other side has closed; or -1. `*ret_count` descriptors, which
- * are the caller's, are in `ret_fds`; more than PL_FD_MOST_PASSED are closed.
+ * Receive what a unix socket has, with any number of descriptors. Where it keeps messages apart, a message's whole
+ * length, even where `data` [bytes] is shorter and has its beginning; 0: the other side has closed; or -1. `*ret_count`
+ * descriptors, which are the caller's, are in `ret_fds`; more than PL_FD_MOST_PASSED are closed.
  */
 ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[PL_FD_MOST_PASSED],
                            size_t *ret_count) PL_MUST_CHECK;

@@ -17,6 +17,7 @@
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 #include "entrypoint/job/devices.h"
 #include "entrypoint/launch/launcher.h"
 #include "entrypoint/launch/mpi_options.h"
@@ -29,8 +30,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -318,25 +317,6 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     return PL_OK;
 }
 
-/* mpirun distinguishes a killed rank from one that exits by how its child ends, so end the same way, without a core
- * file. */
-static int exit_like(const struct pl_exit_report *exit_report)
-{
-    const struct rlimit no_core = {0, 0};
-    sigset_t none;
-
-    if (!exit_report->signalled) {
-        return exit_report->code;
-    }
-    setrlimit(RLIMIT_CORE, &no_core);
-    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
-    signal(exit_report->code, SIG_DFL);
-    sigemptyset(&none);
-    kill(getpid(), exit_report->code);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    return 128 + exit_report->code;
-}
-
 static int run_rank(const struct pl_invocation *call, bool by_torchrun)
 {
     struct pl_signals signals = PL_SIGNALS_NONE;
@@ -347,7 +327,11 @@ static int run_rank(const struct pl_invocation *call, bool by_torchrun)
         pl_log_error(&error, "paceline rank");
         return 1;
     }
-    return exit_like(&exit_report);
+    if (exit_report.signalled) { /* mpirun distinguishes a rank that was killed from one that exits */
+        pl_thread_end_process(exit_report.code);
+        return 128 + exit_report.code;
+    }
+    return exit_report.code;
 }
 
 int pl_rank_main(const struct pl_invocation *call)

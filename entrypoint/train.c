@@ -82,35 +82,38 @@ static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_pla
                                                                                          : pl_master_run(supervisor);
 }
 
-/* `*ret_plan`, where it is made, is the caller's whatever happens: the supervisor uses it to the end. */
-static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
-                                   struct pl_launch_plan **ret_plan, int *ret_exit_code, struct pl_error *reterr)
+/* Do all that comes before the program starts. The supervisor uses the plan to the end. */
+static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    enum pl_status status = fetch_source(supervisor, job, reterr);
-    struct pl_launch_plan *plan;
+    const struct pl_job *job = supervisor->job;
+    struct pl_launch_plan **plan_at = supervisor->preparation;
 
-    if (status == PL_OK) {
-        status = pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, reterr);
-        status = status == PL_OK && job->is_check ? pl_check_adapt_plan(job, *ret_plan, reterr) : status;
-    } else if (pl_launch_plan_new(job, pl_launchers_choose(job), ret_plan, NULL) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "without its code the job has no program; the hosts can be linked all the same");
+    PL_TRY(fetch_source(supervisor, job, reterr));
+    PL_TRY(pl_launch_plan_new(job, pl_launchers_choose(job), plan_at, reterr));
+    PL_TRY(job->is_check ? pl_check_adapt_plan(job, *plan_at, reterr) : PL_OK);
+    PL_TRY(prepare(supervisor, job, *plan_at, reterr));
+    PL_TRY(pl_supervise_set_plan(supervisor, *plan_at, reterr));
+    log_start(job, *plan_at);
+    pl_supervise_start_sync(supervisor);
+    return PL_OK;
+}
+
+/* Link the hosts, prepare this one, and carry its plan out, so that none prepares for a job that is over on another.
+ * Both plans are the caller's. */
+static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
+                                   struct pl_launch_plan **early_at, struct pl_launch_plan **plan_at,
+                                   int *ret_exit_code, struct pl_error *reterr)
+{
+    supervisor->prepare = make_ready;
+    supervisor->preparation = plan_at;
+    PL_TRY(pl_launch_plan_new_notify(job, pl_launchers_choose(job), early_at, reterr));
+    if ((*early_at)->link != PL_LAUNCH_PLAN_LINK_NONE &&
+        pl_supervise_set_early_plan(supervisor, *early_at, NULL) == PL_OK) {
+        *ret_exit_code = run_role(supervisor, *early_at);
+        return PL_OK;
     }
-    plan = *ret_plan;
-    if (status == PL_OK) {
-        status = prepare(supervisor, job, plan, reterr);
-    }
-    if (status == PL_OK) {
-        PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
-        log_start(job, plan);
-        pl_supervise_start_sync(supervisor);
-    } else if (!plan || plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
-        return status;
-    } else {
-        /* The other hosts would wait for this one: it still connects to them, to report the failure. */
-        pl_supervise_fail_status(supervisor, status, reterr);
-        PL_TRY(pl_supervise_set_plan(supervisor, plan, reterr));
-    }
-    *ret_exit_code = run_role(supervisor, plan);
+    PL_TRY(pl_supervise_prepare(supervisor, reterr));
+    *ret_exit_code = run_role(supervisor, *plan_at);
     return PL_OK;
 }
 
@@ -118,13 +121,14 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
+    PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *early = NULL;
     struct pl_supervisor supervisor;
     struct pl_error error = PL_ERROR_NONE;
     int exit_code = 1;
     enum pl_status status;
 
     pl_supervise_open(&supervisor, job, signals, failure);
-    status = execute_plan(&supervisor, job, &plan, &exit_code, &error);
+    status = execute_plan(&supervisor, job, &early, &plan, &exit_code, &error);
     if (status != PL_OK) {
         pl_supervise_fail_status(&supervisor, status, &error);
         exit_code = pl_supervise_finish(&supervisor);

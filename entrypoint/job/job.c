@@ -4,6 +4,7 @@
 
 #include "base/efa.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/job/capacity.h"
 #include "entrypoint/job/config.h"
@@ -486,8 +487,7 @@ static enum pl_status fill_partial(struct pl_job *job, struct pl_error *reterr)
     }
     read_hyperparameters(job, NULL);
     if (pl_settings_read(job->process, &job->setting_values, &job->settings, NULL) != PL_OK) {
-        pl_strv_done(&job->setting_values);
-        PL_TRY(pl_settings_read(job->process, &job->setting_values, &job->settings, reterr));
+        pl_log(PL_LOG_DEBUG, "settings that cannot be read are left as they are by default");
     }
     if (job->framework) {
         derive(job, NULL);
@@ -512,6 +512,7 @@ static enum pl_status make(const struct pl_environment *process, const char *sel
     }
     job->process = process;
     job->self_path = self_path;
+    job->is_partial = partial;
     status = partial ? fill_partial(job, reterr) : fill(job, command, reterr);
     if (status != PL_OK) {
         pl_job_free(job);

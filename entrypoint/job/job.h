@@ -119,8 +119,9 @@ struct pl_job {
     int cpus;
     int gpus;
     int neuron_cores;
-    bool efa;      /* this host has an adapter, whatever its instance type is called */
-    bool is_check; /* not the job itself but the check of its hosts: see check/check.h */
+    bool efa;        /* this host has an adapter, whatever its instance type is called */
+    bool is_check;   /* not the job itself but the check of its hosts: see check/check.h */
+    bool is_partial; /* from pl_job_new_partial() */
 };
 
 /**

@@ -183,9 +183,21 @@ static enum pl_status check_encryption(const struct pl_job_settings *values, str
     return pl_s3_encryption_check(&encryption, &names, reterr);
 }
 
+/* Keep the first error of several. */
+static void keep_first(enum pl_status *first, enum pl_status status, const struct pl_error *error,
+                       struct pl_error *reterr)
+{
+    if (*first == PL_OK && status != PL_OK && reterr) {
+        *reterr = *error;
+    }
+    *first = *first == PL_OK ? status : *first;
+}
+
 enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                 struct pl_job_settings *values, struct pl_error *reterr)
 {
+    enum pl_status first = PL_OK;
+    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_ENVIRONMENT struct pl_environment *all = NULL;
     struct pl_knobs knobs;
 
@@ -206,7 +218,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
         }
         /* the variable wins, an empty one is none */
         if (equals[1] != '\0' && !pl_environment_get_or(environment, name, NULL)) {
-            PL_TRY(read_hyperparameter(name, equals + 1, values, reterr));
+            keep_first(&first, read_hyperparameter(name, equals + 1, values, &error), &error, reterr);
             PL_TRY(pl_environment_set(all, name, equals + 1, reterr));
         }
     }
@@ -217,9 +229,10 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
         snprintf(name, sizeof(name), "PACELINE_%s", settings[i].name);
         text = pl_environment_get_or(environment, name, NULL);
         if (text) {
-            PL_TRY(read_value(&settings[i], text, name, values, reterr));
+            keep_first(&first, read_value(&settings[i], text, name, values, &error), &error, reterr);
         }
     }
+    PL_TRY(first);
     PL_TRY(check_encryption(values, reterr));
     return pl_knobs_resolve(all, &knobs, reterr);
 }

@@ -57,7 +57,8 @@ struct pl_job_settings {
  * Set all values. A value that a setting cannot have, or a variable of Horovod's that stands for a knob, is refused:
  * pl_job_new() asks, so that a job is refused before anything is fetched or started.
  *
- * Errors  PL_INVALID naming the variable or hyperparameter, its value and what was expected.
+ * Errors  PL_INVALID naming the first such variable or hyperparameter, its value and what was expected; all others are
+ *         set.
  */
 enum pl_status pl_settings_read(const struct pl_environment *environment, const struct pl_strv *hyperparameters,
                                 struct pl_job_settings *values, struct pl_error *reterr) PL_MUST_CHECK;

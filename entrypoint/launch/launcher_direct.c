@@ -54,16 +54,19 @@ static enum pl_status use_alone(const struct pl_job *job, struct pl_launch_plan 
 /* Without groups the hosts are linked with each other. */
 static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
-    const bool alone = job->distribution_groups.count > 0 && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER;
+    const bool is_other = job->drivers.launch == PL_DRIVERS_LAUNCH_OTHER;
 
     if (pl_strv_find(&job->outside_hosts, job->current_host) >= 0) {
-        PL_TRY(use_outside(job, plan, reterr));
+        PL_TRY(is_other ? PL_OK : use_outside(job, plan, reterr));
         return plan->is_outside ? PL_OK : use_alone(job, plan, reterr);
     }
-    if (job->hosts.count < 2 || alone) {
+    if (job->hosts.count < 2 || (job->distribution_groups.count > 0 && !is_other)) {
         return use_alone(job, plan, reterr);
     }
-    return pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan, reterr);
+    PL_TRY(pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan, reterr));
+    /* a driver of another's making may want sshd and its port for itself */
+    plan->link = is_other ? PL_LAUNCH_PLAN_LINK_NONE : plan->link;
+    return PL_OK;
 }
 
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -76,8 +79,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(limit_threads(job, plan, reterr));
     PL_TRY(pl_program_find(job, &program, plan, reterr));
     PL_TRY(pl_program_use(job, &program, plan, reterr));
-    if (!pl_launcher_is_elastic(job->process, &plan->argv) && job->drivers.launch != PL_DRIVERS_LAUNCH_OTHER) {
-        return PL_OK; /* a driver of another's making may want sshd and its port for itself */
+    if (!pl_launcher_is_elastic(job->process, &plan->argv)) {
+        return PL_OK;
     }
     if (plan->is_outside) {
         return use_alone(job, plan, reterr);
@@ -86,4 +89,5 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return PL_OK;
 }
 
-const struct pl_launcher pl_launcher_direct = {.name = "direct", .matches = matches, .plan = make_plan};
+const struct pl_launcher pl_launcher_direct = {
+    .name = "direct", .matches = matches, .use_hosts = use_hosts, .plan = make_plan};

@@ -48,17 +48,19 @@ static enum pl_status check_channels(const struct pl_job *job, struct pl_error *
     return PL_OK;
 }
 
+static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    return job->hosts.count > 1 ? pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan, reterr)
+                                : pl_strv_add(&plan->hosts, job->current_host, reterr);
+}
+
 static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_PROGRAM struct pl_program program = {.kind = PL_PROGRAM_COMMAND};
     struct pl_strv *look = NULL;
 
     PL_TRY(check_channels(job, reterr));
-    if (job->hosts.count > 1) {
-        PL_TRY(pl_launcher_use_hosts(job, &job->hosts, job->host_index, plan, reterr));
-    } else {
-        PL_TRY(pl_strv_add(&plan->hosts, job->current_host, reterr));
-    }
+    PL_TRY(use_hosts(job, plan, reterr));
     plan->processes = 1;
     plan->runs_jobs = true;
     pl_environment_free(plan->additions);
@@ -81,5 +83,9 @@ static void describe(const struct pl_job *job, const struct pl_launch_plan *plan
     pl_text_printf(text, "trials on %zu host%s", plan->hosts.count, plan->hosts.count == 1 ? "" : "s");
 }
 
-const struct pl_launcher pl_launcher_sweep = {
-    .name = "sweep", .needs_link = true, .matches = matches, .plan = make_plan, .describe = describe};
+const struct pl_launcher pl_launcher_sweep = {.name = "sweep",
+                                              .needs_link = true,
+                                              .matches = matches,
+                                              .use_hosts = use_hosts,
+                                              .plan = make_plan,
+                                              .describe = describe};

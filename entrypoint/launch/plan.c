@@ -210,10 +210,12 @@ static enum pl_status fill_notify(const struct pl_job *job, const struct pl_laun
     PL_TRY(plan->cwd ? PL_OK : PL_MEMORY);
     PL_TRY(pl_environment_new_empty(&plan->additions, reterr));
     PL_TRY(pl_environment_new_copy(job->process, &plan->environment, reterr));
-    if (job->distribution_index < 0) {
-        return PL_OK; /* this host is outside the distribution, or under a name of its own */
+    if (launcher->use_hosts && !job->is_partial) {
+        return launcher->use_hosts(job, plan, reterr);
     }
-    return pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
+    return job->distribution_index < 0 /* outside the distribution, or under a name of its own */
+               ? PL_OK
+               : pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
 }
 
 enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,

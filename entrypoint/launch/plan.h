@@ -104,6 +104,8 @@ struct pl_launcher {
     const char *name;
     bool needs_link; /* the job runs only where its hosts are linked: PL_LAUNCH_PLAN_LINK_NEEDED, else _BESIDE */
     bool (*matches)(const struct pl_job *job);
+    /* fills role, hosts and link alone; NULL: those of the distribution, see pl_launcher_use_hosts() */
+    enum pl_status (*use_hosts)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
     enum pl_status (*plan)(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr);
     void (*describe)(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text);
 };
@@ -119,8 +121,9 @@ enum pl_status pl_launch_plan_new(const struct pl_job *job, const struct pl_laun
                                   struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A plan that runs nothing, of a job from pl_job_new_partial() and the launcher that it would have had: with it the
- * other hosts can be notified. It has no link where the job's hosts have none, as far as that is known.
+ * A plan that runs nothing, of a job that is not prepared yet, or of one from pl_job_new_partial() and the launcher
+ * that it would have had: with it the hosts are linked. It has no link where the job's hosts have none, as far as that
+ * is known.
  */
 enum pl_status pl_launch_plan_new_notify(const struct pl_job *job, const struct pl_launcher *launcher,
                                          struct pl_launch_plan **ret_plan, struct pl_error *reterr) PL_MUST_CHECK;

@@ -195,29 +195,15 @@ void pl_link_drain(struct pl_link *link, int64_t deadline_ns)
 /* recv(), and the descriptors that come with the bytes. */
 static ssize_t receive(struct pl_link *link, void *data, size_t bytes)
 {
-    union {
-        struct cmsghdr head; /* for its alignment */
-        char bytes[CMSG_SPACE(sizeof(int) * PL_LINK_MAX_FDS)];
-    } control;
-    struct iovec part = {.iov_base = data, .iov_len = bytes};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof(control.bytes)};
-    const ssize_t received = recvmsg(link->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int fds[PL_FD_MOST_PASSED];
+    size_t count;
+    const ssize_t received = pl_fd_receive_with(link->fd, data, bytes, fds, &count);
 
-    for (struct cmsghdr *head = received >= 0 ? CMSG_FIRSTHDR(&message) : NULL; head;
-         head = CMSG_NXTHDR(&message, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
-            int fd;
-
-            memcpy(&fd, CMSG_DATA(head) + at, sizeof(fd));
-            if (link->fds_count < PL_LINK_MAX_FDS) {
-                link->fds[link->fds_count++] = fd;
-            } else {
-                close(fd);
-            }
+    for (size_t i = 0; i < count; i++) {
+        if (link->fds_count < PL_LINK_MAX_FDS) {
+            link->fds[link->fds_count++] = fds[i];
+        } else {
+            close(fds[i]);
         }
     }
     return received;

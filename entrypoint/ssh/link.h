@@ -18,7 +18,8 @@
 /* type, its fields in order */
 #define PL_FRAME_LIST(X)                                                                                               \
     X(HELLO, "kind, host, of a shim its rank: the first frame on every connection")                                    \
-    X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make so many")     \
+    X(READY, "host, processes: this host has everything that it needs to run ranks, and its devices make so many; "    \
+             "from the master, without processes: all hosts are there")                                                \
     X(HEARTBEAT, "nothing: I am alive")                                                                                \
     X(START, "host, command: run this launch daemon on your host")                                                     \
     X(STARTED, "error: the daemon runs where it is empty, or why not")                                                 \

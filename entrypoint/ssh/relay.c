@@ -3,6 +3,7 @@
  * paceline relay DIRECTORY                  the forced command of a worker's sshd: joins the master's ssh session to
  *                                           the worker's process 1, has this run a program, or hands one that asks
  *                                           for a shell over to paceline-shell
+ * paceline relay --disconnect PORT WORDS    what listens in sshd's place, see disconnect.h
  * paceline relay --agent HOST COMMAND...    what mpirun runs instead of ssh: asks the master's process 1 to have the
  *                                           launch daemon started on HOST
  */
@@ -16,6 +17,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "entrypoint/launch/companion.h"
+#include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/ssh/exec.h"
 #include "entrypoint/ssh/link.h"
 #include "entrypoint/ssh/rundir.h"
@@ -24,6 +26,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -135,8 +138,13 @@ int pl_relay_run(const struct pl_strv *words, const struct pl_environment *envir
     if (words->count == 1) {
         return join(words->items[0]);
     }
+    if (words->count == 3 && strcmp(words->items[0], PL_DISCONNECT_OPTION) == 0) {
+        return pl_disconnect_say(atoi(words->items[1]), words->items[2]);
+    }
     if (words->count < 3 || strcmp(words->items[0], "--agent") != 0) {
-        fprintf(stderr, "usage: paceline relay DIRECTORY | paceline relay --agent HOST COMMAND...\n");
+        fprintf(stderr,
+                "usage: paceline relay DIRECTORY | paceline relay --disconnect PORT WORDS | paceline relay --agent "
+                "HOST COMMAND...\n");
         return PL_EXIT_USAGE;
     }
     if (request_daemon(words, environment, &error) != PL_OK) {

@@ -32,9 +32,9 @@ void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_fr
 
 void pl_holding_ask_again(struct pl_supervisor *supervisor)
 {
-    if (supervisor->stop_number != 0) {
+    if (supervisor->holding.state != PL_STOP_RUNNING) {
         supervisor->holding.asked_ns = pl_clock_now_ns();
-        supervisor->holding.released = false;
+        pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
     }
 }
 
@@ -71,8 +71,9 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank)
 
 bool pl_holding_is_on(const struct pl_supervisor *supervisor)
 {
-    return supervisor->stop_number != 0 && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE &&
-           !supervisor->holding.released;
+    const enum pl_stop_state state = supervisor->holding.state;
+
+    return supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE && (state == PL_STOP_SAVING || state == PL_STOP_HELD);
 }
 
 static size_t count_saving(const struct pl_holding *holding)
@@ -120,7 +121,7 @@ static void hold(struct pl_supervisor *supervisor)
     send_to_workers(supervisor, PL_FRAME_HOLD, pl_text_string(&text));
     pl_log(PL_LOG_WARNING, "%.*s; the others have time to save and end", (int)strcspn(pl_text_string(&text), "\n"),
            pl_text_string(&text));
-    supervisor->holding.held = true;
+    pl_stop_go(&supervisor->holding.state, PL_STOP_HELD);
 }
 
 void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns)
@@ -131,12 +132,12 @@ void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns)
                           pl_deadline_passed(answers_end(supervisor));
     size_t saving = count_saving(holding);
 
-    if (supervisor->stop_number == 0 || holding->released) {
+    if (holding->state == PL_STOP_RUNNING || holding->state == PL_STOP_RELEASED) {
         return;
     }
     if (saving > 0 || !has_ranks) {
-        if (!holding->held && ((supervisor->failed && supervisor->exit_report_known) ||
-                               (!supervisor->failed && answered && find_deferred(holding) >= 0))) {
+        if (holding->state == PL_STOP_SAVING && ((supervisor->failed && supervisor->exit_report_known) ||
+                                                 (!supervisor->failed && answered && find_deferred(holding) >= 0))) {
             hold(supervisor);
         }
     } else if (answered) {

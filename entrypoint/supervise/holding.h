@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "entrypoint/ssh/link.h"
+#include "entrypoint/supervise/stop_state.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,8 +32,7 @@ struct pl_holding {
     size_t count, capacity;
     int64_t asked_ns;  /* when the last host was asked, if not with the stop */
     int unasked_ended; /* ranks that ended before they were sent the stop */
-    bool held;         /* the failure file is written, and the hosts know that others still save */
-    bool released;     /* shims whose rank has ended need not wait any more */
+    enum pl_stop_state state;
     int64_t released_ns;
 };
 

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"
+#include "entrypoint/launch/needs.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
 
@@ -29,7 +30,8 @@
 
 struct master {
     struct pl_sessions sessions;
-    bool linking;                     /* sessions are opened while the program runs */
+    bool can_link;                    /* all that sessions need is there */
+    bool linking;                     /* sessions are opened while this host prepares, or the program runs */
     bool failure_told;                /* that a session could not be opened */
     bool late_told;                   /* hosts that are late were named */
     bool result_sent;                 /* a host that comes now gets it at once */
@@ -147,27 +149,11 @@ static struct pl_session *session_of(const struct pl_supervisor *supervisor, con
     return pl_sessions_find(&master->sessions, connection);
 }
 
-/* How many processes a host gets that has devices of its own. */
-static void note_processes(struct pl_supervisor *supervisor, const struct pl_session *session,
-                           const struct pl_frame *frame)
-{
-    const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
-    int64_t processes;
-
-    if (!supervisor->plan->slots || index < 0 || supervisor->plan->slots[index] != 0) {
-        return;
-    }
-    if (frame->count < 2 || pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) != PL_OK) {
-        pl_supervise_fail(supervisor, "host '%.200s' does not say how many processes it gets", session->host);
-        return;
-    }
-    supervisor->plan->slots[index] = (int)processes;
-}
-
 static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
     const struct master *master = supervisor->state;
     struct pl_session *session = session_of(supervisor, connection);
+    int64_t processes;
 
     if (frame->count < 1 || strcmp(frame->fields[0], session->host) != 0) {
         pl_supervise_fail(
@@ -176,7 +162,9 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
             session->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
-    note_processes(supervisor, session, frame);
+    if (pl_link_frame_number(frame, 1, 1, PL_JOB_PROCESSES_MAX, &processes, NULL) == PL_OK) {
+        session->processes = (int)processes;
+    }
     session->ready = true;
     connection->begun = true;
     pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
@@ -221,10 +209,8 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_connection *con
 }
 
 /* A worker itself cannot go on; its words name it already where they are of its configuration. */
-static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                                const struct pl_frame *frame)
+static void fail_worker(struct pl_supervisor *supervisor, const char *host, const char *words)
 {
-    const char *host = session_of(supervisor, connection)->host, *words = frame->fields[1];
     const size_t length = strlen(host);
     const bool named = strncmp(words, "host ", 5) == 0 && strncmp(words + 5, host, length) == 0 &&
                        strncmp(words + 5 + length, ": ", 2) == 0;
@@ -234,6 +220,12 @@ static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_conn
     } else {
         pl_supervise_fail(supervisor, "host %.200s: %.700s", host, words);
     }
+}
+
+static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                                const struct pl_frame *frame)
+{
+    fail_worker(supervisor, session_of(supervisor, connection)->host, frame->fields[1]);
 }
 
 /* The agent that waits for it hears whether the daemon of its host runs. */
@@ -334,6 +326,9 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
         }
     } else if (!session->ready) {
         pl_sessions_failed(&master->sessions, session);
+        if (session->refused && supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NEEDED && !session->outside) {
+            fail_worker(supervisor, session->host, session->reason);
+        }
     }
 }
 
@@ -377,12 +372,23 @@ static bool others_are_quiet(const struct pl_supervisor *supervisor)
     return true;
 }
 
+static void open_sessions(struct pl_supervisor *supervisor, int64_t *next_ns)
+{
+    struct master *master = supervisor->state;
+    struct pl_error error = PL_ERROR_NONE;
+
+    if (master->linking && pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK &&
+        !master->failure_told) {
+        pl_log_error(&error, "no link to another host now, it is tried again");
+        master->failure_told = true;
+    }
+}
+
 /* While the program runs: open sessions, and name the hosts that are late, once. */
 static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     struct master *master = supervisor->state;
     const int64_t late_ns = master->sessions.begun_ns + LATE_LINK_NS;
-    struct pl_error error = PL_ERROR_NONE;
     PL_AUTO_TEXT struct pl_text names = PL_TEXT_NONE;
 
     pl_holding_update(supervisor, next_ns);
@@ -413,10 +419,7 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!master->late_told && late_ns < *next_ns) {
         *next_ns = late_ns;
     }
-    if (pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK && !master->failure_told) {
-        pl_log_error(&error, "no link to another host now, it is tried again");
-        master->failure_told = true;
-    }
+    open_sessions(supervisor, next_ns);
 }
 
 /* A host whose program has ended well ends nobody: where each host has its own program, the master stays until the
@@ -473,33 +476,80 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
     }
 }
 
-/* Prepare the links to the workers, and wait for them where the program cannot start without. */
+/* Begin to link the workers, which goes on while this host prepares. */
+static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    struct master *master = supervisor->state;
+    const bool report_only = supervisor->failed;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = pl_sessions_make(supervisor, &master->sessions, reterr);
+
+    if (status != PL_OK || master->sessions.count == 0) {
+        return status;
+    }
+    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
+    status = status == PL_OK ? pl_sessions_prepare(supervisor, &master->sessions, &error) : status;
+    master->can_link = master->linking = status == PL_OK;
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !report_only) {
+        return pl_supervise_without_link(supervisor, status, &error);
+    }
+    if (reterr && status != PL_OK) {
+        *reterr = error;
+    }
+    return status;
+}
+
+/* Drop the links of a plan that has none, for example because its program itself survives the loss of hosts. */
+static void drop_links(struct pl_supervisor *supervisor)
+{
+    struct master *master = supervisor->state;
+
+    pl_supervise_kill_all(supervisor, false);
+    pl_supervise_drop(supervisor, PL_CONNECTION_WORKER);
+    pl_sessions_close(&master->sessions);
+    master->can_link = master->linking = false;
+}
+
+/* Wait for the workers where the program cannot start without them, and tell them that all are there. */
 static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
-    const bool report_only = supervisor->failed, beside = supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE;
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = pl_sessions_prepare(supervisor, &master->sessions, &error);
 
-    if (beside && !report_only) {
-        master->linking = status == PL_OK;
-        return pl_supervise_without_link(supervisor, status, &error);
-    }
-    if (status != PL_OK) {
-        if (reterr) {
-            *reterr = error;
-        }
-        return status;
+    master->sessions.begun_ns = pl_clock_now_ns();
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->failed) {
+        return PL_OK;
     }
     master->linking = supervisor->plan->outside_hosts.count > 0; /* those need not be there */
-    return connect_workers(supervisor, reterr);
+    PL_TRY(connect_workers(supervisor, reterr));
+    for (size_t i = 0; i < master->sessions.count && !supervisor->failed && supervisor->stop_number == 0; i++) {
+        if (master->sessions.items[i].ready && master->sessions.items[i].link) {
+            PL_SUPERVISE_SEND(supervisor, master->sessions.items[i].link, PL_FRAME_READY,
+                              supervisor->job->current_host);
+        }
+    }
+    return PL_OK;
 }
 
 /* The hosts are linked: those with devices of their own have told how many processes these make. */
 static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    if (!supervisor->plan->slots) {
+    const struct master *master = supervisor->state;
+    int *slots = supervisor->plan->slots;
+
+    if (!slots) {
         return PL_OK;
+    }
+    for (size_t i = 0; i < master->sessions.count; i++) {
+        const struct pl_session *session = &master->sessions.items[i];
+        const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
+
+        if (index >= 0 && slots[index] == 0 && session->processes == 0) {
+            return pl_error_set(reterr, PL_INVALID, "host '%.200s' does not say how many processes it gets",
+                                session->host);
+        }
+        if (index >= 0 && slots[index] == 0) {
+            slots[index] = session->processes;
+        }
     }
     PL_BUG_IF(pl_mpi_hosts_wait(supervisor->plan));
     return pl_mpi_hosts_apply(supervisor->job, supervisor->plan, reterr);
@@ -607,7 +657,7 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     if (!supervisor->failed) {
         PL_TRY(pl_peers_resolve(supervisor, reterr));
     }
-    if (master->sessions.count > 0) {
+    if (master->can_link) {
         PL_TRY(link_workers(supervisor, reterr));
     }
     if (supervisor->failed) {
@@ -631,10 +681,8 @@ static void await_open_sessions(struct pl_supervisor *supervisor)
 
     for (size_t i = 0; i < master->sessions.count; i++) {
         while ((supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || master->sessions.items[i].outside) &&
-               master->sessions.items[i].link && !master->sessions.items[i].ready && !pl_deadline_passed(deadline_ns)) {
-            if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-                return;
-            }
+               master->sessions.items[i].link && !master->sessions.items[i].ready &&
+               pl_supervise_wait(supervisor, deadline_ns)) {
         }
     }
 }
@@ -705,10 +753,7 @@ static void finish(struct pl_supervisor *supervisor)
     notify_late_hosts(supervisor);
     await_open_sessions(supervisor);
     deadline_ns = pl_deadline_after_ns(DONE_WAIT_NS);
-    while (!workers_done(master) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (!workers_done(master) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -719,19 +764,25 @@ int pl_master_run(struct pl_supervisor *supervisor)
                                         .frames_count = PL_ARRAY_ITEMS(master_frames),
                                         .gone = master_gone,
                                         .tick = master_tick,
+                                        .prepare_tick = open_sessions,
                                         .waits = master_waits};
     struct master master = {.sessions = PL_SESSIONS_NONE, .left_early = PL_EXIT_REPORT_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    const bool report_only = supervisor->failed;
-    int exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    bool report_only;
+    int exit_code;
     enum pl_status status;
 
     supervisor->role = &role;
     supervisor->state = &master;
-    status = pl_sessions_make(supervisor, &master.sessions, &error);
-    if (status == PL_OK) {
-        status = run_job(supervisor, &error);
+    status = begin_links(supervisor, &error);
+    status = status == PL_OK ? pl_supervise_prepare(supervisor, &error) : status;
+    pl_supervise_fail_status(supervisor, status, &error);
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE && master.can_link) {
+        drop_links(supervisor);
     }
+    report_only = supervisor->failed;
+    exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    status = run_job(supervisor, &error);
     pl_supervise_fail_status(supervisor, status, &error);
     finish(supervisor);
     exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);

@@ -73,19 +73,20 @@ struct answer {
 
 static void answered(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
 {
-    struct answer *answer = supervisor->state;
+    struct answer *answer = connection->state;
 
-    (void)connection;
+    (void)supervisor;
     answer->known = true;
     snprintf(answer->text, sizeof(answer->text), "%s", frame->fields[1]);
 }
 
 static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    struct answer *answer = supervisor->state;
+    struct answer *answer = connection->state;
 
+    (void)supervisor;
     (void)why;
-    if (connection->kind == PL_CONNECTION_RESOLVER && !answer->known) {
+    if (!answer->known) {
         answer->known = true;
         snprintf(answer->text, sizeof(answer->text), "the process that looks host names up was killed");
     }
@@ -110,9 +111,8 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_erro
 {
     static const struct pl_frame_rule frames[] = {{PL_FRAME_RESULT, PL_CONNECTION_RESOLVER, 2, answered}};
     static const struct pl_role role = {.frames = frames, .frames_count = 1, .gone = resolver_gone};
-    const struct pl_role *outer_role = supervisor->role;
-    void *outer_state = supervisor->state;
     struct answer answer = {.known = false};
+    struct pl_connection *resolver;
     enum pl_status status;
     int pair[2];
     pid_t pid;
@@ -133,16 +133,16 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_erro
         close(pair[0]);
         return pl_error_errno(reterr, "fork");
     }
-    supervisor->role = &role;
-    supervisor->state = &answer;
-    status = pl_supervise_add(supervisor, PL_CONNECTION_RESOLVER, pair[0], NULL, reterr);
-    while (status == PL_OK && !answer.known && supervisor->stop_number == 0) {
-        status = pl_supervise_poll(supervisor, PL_DEADLINE_NEVER, reterr);
+    status = pl_supervise_add(supervisor, PL_CONNECTION_RESOLVER, pair[0], &resolver, reterr);
+    if (status == PL_OK) {
+        resolver->role = &role;
+        resolver->state = &answer;
+    }
+    while (status == PL_OK && !answer.known && supervisor->stop_number == 0 && !supervisor->failed) {
+        status = pl_supervise_poll_preparing(supervisor, PL_DEADLINE_NEVER, reterr);
     }
     kill(pid, SIGKILL); /* it holds no state; reaped with all others */
     pl_supervise_drop(supervisor, PL_CONNECTION_RESOLVER);
-    supervisor->role = outer_role;
-    supervisor->state = outer_state;
     PL_TRY(status);
     return answer.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", answer.text);
 }

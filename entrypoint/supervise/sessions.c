@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/supervise/process.h"
 
 #include <errno.h>
@@ -93,7 +94,9 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     session->link->pid = pid;
     session->link->index = (int)(session - sessions->items);
     session->next_try_ns = PL_DEADLINE_NEVER;
-    return PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host);
+    PL_TRY(PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host));
+    pl_supervise_forward_stop(supervisor, session->link); /* it is taken also by a host that still prepares */
+    return PL_OK;
 }
 
 enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_sessions *sessions, int64_t *next_ns,
@@ -132,13 +135,20 @@ static void read_reason(struct pl_session *session)
 {
     char words[2048];
     ssize_t bytes = session->ssh_stderr_fd >= 0 ? pread(session->ssh_stderr_fd, words, sizeof(words) - 1, 0) : 0;
-    const char *line;
+    const char *line, *given;
     bool connected = true;
 
     while (bytes > 0 && (words[bytes - 1] == '\n' || words[bytes - 1] == '\r')) {
         bytes--;
     }
     words[bytes > 0 ? bytes : 0] = '\0';
+    given = strstr(words, PL_DISCONNECT_BEGIN);
+    if (given) {
+        session->refused = true;
+        given += strlen(PL_DISCONNECT_BEGIN);
+        snprintf(session->reason, sizeof(session->reason), "%.*s", (int)strcspn(given, "\r\n"), given);
+        return;
+    }
     line = strrchr(words, '\n') ? strrchr(words, '\n') + 1 : words;
     if (session->reached && (line[0] == '\0' || strncmp(line, "kex_exchange_identification: ", 29) == 0)) {
         return;
@@ -157,7 +167,8 @@ void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *s
     bool often = pl_clock_now_ns() - sessions->begun_ns < OFTEN_NS;
 
     read_reason(session);
-    session->next_try_ns = pl_deadline_after_ns(often ? TRY_AGAIN_NS : TRY_SELDOM_NS);
+    session->next_try_ns =
+        session->refused ? PL_DEADLINE_NEVER : pl_deadline_after_ns(often ? TRY_AGAIN_NS : TRY_SELDOM_NS);
 }
 
 size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text)
@@ -167,7 +178,8 @@ size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, str
     for (size_t i = 0; i < sessions->count; i++) {
         const struct pl_session *session = &sessions->items[i];
 
-        if (!session->ready && (outside || !session->outside) && ++missing <= SHOWN_HOSTS && text) {
+        if (!session->ready && !session->refused && (outside || !session->outside) && ++missing <= SHOWN_HOSTS &&
+            text) {
             pl_text_printf(text, "%s%s (%s)", missing > 1 ? ", " : "", session->host,
                            session->reason[0] != '\0' ? session->reason : "no answer yet");
         }

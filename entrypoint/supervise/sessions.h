@@ -11,12 +11,14 @@ struct pl_session {
     int ssh_stderr_fd;          /* a memory file with ssh's stderr */
     int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or being made */
     bool outside;               /* it is beside the launch, which does not wait for it */
-    bool ready;                 /* the host has said that it is the one that was meant */
+    bool ready;                 /* the host has said that it is the one that was meant, and is prepared */
+    int processes;              /* how many it has said that it gets; 0: it has not */
     bool program_ended;         /* the program that it runs itself */
     bool quiet;                 /* nothing happens on it, see watch.h */
     enum pl_apart_state apart;  /* of its ranks */
     bool done;                  /* nobody of the job is left on it */
-    char reason[200];           /* why the last session failed */
+    char reason[400];           /* why the last session failed */
+    bool refused;               /* the reason is the host's own: it cannot be linked */
     bool reached;               /* the reason is of a session that got further than to connect */
 };
 
@@ -47,8 +49,10 @@ struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const st
 /** A session's connection is gone before the host was ready: keep the reason, and try again later. */
 void pl_sessions_failed(const struct pl_sessions *sessions, struct pl_session *session);
 
-/** How many hosts are not ready, those beside the launch only with `outside`; the first of them and why are appended to
- * `text`, which may be NULL. */
+/**
+ * How many hosts are not ready and may become so, those beside the launch only with `outside`; the first of them and
+ * why are appended to `text`, which may be NULL.
+ */
 size_t pl_sessions_missing(const struct pl_sessions *sessions, bool outside, struct pl_text *text);
 
 void pl_sessions_close(struct pl_sessions *sessions);

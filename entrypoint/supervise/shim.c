@@ -14,6 +14,7 @@
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/supervise/cgroup.h"
 #include "entrypoint/supervise/failure.h"
+#include "entrypoint/supervise/stop_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,10 +44,9 @@ struct shim {
     bool sent_end; /* it was sent a signal that ends it */
     int wait_status;
     /* of a rank: */
-    int stop_number; /* 0, or the signal that the supervisor sent first */
+    enum pl_stop_state state;
+    int stop_number; /* 0, or the signal that the supervisor sent first, while the program ran; */
     bool catches;    /* the program had a handler for it */
-    int deferred;    /* 0, or the signal that the program gets with the release */
-    bool released;   /* once it has ended, the shim may */
 };
 
 /* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
@@ -126,7 +126,9 @@ static void handle_signals(struct shim *shim)
         case SIGQUIT:
         case SIGTERM:
             forward_signal(shim, number);
-            shim->released = shim->released || shim->exited; /* mpirun ends its ranks */
+            if (shim->exited && shim->state != PL_STOP_RUNNING) {
+                pl_stop_go(&shim->state, PL_STOP_RELEASED); /* mpirun ends its ranks */
+            }
             break;
         case SIGUSR1:
         case SIGUSR2:
@@ -148,8 +150,12 @@ static void handle_stop(struct shim *shim, int number)
     const bool is_stop = number == SIGTERM || number == SIGINT;
     char rank[16];
 
-    if (!is_stop || shim->options->source != PL_EXIT_SOURCE_RANK || shim->stop_number != 0 || shim->exited) {
+    if (!is_stop || shim->options->source != PL_EXIT_SOURCE_RANK || shim->state != PL_STOP_RUNNING) {
         forward_signal(shim, number);
+        return;
+    }
+    if (shim->exited) {
+        pl_stop_go(&shim->state, PL_STOP_SAVING); /* the others */
         return;
     }
     shim->stop_number = number;
@@ -158,19 +164,19 @@ static void handle_stop(struct shim *shim, int number)
     if (PL_LINK_SEND(shim->link, PL_FRAME_CATCHES, NULL, rank, shim->catches ? "1" : "0") != PL_OK) {
         pl_link_close(shim->link);
     }
-    if (shim->catches || shim->released) {
+    pl_stop_go(&shim->state, shim->catches ? PL_STOP_SAVING : PL_STOP_HELD);
+    if (shim->catches) {
         forward_signal(shim, number);
-    } else {
-        shim->deferred = number;
     }
 }
 
 static void handle_release(struct shim *shim)
 {
-    shim->released = true;
-    if (shim->deferred != 0) {
-        forward_signal(shim, shim->deferred);
-        shim->deferred = 0;
+    if (shim->state == PL_STOP_HELD) {
+        forward_signal(shim, shim->stop_number);
+    }
+    if (shim->state != PL_STOP_RUNNING) {
+        pl_stop_go(&shim->state, PL_STOP_RELEASED);
     }
 }
 
@@ -422,7 +428,7 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
  */
 static void wait_for_release(struct shim *shim)
 {
-    while (shim->stop_number != 0 && !shim->released && shim->link->fd >= 0) {
+    while ((shim->state == PL_STOP_SAVING || shim->state == PL_STOP_HELD) && shim->link->fd >= 0) {
         poll_once(shim, PL_DEADLINE_NEVER);
     }
 }

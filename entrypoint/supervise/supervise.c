@@ -91,7 +91,9 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
 {
     char link[PL_RUNDIR_PATH_BYTES + sizeof(PL_RUNDIR_PYTHON)];
 
-    PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    if (supervisor->rundir.path[0] == '\0') {
+        PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    }
     PL_TRY(pl_rundir_save_environment(&supervisor->rundir, plan->environment, reterr));
     PL_TRY(pl_rundir_save_additions(&supervisor->rundir, plan->additions, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_TORCHRUN) {
@@ -132,6 +134,16 @@ static void raise_files(struct pl_supervisor *supervisor)
     }
 }
 
+enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                           struct pl_error *reterr)
+{
+    PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
+    PL_TRY(pl_rundir_open(&supervisor->rundir, reterr));
+    supervisor->plan = plan;
+    raise_files(supervisor);
+    return PL_OK;
+}
+
 enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
                                      struct pl_error *reterr)
 {
@@ -141,6 +153,8 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
     supervisor->plan = plan;
     supervisor->watch.hang_ns = plan->runs_jobs ? 0 : supervisor->watch.hang_ns;
     raise_files(supervisor);
+    pl_environment_free(supervisor->environment);
+    supervisor->environment = NULL;
     PL_TRY(pl_environment_new_copy(plan->environment, &supervisor->environment, reterr));
     if (plan->ranks == PL_LAUNCH_PLAN_RANKS_NONE && plan->link == PL_LAUNCH_PLAN_LINK_NONE &&
         supervisor->watch.hang_ns == 0) {
@@ -240,7 +254,7 @@ static void send_release(struct pl_connection *shim)
 
 void pl_supervise_release(struct pl_supervisor *supervisor)
 {
-    supervisor->holding.released = true;
+    pl_stop_go(&supervisor->holding.state, PL_STOP_RELEASED);
     supervisor->holding.released_ns = pl_clock_now_ns();
     for (size_t i = 0; i < supervisor->connections_count; i++) {
         struct pl_connection *connection = supervisor->connections[i];
@@ -268,6 +282,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
             return;
         }
     } else {
+        pl_stop_go(&supervisor->holding.state, PL_STOP_SAVING);
         supervisor->stop_number = number;
         supervisor->stop_ns = pl_clock_now_ns();
         early_ns = supervisor->plan && supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_NONE
@@ -280,7 +295,8 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
         pl_supervise_signal(supervisor, programs[i], number);
     }
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
-        if (is_host_link(supervisor->connections[i])) {
+        /* a worker may still prepare */
+        if (is_host_link(supervisor->connections[i]) || supervisor->connections[i]->kind == PL_CONNECTION_WORKER) {
             pl_supervise_forward_stop(supervisor, supervisor->connections[i]);
         }
     }
@@ -347,20 +363,27 @@ int64_t pl_supervise_notify_deadline(const struct pl_supervisor *supervisor, int
     return join_ns < late_ns ? join_ns : late_ns;
 }
 
+static const struct pl_role *role_of(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
+{
+    static const struct pl_role none = {.ended = NULL};
+
+    return connection->role ? connection->role : supervisor->role ? supervisor->role : &none;
+}
+
 static void notify_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_exit_report *exit_report)
 {
-    if (supervisor->role && supervisor->role->ended) {
-        supervisor->role->ended(supervisor, connection, exit_report);
+    if (role_of(supervisor, connection)->ended) {
+        role_of(supervisor, connection)->ended(supervisor, connection, exit_report);
     }
 }
 
 static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
-    const struct pl_role *role = supervisor->role;
+    const struct pl_role *role = role_of(supervisor, connection);
 
-    for (size_t i = 0; role && i < role->frames_count && !connection->dropped; i++) {
+    for (size_t i = 0; i < role->frames_count && !connection->dropped; i++) {
         const struct pl_frame_rule *rule = &role->frames[i];
 
         if (rule->type == frame->type && rule->from == connection->kind && frame->count >= rule->fields) {
@@ -371,8 +394,8 @@ static void notify_frame(struct pl_supervisor *supervisor, struct pl_connection 
 
 static void notify_gone(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why)
 {
-    if (supervisor->role && supervisor->role->gone) {
-        supervisor->role->gone(supervisor, connection, why);
+    if (role_of(supervisor, connection)->gone) {
+        role_of(supervisor, connection)->gone(supervisor, connection, why);
     }
 }
 
@@ -433,7 +456,8 @@ static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connect
     int64_t kills = pl_cgroup_memory_kills();
 
     exit_report.out_of_memory = kills > supervisor->memory_kills;
-    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.released && !exit_report.out_of_memory) {
+    if (connection->source == PL_EXIT_SOURCE_RANK && supervisor->holding.state == PL_STOP_RELEASED &&
+        !exit_report.out_of_memory) {
         snprintf(exit_report.note, sizeof(exit_report.note), "it had not ended when it was asked to");
     }
     exit_report.source = connection->source;
@@ -478,7 +502,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         if (supervisor->stop_number != 0) {
             send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
         }
-        if (supervisor->holding.released && !connection->dropped) {
+        if (supervisor->holding.state == PL_STOP_RELEASED && !connection->dropped) {
             send_release(connection);
         }
     } else if (strcmp(kind, "agent") == 0) {
@@ -629,6 +653,11 @@ enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadl
     }
     free_dropped(supervisor);
     return PL_OK;
+}
+
+bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns)
+{
+    return !pl_deadline_passed(deadline_ns) && pl_supervise_poll(supervisor, deadline_ns, NULL) == PL_OK;
 }
 
 void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind kind)

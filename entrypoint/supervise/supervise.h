@@ -24,6 +24,8 @@
 #include "entrypoint/supervise/signals.h"
 #include "entrypoint/supervise/watch.h"
 
+struct pl_role;
+
 enum pl_connection_kind {
     PL_CONNECTION_NEW,      /* connected, has not sent HELLO */
     PL_CONNECTION_SHIM,     /* the shim of a program on this host */
@@ -45,6 +47,8 @@ struct pl_connection {
     bool begun;                 /* a shim: its program runs; a link: the other host sent READY */
     bool ended;                 /* a shim: its exit report was handled */
     bool dropped;               /* to be freed */
+    const struct pl_role *role; /* who waits for this one alone, in place of the supervisor's; NULL: nobody */
+    void *state;                /* that role's */
 };
 
 struct pl_supervisor;
@@ -69,6 +73,8 @@ struct pl_role {
     void (*gone)(struct pl_supervisor *supervisor, struct pl_connection *connection, const char *why);
     /* while pl_supervise_wait_main() waits: what is due now; `*next_ns` becomes earlier where more is due before it */
     void (*tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
+    /* the same while the host is prepared */
+    void (*prepare_tick)(struct pl_supervisor *supervisor, int64_t *next_ns);
     /* whether pl_supervise_wait_main() is to wait on although the main program has ended */
     bool (*waits)(const struct pl_supervisor *supervisor);
 };
@@ -82,6 +88,9 @@ struct pl_supervisor {
     struct pl_environment *environment; /* for what is started from the plan; NULL without one */
     const struct pl_role *role;
     void *state; /* the role's */
+    /* what the role has done once it listens to the other hosts: code, plan, requirements; NULL: that is done */
+    enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
+    void *preparation; /* its own */
 
     struct pl_connection **connections;
     size_t connections_count, connections_capacity;
@@ -134,6 +143,20 @@ void pl_supervise_open(struct pl_supervisor *supervisor, const struct pl_job *jo
 void pl_supervise_close(struct pl_supervisor *supervisor);
 
 /**
+ * Take a plan that runs nothing, by which the hosts are linked while each prepares: so a stop or a failure in this time
+ * reaches the others.
+ */
+enum pl_status pl_supervise_set_early_plan(struct pl_supervisor *supervisor, struct pl_launch_plan *plan,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Do what is left to do before the program can start. PL_CANCELLED: the job is stopped; PL_FAILED: it has failed. */
+enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** pl_supervise_poll() while this host is prepared. */
+enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,
+                                           struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
  * Take the plan: its environment, and the run directory when ranks or other hosts will report. Where that cannot be
  * made and the job can do without, a warning says so, and the plan has no link and no ranks any more.
  */
@@ -143,6 +166,9 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
 /** Wait for events until `deadline_ns`, handle them once. */
 enum pl_status pl_supervise_poll(struct pl_supervisor *supervisor, int64_t deadline_ns,
                                  struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same in a loop that ends at `deadline_ns`: false when it has passed, or nothing can be waited for. */
+bool pl_supervise_wait(struct pl_supervisor *supervisor, int64_t deadline_ns);
 
 /** Add a connection that owns `fd`. */
 enum pl_status pl_supervise_add(struct pl_supervisor *supervisor, enum pl_connection_kind kind, int fd,
@@ -188,13 +214,13 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor);
 bool pl_supervise_runs(const struct pl_supervisor *supervisor, enum pl_exit_source source);
 
 /**
- * Run a step to its end: PL_FAILED when it fails (the report is kept), PL_NOT_FOUND when it is a probe and the
- * answer is no, PL_CANCELLED when the job is stopped meanwhile.
+ * Run a step to its end: PL_FAILED when it fails (the report is kept), or the job does because of another host;
+ * PL_NOT_FOUND when it is a probe and the answer is no, PL_CANCELLED when the job is stopped meanwhile.
  */
 enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct pl_launch_plan_step *step,
                                  char *const *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Run the steps one after the other, each in `environment` with its own additions. */
+/** Run the steps one after the other, each in `environment` with its own additions, until the job stops or fails. */
 enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
                                   const struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 

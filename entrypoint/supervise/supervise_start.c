@@ -202,10 +202,7 @@ void pl_supervise_end_sidecars(struct pl_supervisor *supervisor)
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_WORKER_SERVER, SIGTERM);
     while ((pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SIDECAR) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_WORKER_SERVER)) &&
-           !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            return;
-        }
+           pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -258,24 +255,42 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
     }
 }
 
+enum pl_status pl_supervise_prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    enum pl_status (*prepare)(struct pl_supervisor *, struct pl_error *) = supervisor->prepare;
+
+    supervisor->prepare = NULL;
+    if (supervisor->failed || supervisor->stop_number != 0) {
+        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
+    }
+    return prepare ? prepare(supervisor, reterr) : PL_OK;
+}
+
+enum pl_status pl_supervise_poll_preparing(struct pl_supervisor *supervisor, int64_t deadline_ns,
+                                           struct pl_error *reterr)
+{
+    if (supervisor->role && supervisor->role->prepare_tick) {
+        supervisor->role->prepare_tick(supervisor, &deadline_ns);
+    }
+    return pl_supervise_poll(supervisor, deadline_ns, reterr);
+}
+
 struct step_state {
     const struct pl_launch_plan_step *step;
-    const struct pl_connection *connection;
     bool ended;
     bool ok;
+    bool fails; /* the job */
 };
 
 static void step_ended(struct pl_supervisor *supervisor, struct pl_connection *connection,
                        const struct pl_exit_report *exit_report)
 {
-    struct step_state *state = supervisor->state;
+    struct step_state *state = connection->state;
 
-    if (connection != state->connection) {
-        return;
-    }
     state->ended = true;
     state->ok = pl_exit_report_ok(exit_report);
-    if (!state->ok && !state->step->is_probe) {
+    state->fails = !state->ok && !state->step->is_probe && !supervisor->failed;
+    if (state->fails) {
         pl_supervise_fail_exit(supervisor, exit_report);
     }
 }
@@ -285,43 +300,43 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
 {
     static const struct pl_role role = {.ended = step_ended};
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
-    const struct pl_role *outer_role = supervisor->role;
-    void *outer_state = supervisor->state;
     const bool failed_before = supervisor->failed, stopped_before = supervisor->stop_number != 0;
     enum pl_status status;
     struct step_state state = {.step = step};
     struct pl_connection *connection = NULL;
 
-    supervisor->role = &role;
-    supervisor->state = &state;
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd ? step->cwd : supervisor->job->paths.base;
     setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd; /* plan's own is for its JSON */
     pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
-    state.connection = connection;
-    while (status == PL_OK && !state.ended) {
+    if (status == PL_OK) {
+        connection->role = &role;
+        connection->state = &state;
+    }
+    while (status == PL_OK && !state.ended && supervisor->failed == failed_before) {
         int64_t deadline_ns = pl_supervise_stop_deadline(supervisor, PL_SUPERVISE_KILL_NS);
 
-        status = pl_supervise_poll(supervisor, deadline_ns, reterr);
+        status = pl_supervise_poll_preparing(supervisor, deadline_ns, reterr);
         if (pl_deadline_passed(deadline_ns)) {
             break;
         }
     }
-    pl_supervise_kill_all(supervisor, false);
-    supervisor->role = outer_role;
-    supervisor->state = outer_state;
+    pl_supervise_kill_all(supervisor, true);
     PL_TRY(status);
     if (supervisor->stop_number != 0 && !stopped_before) {
         return PL_CANCELLED;
     }
-    if (supervisor->failed && !failed_before) {
+    if (state.fails) {
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
         pl_exit_report_print_step(&supervisor->exit_report, step->what, PL_FAILURE_SHOWN_BYTES, &text);
         snprintf(supervisor->reason, sizeof(supervisor->reason), "%s", pl_text_string(&text));
         supervisor->exit_report_known = false;
+        return PL_FAILED;
+    }
+    if (supervisor->failed && !failed_before) {
         return PL_FAILED;
     }
     return state.ok ? PL_OK : step->is_probe ? PL_NOT_FOUND : PL_FAILED;
@@ -333,6 +348,9 @@ enum pl_status pl_supervise_steps(struct pl_supervisor *supervisor, const struct
     for (size_t i = 0; i < steps->count; i++) {
         PL_AUTO_ENVIRONMENT struct pl_environment *own = NULL;
 
+        if (supervisor->stop_number != 0 || supervisor->failed) {
+            return supervisor->failed ? PL_FAILED : PL_CANCELLED;
+        }
         PL_TRY(pl_environment_new_copy(environment, &own, reterr));
         if (steps->items[i].additions) {
             PL_TRY(pl_environment_add(own, steps->items[i].additions, reterr));

@@ -11,7 +11,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/needs.h"
 #include "entrypoint/ssh/command.h"
+#include "entrypoint/ssh/disconnect.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/process.h"
 
@@ -38,9 +40,13 @@
 struct worker_state {
     struct pl_sshd sshd;
     struct pl_connection *master;
+    struct pl_connection *early; /* the master's, until this host is prepared */
+    bool prepared;
     bool joined, result_known;
+    bool all_ready;                             /* the master has said that all hosts are there */
     bool leaving;                               /* without the master: one that comes now is not taken */
-    bool serving;                               /* sshd runs here */
+    bool serving;                               /* sshd runs here, */
+    bool refusing;                              /* or what says in its place why it cannot */
     int64_t begun_ns;                           /* when it was started */
     char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* its last lines, once it has ended */
 };
@@ -116,6 +122,9 @@ static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit
         return;
     }
     state->serving = false;
+    if (state->refusing) {
+        return;
+    }
     if (!is_beside(supervisor)) {
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!state->joined) {
@@ -260,26 +269,12 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     }
 }
 
-/* A client with the job's key says that it is the master: the first one is accepted. */
-static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
-                          const struct pl_frame *frame)
+/* Tell the master that this host is prepared, and what has happened here before. */
+static void welcome_master(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct worker_state *state = supervisor->state;
     char processes[16];
 
-    if (connection == state->master) {
-        return; /* it was, by its first frame */
-    }
-    if (state->leaving) {
-        connection->dropped = true;
-        return;
-    }
-    if (state->master || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
-        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
-               master_host(supervisor));
-        connection->dropped = true;
-        return;
-    }
     snprintf(processes, sizeof(processes), "%d", supervisor->job->processes_per_host);
     if (PL_LINK_SEND(&connection->link, PL_FRAME_READY, NULL, supervisor->job->current_host, processes) != PL_OK) {
         connection->dropped = true;
@@ -290,6 +285,42 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
     connection->begun = true;
     pl_supervise_forward_stop(supervisor, connection); /* the stop came before the master connected */
     report_earlier_ends(supervisor);
+}
+
+/* A client with the job's key says that it is the master: the first one is accepted. */
+static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                          const struct pl_frame *frame)
+{
+    struct worker_state *state = supervisor->state;
+
+    if (connection == state->master || connection == state->early) {
+        return; /* it was, by its first frame */
+    }
+    if (state->leaving) {
+        connection->dropped = true;
+        return;
+    }
+    if (state->master || state->early || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
+        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
+               master_host(supervisor));
+        connection->dropped = true;
+        return;
+    }
+    if (state->prepared) {
+        welcome_master(supervisor, connection);
+    } else {
+        state->early = connection;
+    }
+}
+
+static void take_all_ready(struct pl_supervisor *supervisor, struct pl_connection *connection,
+                           const struct pl_frame *frame)
+{
+    struct worker_state *state = supervisor->state;
+
+    (void)connection;
+    (void)frame;
+    state->all_ready = true;
 }
 
 static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame)
@@ -319,6 +350,9 @@ static void take_hold(struct pl_supervisor *supervisor, struct pl_connection *co
 {
     (void)connection;
     pl_supervise_write_failure(supervisor, frame->fields[0]);
+    if (supervisor->holding.state == PL_STOP_SAVING) {
+        pl_stop_go(&supervisor->holding.state, PL_STOP_HELD);
+    }
 }
 
 static void take_release(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -326,7 +360,9 @@ static void take_release(struct pl_supervisor *supervisor, struct pl_connection 
 {
     (void)connection;
     (void)frame;
-    pl_supervise_release(supervisor);
+    if (supervisor->holding.state != PL_STOP_RUNNING) {
+        pl_supervise_release(supervisor);
+    }
 }
 
 static void take_result(struct pl_supervisor *supervisor, struct pl_connection *connection,
@@ -353,6 +389,7 @@ static void refuse_agent(struct pl_supervisor *supervisor, struct pl_connection 
 
 static const struct pl_frame_rule worker_frames[] = {
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 2, accept_master},
+    {PL_FRAME_READY, PL_CONNECTION_MASTER, 0, take_all_ready},
     {PL_FRAME_START, PL_CONNECTION_MASTER, 2, take_start},
     {PL_FRAME_STOP, PL_CONNECTION_MASTER, 1, pl_supervise_take_stop},
     {PL_FRAME_HOLD, PL_CONNECTION_MASTER, 1, take_hold},
@@ -368,6 +405,9 @@ static void worker_gone(struct pl_supervisor *supervisor, struct pl_connection *
 {
     struct worker_state *state = supervisor->state;
 
+    if (connection == state->early) {
+        state->early = NULL;
+    }
     if (connection != state->master) {
         return;
     }
@@ -388,19 +428,34 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     struct worker_state *state = supervisor->state;
     struct pl_process_setup setup = PL_PROCESS_SETUP_NONE;
     PL_AUTO_STRV struct pl_strv argv = PL_STRV_NONE;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
     state->begun_ns = pl_clock_now_ns();
     PL_TRY(pl_supervise_open_ssh(supervisor, &state->sshd, reterr));
     PL_TRY(pl_sshd_save_hosts(&state->sshd, &supervisor->rundir, supervisor->job->current_host,
                               &supervisor->plan->hosts, reterr));
-    PL_TRY(pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, reterr));
+    status = pl_needs_link(supervisor->job, supervisor->plan, &error);
+    status =
+        status != PL_OK ? status : pl_sshd_server(&state->sshd, supervisor->job, &supervisor->rundir, &argv, &error);
+    if (status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    if (status != PL_OK && is_beside(supervisor)) {
+        return status;
+    }
+    if (status != PL_OK) {
+        pl_strv_done(&argv);
+        PL_TRY(pl_disconnect_words(supervisor->job->self_path, state->sshd.port, error.cause, &argv, NULL));
+        state->refusing = true;
+    }
     setup.argv = (const char *const *)argv.items;
     setup.environment =
         pl_environment_strings(supervisor->job->process); /* ranks' preloaded library has no openpty() */
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
     state->serving = true;
-    return PL_OK;
+    return status;
 }
 
 /* The master did not come: end sshd, whose last line may say why. "" where it has none. */
@@ -413,10 +468,7 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
 
     state->serving = false;
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SSHD, SIGTERM);
-    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SSHD) && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     length = strlen(state->sshd_words);
     while (length > 0 && state->sshd_words[length - 1] == '\n') {
@@ -424,6 +476,14 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
     }
     line = strrchr(state->sshd_words, '\n');
     return line ? line + 1 : state->sshd_words;
+}
+
+/* Whether the hosts are there that this one waits for: all to start its program, the master alone to report to it. */
+static bool has_hosts(const struct pl_supervisor *supervisor)
+{
+    const struct worker_state *state = supervisor->state;
+
+    return state->joined && (state->all_ready || supervisor->failed || supervisor->stop_number != 0);
 }
 
 static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct pl_error *reterr)
@@ -434,8 +494,8 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
     const char *words;
 
-    while (!state->joined && supervisor->failed == report_only) {
-        int64_t deadline_ns = pl_supervise_join_deadline(supervisor, begun_ns);
+    while (!has_hosts(supervisor) && supervisor->failed == report_only && (state->joined || state->serving)) {
+        int64_t deadline_ns = state->joined ? PL_DEADLINE_NEVER : pl_supervise_join_deadline(supervisor, begun_ns);
 
         if (pl_deadline_passed(deadline_ns)) {
             if (report_only || supervisor->stop_number != 0) {
@@ -447,7 +507,8 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
                                 *words != '\0' ? "; sshd's last words here: " : "", words);
         }
         if (pl_deadline_passed(next_log_ns)) {
-            pl_log(PL_LOG_INFO, "waiting for the master host %s", master_host(supervisor));
+            pl_log(PL_LOG_INFO, "waiting for the master host %s%s", master_host(supervisor),
+                   state->joined ? ", which waits for other hosts or prepares" : "");
             next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
         }
         PL_TRY(pl_supervise_poll(supervisor, next_log_ns < deadline_ns ? next_log_ns : deadline_ns, reterr));
@@ -515,12 +576,13 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct worker_state *state = supervisor->state;
-    struct pl_error error = PL_ERROR_NONE;
 
     PL_TRY(pl_peers_resolve(supervisor, reterr));
-    PL_TRY(pl_supervise_without_link(supervisor, start_sshd(supervisor, &error), &error));
-    if (supervisor->stop_number != 0) {
-        return PL_CANCELLED;
+    if (supervisor->failed || supervisor->stop_number != 0) {
+        return supervisor->failed ? PL_FAILED : PL_CANCELLED;
+    }
+    if (supervisor->main_dismissed) {
+        return PL_OK;
     }
     PL_TRY(pl_supervise_start_main(supervisor, reterr));
     PL_TRY(pl_supervise_wait_main(supervisor, reterr));
@@ -549,17 +611,11 @@ static void report_own_failure(struct pl_supervisor *supervisor)
         pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to tell it", master_host(supervisor));
     }
     while (state->serving && !state->joined &&
-           !pl_deadline_passed(pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
-        if (pl_supervise_poll(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns), NULL) != PL_OK) {
-            break;
-        }
+           pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
     }
     /* a failure that is no program's is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
-    while (state->master && !state->result_known && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (state->master && !state->result_known && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
@@ -584,10 +640,7 @@ static void shut_down(struct pl_supervisor *supervisor)
            (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_DAEMON) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_PROGRAM) ||
             pl_supervise_runs(supervisor, PL_EXIT_SOURCE_AGENT)) &&
-           !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+           pl_supervise_wait(supervisor, deadline_ns)) {
     }
     pl_supervise_end_sidecars(supervisor);
     pl_supervise_kill_all(supervisor, true);
@@ -604,10 +657,7 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
     bool waited = state->master;
 
-    while (state->master && !pl_deadline_passed(deadline_ns)) {
-        if (pl_supervise_poll(supervisor, deadline_ns, NULL) != PL_OK) {
-            break;
-        }
+    while (state->master && pl_supervise_wait(supervisor, deadline_ns)) {
     }
     if (waited) {
         pl_clock_nap(AFTER_MASTER_NS, PL_DEADLINE_NEVER);
@@ -618,12 +668,27 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
 /* What cannot start before the master has come, or is only to report what failed before. */
 static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
-    PL_TRY(start_sshd(supervisor, reterr));
     PL_TRY(wait_for_master(supervisor, reterr));
     if (!supervisor->failed) {
         PL_TRY(start_own_program(supervisor, reterr));
     }
     return wait_for_result(supervisor, reterr);
+}
+
+/* Start sshd, so that the master can link this host while it prepares, and prepare it. */
+static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
+{
+    const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status = start_sshd(supervisor, &error);
+
+    if (can_run_alone) {
+        status = pl_supervise_without_link(supervisor, status, &error);
+    } else if (status != PL_OK && reterr) {
+        *reterr = error;
+    }
+    PL_TRY(status);
+    return pl_supervise_prepare(supervisor, reterr);
 }
 
 int pl_worker_run(struct pl_supervisor *supervisor)
@@ -636,12 +701,27 @@ int pl_worker_run(struct pl_supervisor *supervisor)
                                         .waits = worker_waits};
     struct worker_state state = {.sshd = PL_SSHD_NONE};
     struct pl_error error = PL_ERROR_NONE;
-    const bool report_only = supervisor->failed;
-    int exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    bool report_only;
+    int exit_code;
     enum pl_status status;
 
     supervisor->role = &role;
     supervisor->state = &state;
+    status = prepare(supervisor, &error);
+    pl_supervise_fail_status(supervisor, status, &error);
+    if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_NONE) {
+        pl_supervise_kill_all(supervisor, false);
+        pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
+        pl_sshd_close(&state.sshd);
+        return pl_master_run(supervisor); /* of a job of this host alone */
+    }
+    report_only = supervisor->failed;
+    exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    state.begun_ns = pl_clock_now_ns();
+    state.prepared = true;
+    if (state.early) {
+        welcome_master(supervisor, state.early);
+    }
     if (is_beside(supervisor) && !report_only) {
         status = run_own_program(supervisor, &error);
         pl_supervise_fail_status(supervisor, status, &error);

@@ -195,26 +195,6 @@ static void signal_workers(const struct children *children, int number)
     }
 }
 
-/* End this process as a worker ended, without a core of its own. */
-static _Noreturn void end_like(int status)
-{
-    const struct rlimit no_core = {0, 0};
-
-    if (WIFSIGNALED(status)) {
-        sigset_t only;
-
-        setrlimit(RLIMIT_CORE, &no_core);
-        prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL);
-        signal(WTERMSIG(status), SIG_DFL);
-        sigemptyset(&only);
-        sigaddset(&only, WTERMSIG(status));
-        pthread_sigmask(SIG_UNBLOCK, &only, NULL);
-        pthread_kill(pthread_self(), WTERMSIG(status));
-        _exit(128 + WTERMSIG(status));
-    }
-    _exit(WEXITSTATUS(status));
-}
-
 /* A stop reaches the workers too, and one may end before this process knows of it. */
 static bool is_ended_by_stop(int status)
 {
@@ -248,7 +228,10 @@ static int check_end(struct children *children, int worker, int status)
         return status;
     }
     signal_workers(children, SIGTERM);
-    end_like(status);
+    if (WIFSIGNALED(status)) {
+        pl_thread_end_process(WTERMSIG(status));
+    }
+    _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 static void *await_workers(void *argument)

@@ -16,7 +16,7 @@ check() {
   local model=$1 wanted=$2 errors
   shift 2
   spin -a "$@" "$models/$model.pml" >spin.log || { cat spin.log; exit 1; }
-  gcc -O2 -w -DSAFETY -DVECTORSZ=2048 -o pan pan.c
+  gcc -O2 -w -DSAFETY -DCOLLAPSE -DVECTORSZ=2048 -o pan pan.c
   ./pan -m1000000 >pan.log || true
   errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' pan.log)
   if grep -q 'max search depth too small' pan.log || [ "$((errors > 0))" != "$wanted" ]; then

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stop of an MPI job (docs/supervision.md has its states): the platform's signal comes to either host, to both or to
+ * A stop of an MPI job (docs/supervision.md has its states, go() below their order, as pl_stop_go() has it): the platform's signal comes to either host, to both or to
  * none, at any moment; rank 0 is on the master, rank 1 is on the worker. A program runs and ends by itself,
  * well or badly; one with a handler for the signal saves and then ends well, one without dies of it. mpirun kills all
- * ranks once the shim of a rank has left whose program ended badly.
+ * ranks once the shim of a rank has left whose program ended badly. Once during the stop another host may be linked,
+ * so that the master asks again.
  *   Every run ends: there is no state from which a process cannot go on to its end.
  *   No rank that saves is killed, unless one had left before it was asked to stop.
  *   The cause is no rank that mpirun killed, where a rank failed by itself.
@@ -13,6 +14,7 @@
 
 mtype = { STOP, CATCHES, ENDED, RELEASE, RESULT };
 mtype = { RUNS, SAVES, OVER };
+mtype = { RUNNING, SAVING, HELD, RELEASED }; /* enum pl_stop_state */
 
 chan to_shim[RANKS] = [4] of { mtype };
 chan from_shim[RANKS] = [4] of { mtype, byte };
@@ -29,6 +31,16 @@ bool own_failure;       /* a rank has failed by itself, or of the signal */
 
 #define ALL_LEFT (left[0] && left[1])
 
+inline go(next)
+{
+    d_step {
+        assert((state == RUNNING && (next == SAVING || next == HELD)) || (state == SAVING && next != RUNNING) ||
+               (state == HELD && (next == SAVING || next == RELEASED)) ||
+               (state == RELEASED && (next == SAVING || next == RELEASED)));
+        state = next
+    }
+}
+
 proctype platform()
 {
     do
@@ -43,7 +55,8 @@ proctype shim(byte me)
 {
     mtype program = RUNS;
     byte how = 0;
-    bool asked, catches, deferred, released, told;
+    bool catches, told;
+    mtype state = RUNNING;
 
     if
     :: catches = true
@@ -58,33 +71,32 @@ proctype shim(byte me)
         program = OVER;
         how = 1
     :: to_shim[me]?STOP ->
-        asked = true;
         if
-        :: program == OVER
+        :: program == OVER -> go(SAVING)
         :: program != OVER ->
             from_shim[me]!CATCHES(catches);
             if
-            :: catches && program == RUNS -> program = SAVES
-            :: else -> deferred = !catches
+            :: catches -> program = SAVES; go(SAVING)
+            :: !catches -> go(HELD)
             fi
         fi
     :: to_shim[me]?RELEASE ->
-        released = true;
         if
-        :: deferred && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
+        :: state == HELD && program != OVER -> atomic { program = OVER; how = 2; own_failure = true }
         :: else
-        fi
+        fi;
+        go(RELEASED)
     :: program == OVER && !told -> from_shim[me]!ENDED(how); told = true
 #ifdef BROKEN
     :: told -> break
 #else
-    :: told && (!asked || released || killed[me]) -> break
+    :: told && (state == RUNNING || state == RELEASED || killed[me]) -> break
 #endif
     od;
     atomic {
         left[me] = true;
         bad_left = bad_left || how > 0;
-        unasked_left = unasked_left || !asked
+        unasked_left = unasked_left || state == RUNNING
     }
 }
 
@@ -101,9 +113,9 @@ proctype mpirun()
 inline stop_master()
 {
     if
-    :: stopped
-    :: !stopped ->
-        stopped = true;
+    :: state != RUNNING
+    :: state == RUNNING ->
+        go(SAVING);
         to_shim[0]!STOP;
         to_worker!STOP
     fi
@@ -112,9 +124,9 @@ inline stop_master()
 inline stop_worker()
 {
     if
-    :: stopped
-    :: !stopped ->
-        stopped = true;
+    :: state != RUNNING
+    :: state == RUNNING ->
+        go(SAVING);
         to_shim[1]!STOP;
         to_master!STOP(0, 0)
     fi
@@ -140,20 +152,23 @@ inline take_end(which)
 
 proctype master()
 {
-    bool stopped, released;
+    mtype state = RUNNING;
+    bool linked; /* another host, during the stop */
     bool answered[RANKS], saving[RANKS], ended[RANKS];
     byte severity = 0; /* of the cause */
     byte rank, what;
 
     do
-    :: signalled[0] && !stopped -> stop_master()
+    :: signalled[0] && state == RUNNING -> stop_master()
     :: to_master?STOP(rank, what) -> stop_master()
     :: from_shim[0]?CATCHES(what) -> take_answer(0)
     :: to_master?CATCHES(rank, what) -> take_answer(rank)
     :: from_shim[0]?ENDED(what) -> take_end(0)
     :: to_master?ENDED(rank, what) -> take_end(rank)
-    :: stopped && !released && KNOWN(0) && KNOWN(1) ->
-        released = true;
+    :: state == RELEASED && !linked -> linked = true; go(SAVING)
+    :: state == SAVING && severity > 0 && (saving[0] || saving[1]) -> go(HELD)
+    :: (state == SAVING || state == HELD) && KNOWN(0) && KNOWN(1) ->
+        go(RELEASED);
         to_shim[0]!RELEASE;
         to_worker!RELEASE
     :: mpirun_over && ended[0] && ended[1] -> break
@@ -164,13 +179,13 @@ proctype master()
 
 proctype worker()
 {
-    bool stopped;
+    mtype state = RUNNING;
     byte what;
 
     do
-    :: signalled[1] && !stopped -> stop_worker()
+    :: signalled[1] && state == RUNNING -> stop_worker()
     :: to_worker?STOP -> stop_worker()
-    :: to_worker?RELEASE -> to_shim[1]!RELEASE
+    :: to_worker?RELEASE -> go(RELEASED); to_shim[1]!RELEASE
     :: to_worker?RESULT -> break
     :: from_shim[1]?CATCHES(what) -> to_master!CATCHES(1, what)
     :: from_shim[1]?ENDED(what) -> to_master!ENDED(1, what)

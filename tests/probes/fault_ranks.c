@@ -176,6 +176,7 @@ int main(int argc, char **argv)
     struct pl_bootstrap *bootstrap = NULL;
     struct operation operation = {.world = NULL};
     enum pl_status status = PL_OK;
+    char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
     double deadline_s;
     int victim;
 
@@ -203,6 +204,6 @@ int main(int argc, char **argv)
     tell(argv[5], bootstrap->rank, &error);
     await_others(argv[5], bootstrap->size, victim,
                  pl_deadline_after_ns((int64_t)((deadline_s + 60) * (double)PL_NS_PER_S)));
-    fprintf(stderr, "rank %d: %s\n", bootstrap->rank, error.cause);
+    fprintf(stderr, "rank %d: %s\n", bootstrap->rank, pl_error_text(&error, text, sizeof(text)));
     _exit(3);
 }

@@ -364,7 +364,7 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert(tree.job->switches.mpi && tree.job->distribution_index == 1);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\", \"paceline_stop_s\": \"1e9\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
-    ck_assert_int_eq(tree.job->settings.ssh_port, 22);
+    ck_assert_int_eq(tree.job->settings.ssh_port, 2222);
     write_hps(&tree, "{\"paceline_ssh_port\": \"2222\"}");
     write_hps(&tree, "{\"paceline_trial_cpus\": \"abc\", \"paceline_trial_gpus\": \"-1\"}");
     ck_assert_int_eq(partial_hosts(&tree), 2);
@@ -381,7 +381,8 @@ START_TEST(of_a_job_that_is_refused_the_hosts_are_known)
     ck_assert_int_eq(partial_hosts(&tree), 2);
     ck_assert_str_eq(tree.job->master_host, "algo-2");
     tree_env(&tree, "PACELINE_STOP_S", "soon");
-    ck_assert_int_eq(partial_hosts(&tree), -1);
+    ck_assert_int_eq(partial_hosts(&tree), 2);
+    ck_assert_int_eq(tree.job->settings.ssh_port, 22);
     write_resource(&tree, "{\"hosts\": [");
     ck_assert_int_eq(partial_hosts(&tree), -1);
     tree_done(&tree);

@@ -726,6 +726,9 @@ START_TEST(a_job_that_cannot_be_read_has_a_link_where_its_hosts_may_wait)
     /* refused before it is known which hosts the distribution has */
     tree_hyperparameters(&tree, "{\"sagemaker_mpi_enabled\": \"true\", \"paceline_ps\": \"native\"}");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
+    tree_env(&tree, "PACELINE_SILENCE_S", "never");
+    ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NEEDED);
+    tree_env(&tree, "PACELINE_SILENCE_S", "");
     tree_hyperparameters(&tree, "{");
     ck_assert_int_eq(notify_plan(&tree)->link, PL_LAUNCH_PLAN_LINK_NONE);
     tree_done(&tree);
