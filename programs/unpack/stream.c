@@ -264,6 +264,7 @@ static enum pl_status rename_over(int from_fd, int to_fd, const char *to, const 
             return pl_error_errno(reterr, "rename '%s' to '%s'", name, pl_text_string(&path));
         }
     }
+    unlinkat(from_fd, name, 0); /* rename(2) leaves it where both are the same file already */
     return PL_OK;
 }
 
