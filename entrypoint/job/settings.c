@@ -59,6 +59,7 @@ static const struct setting {
     {"HANG_ACTION", FIELD(hang_action), "report end", .fallback = "report"},
     {"SWEEP", FIELD(sweep)},
     {"SWEEP_TIME_S", FIELD(sweep_time_ns), "seconds", 0, 8640000, "0", PL_NS_PER_S},
+    {"SWEEP_FRESH", FIELD(sweep_fresh), "a number", 0, 1000000, "0"},
     {"CHECKPOINT_DIR", FIELD(checkpoint_dir)},
     {.name = "LIBRARY"},
     {.name = "RUN_DIR"},

@@ -47,6 +47,7 @@ struct pl_job_settings {
     const char *hang_action; /* "report" or "end" */
     const char *sweep;       /* a JSON object or a file's name */
     int64_t sweep_time_ns;   /* 0: no limit */
+    int64_t sweep_fresh;     /* not 0: start a new sweep */
     const char *checkpoint_dir;
     const char *trial;  /* its number, in a trial of a sweep */
     int64_t trial_cpus; /* of the host's, in a trial; else 0 */

@@ -31,11 +31,14 @@
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
 
+enum { READER_BYTES = 64 * 1024 }; /* of what a reader sends that may wait in the link */
+
 struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
     struct pl_copier copier, stdout_copier; /* the second where stdout is not the shim's own */
+    int reader_fd;                          /* when it can be read, the reader has something to send */
     pid_t pid;                              /* of the program and its group */
     bool exited;
     bool stopped;           /* by SIGSTOP or the like */
@@ -206,14 +209,16 @@ static void handle_frames(struct shim *shim)
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
-    struct pollfd waits[2 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
-                                                            {.fd = shim->link->fd, .events = POLLIN}};
+    struct pollfd waits[3 + 2 * PL_ARRAY_ITEMS(copiers)] = {{.fd = shim->signals->fd, .events = POLLIN},
+                                                            {.fd = shim->link->fd, .events = POLLIN},
+                                                            {.fd = shim->reader_fd, .events = POLLIN}};
 
     if (shim->link->fd >= 0) {
         waits[1].events = pl_link_events(shim->link);
+        waits[2].fd = shim->link->out.length - shim->link->sent_bytes > READER_BYTES ? -1 : shim->reader_fd;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        pl_copier_wait(copiers[i], waits + 2 + 2 * i, &deadline_ns);
+        pl_copier_wait(copiers[i], waits + 3 + 2 * i, &deadline_ns);
     }
     if (poll(waits, PL_ARRAY_ITEMS(waits), pl_deadline_poll_ms(deadline_ns)) < 0) {
         return;
@@ -226,7 +231,10 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
         handle_frames(shim);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(copiers); i++) {
-        pl_copier_go_on(copiers[i], waits + 2 + 2 * i);
+        pl_copier_go_on(copiers[i], waits + 3 + 2 * i);
+    }
+    if (waits[2].revents != 0) {
+        shim->options->reader->send(shim->options->reader->context, shim->link, false);
     }
 }
 
@@ -247,12 +255,11 @@ static void describe_program(const char *const *argv, size_t words, char *text, 
     }
 }
 
-static void read_along(struct shim *shim, int fd, const char *bytes, size_t count)
+static void read_along(const struct shim *shim, int fd, const char *bytes, size_t count)
 {
     const struct pl_shim_reader *reader = shim->options->reader;
 
     reader->add(reader->context, fd, bytes, count);
-    reader->send(reader->context, shim->link);
 }
 
 static void read_stdout(void *shim, const char *bytes, size_t count)
@@ -269,6 +276,10 @@ static void read_stderr(void *shim, const char *bytes, size_t count)
 static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
 {
     PL_TRY(pl_copier_open_pipe(&shim->stdout_copier, ret_stdout_fd, reterr));
+    shim->reader_fd = shim->options->reader->open(shim->options->reader->context);
+    if (shim->reader_fd < 0) {
+        return pl_error_errno(reterr, "open what reads the program's output");
+    }
     snprintf(shim->copier.prefix, sizeof(shim->copier.prefix), "%s", shim->options->reader->prefix);
     memcpy(shim->stdout_copier.prefix, shim->copier.prefix, sizeof(shim->copier.prefix));
     shim->stdout_copier.by_line = shim->stdout_copier.keeps_tail = true;
@@ -393,9 +404,9 @@ static void run_to_end(struct shim *shim)
            !pl_deadline_passed(deadline_ns)) {
         poll_once(shim, deadline_ns);
     }
-    if (shim->options->reader) {
-        read_along(shim, STDOUT_FILENO, NULL, 0);
-        read_along(shim, STDERR_FILENO, NULL, 0);
+    while (shim->options->reader && shim->link->fd >= 0 &&
+           !shim->options->reader->send(shim->options->reader->context, shim->link, true)) {
+        pl_link_drain(shim->link, pl_deadline_after_ns(LAST_OUTPUT_NS));
     }
 }
 
@@ -440,7 +451,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
                         .signals = signals,
                         .link = link,
                         .copier = {.fd = -1, .keeps_tail = true},
-                        .stdout_copier = {.fd = -1}};
+                        .stdout_copier = {.fd = -1},
+                        .reader_fd = -1};
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();

@@ -22,10 +22,14 @@
 struct pl_shim_reader {
     const char *prefix;
     void *context;
-    /* bytes of one stream have come, STDOUT_FILENO or STDERR_FILENO; without any bytes: the stream has ended */
+    /* in the shim, before its program starts: a descriptor that can be read when there is something to send; -1 with
+     * errno */
+    int (*open)(void *context);
+    /* bytes of one stream have come, STDOUT_FILENO or STDERR_FILENO */
     void (*add)(void *context, int fd, const char *bytes, size_t count);
-    /* after each call of `add`: send over the shim's link what there is to tell */
-    void (*send)(void *context, struct pl_link *link);
+    /* send over the shim's link what there is to tell, and with `ended`, after the program and all of its output, all:
+     * false where there is more */
+    bool (*send)(void *context, struct pl_link *link, bool ended);
 };
 
 /** What a program gets as its stdout. */

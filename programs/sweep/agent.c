@@ -8,8 +8,9 @@
 #include "base/memory.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/supervise/shim.h"
+#include "programs/sweep/archive.h"
 #include "programs/sweep/job_sweep.h"
-#include "programs/sweep/metric.h"
+#include "programs/sweep/metric_reader.h"
 #include "programs/sweep/own_tree.h"
 #include "programs/sweep/slots.h"
 #include "programs/sweep/tree.h"
@@ -31,7 +32,8 @@
 #define STOP_SHARE 0.6
 
 enum {
-    REPORTS_BYTES = 64 * 1024, /* that may wait in a trial's shim; more are left out */
+    WAITING_BYTES = 1 << 20, /* for the coordinator, above which no more is taken from trials */
+    REPORTS = 256,           /* that a trial's shim sends at once */
     SPARE_FILES = 64,
 };
 
@@ -108,8 +110,9 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
                                        const struct pl_trial_folder *folder, struct pl_environment **ret_environment,
                                        struct pl_error *reterr)
 {
-    static const char *const ours[] = {"PACELINE_SWEEP",          "PACELINE_SWEEP_TIME_S", "PACELINE_CHECK",
-                                       "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",           PL_RUNDIR_VARIABLE};
+    static const char *const ours[] = {"PACELINE_SWEEP",  "PACELINE_SWEEP_TIME_S",   "PACELINE_SWEEP_FRESH",
+                                       "PACELINE_CHECK",  "PACELINE_CHECKPOINT_DIR", "PACELINE_PS",
+                                       PL_RUNDIR_VARIABLE};
     const struct pl_job *job = agent->job;
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
     PL_AUTO_TEXT struct pl_text visible = PL_TEXT_NONE;
@@ -140,43 +143,78 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
 /* What a trial prints, in its shim. */
 struct reader {
     int trial;
-    struct pl_metric metric;
+    struct pl_metric_reader *metric;
+    bool told; /* that it has failed */
 };
+
+static int open_reader(void *context)
+{
+    const struct reader *reader = context;
+
+    return pl_metric_reader_open(reader->metric);
+}
 
 static void read_output(void *context, int fd, const char *bytes, size_t count)
 {
-    struct reader *reader = context;
-    struct pl_metric_line *line = &reader->metric.lines[fd == STDOUT_FILENO];
+    const struct reader *reader = context;
 
-    if (count > 0) {
-        pl_metric_add(line, bytes, count);
-    } else {
-        pl_metric_end(line);
-    }
+    pl_metric_reader_add(reader->metric, fd == STDOUT_FILENO, bytes, count);
 }
 
-/* The other end of the link has 4 MiB, which a program that prints the metric for ever would fill. */
-static void send_reports(void *context, struct pl_link *link)
+#define SEND_OF_TRIAL(reader, link, ...)                                                                               \
+    do {                                                                                                               \
+        char trial_text[16];                                                                                           \
+                                                                                                                       \
+        snprintf(trial_text, sizeof(trial_text), "%d", (reader)->trial);                                               \
+        if (PL_LINK_SEND((link), PL_FRAME_MESSAGE, NULL, __VA_ARGS__) != PL_OK) {                                      \
+            pl_link_close(link);                                                                                       \
+        }                                                                                                              \
+    } while (0)
+
+/* At most REPORTS at once; false where more may wait. */
+static bool send_reports(struct reader *reader, struct pl_link *link)
+{
+    char step_text[32], value_text[32];
+    double value;
+    int64_t step;
+
+    for (int i = 0; i < REPORTS && link->fd >= 0; i++) {
+        if (!pl_metric_reader_next(reader->metric, &step, &value)) {
+            return true;
+        }
+        snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
+        snprintf(value_text, sizeof(value_text), "%.17g", value);
+        SEND_OF_TRIAL(reader, link, "report", trial_text, step_text, value_text);
+    }
+    return link->fd < 0;
+}
+
+static bool send_found(void *context, struct pl_link *link, bool ended)
 {
     struct reader *reader = context;
-    PL_AUTO_TEXT struct pl_text value_text = PL_TEXT_NONE;
-    char step_text[32], trial_text[16];
-    int64_t step;
-    double value;
+    PL_AUTO_TEXT struct pl_text warning = PL_TEXT_NONE, why_not = PL_TEXT_NONE;
+    bool all;
 
-    while (pl_metric_next(&reader->metric, &step, &value)) {
-        if (link->out.length - link->sent_bytes > REPORTS_BYTES) {
-            continue;
-        }
-        snprintf(trial_text, sizeof(trial_text), "%d", reader->trial);
-        snprintf(step_text, sizeof(step_text), "%lld", (long long)step);
-        pl_text_clear(&value_text);
-        pl_text_printf(&value_text, "%.17g", value);
-        if (PL_LINK_SEND(link, PL_FRAME_MESSAGE, NULL, "report", trial_text, step_text, pl_text_string(&value_text)) !=
-            PL_OK) {
-            pl_link_close(link);
+    if (ended) {
+        pl_metric_reader_end(reader->metric);
+    }
+    all = send_reports(reader, link);
+    pl_metric_reader_warn(reader->metric, &warning);
+    if (warning.length > 0) {
+        pl_log(PL_LOG_WARNING, "trial %d: %s", reader->trial, pl_text_string(&warning));
+    }
+    if (all && !reader->told && pl_metric_reader_failure(reader->metric)) {
+        reader->told = true;
+        SEND_OF_TRIAL(reader, link, "unread", trial_text, pl_metric_reader_failure(reader->metric));
+    }
+    if (all && ended) {
+        pl_metric_reader_why_not(reader->metric, &why_not);
+        if (why_not.length > 0) {
+            pl_text_mask(why_not.data, why_not.length);
+            SEND_OF_TRIAL(reader, link, "unseen", trial_text, pl_text_string(&why_not));
         }
     }
+    return all;
 }
 
 static enum pl_status add_running(struct agent *agent, int trial, int fd, struct pl_error *reterr)
@@ -194,10 +232,10 @@ static enum pl_status add_running(struct agent *agent, int trial, int fd, struct
 static enum pl_status start_shim(struct agent *agent, const struct pl_trial_order *order,
                                  const struct pl_process_setup *setup, struct pl_error *reterr)
 {
-    struct reader reader = {.trial = order->trial, .metric = PL_METRIC_NONE};
+    struct reader reader = {.trial = order->trial};
     char prefix[32];
     const struct pl_shim_reader watch = {
-        .prefix = prefix, .context = &reader, .add = read_output, .send = send_reports};
+        .prefix = prefix, .context = &reader, .open = open_reader, .add = read_output, .send = send_found};
     const struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
                                             .rank = -1,
                                             .reader = &watch,
@@ -209,9 +247,10 @@ static enum pl_status start_shim(struct agent *agent, const struct pl_trial_orde
     int fd;
 
     snprintf(prefix, sizeof(prefix), "[trial %d] ", order->trial);
-    PL_TRY(pl_metric_open(&reader.metric, order->metric_regex, order->step_regex, order->last_step, reterr));
+    PL_TRY(pl_metric_reader_new(order->metric_name, order->metric_regex, order->step_regex, order->last_step,
+                                &reader.metric, reterr));
     status = pl_shim_fork(&options, agent->signals, &pid, &fd, reterr);
-    pl_metric_close(&reader.metric); /* the shim has its own */
+    pl_metric_reader_free(reader.metric); /* the shim has its own */
     return status == PL_OK ? add_running(agent, order->trial, fd, reterr) : status;
 }
 
@@ -228,6 +267,11 @@ static enum pl_status start_trial(struct agent *agent, const struct pl_trial_ord
 
     PL_TRY(order->slot < agent->slots.count ? PL_OK : pl_error_set(reterr, PL_INVALID, "no slot %d", order->slot));
     PL_TRY(pl_trial_folder_name(job, order->trial, &folder, reterr));
+    if (order->is_first) {
+        PL_TRY(pl_sweep_archive_one(folder.checkpoints, reterr));
+        PL_TRY(pl_sweep_archive_one(folder.model, reterr));
+        PL_TRY(pl_sweep_archive_one(folder.output_data, reterr));
+    }
     PL_TRY(pl_trial_folder_make(job, &folder, &kind, reterr));
     PL_TRY(make_environment(agent, order, &folder, &environment, reterr));
     if (agent->own_trees) {
@@ -253,19 +297,22 @@ static void send_end(struct agent *agent, int trial, bool ok, bool has_model, co
 static enum pl_status read_order(const struct pl_frame *frame, struct pl_trial_order *ret_order,
                                  struct pl_error *reterr)
 {
-    int64_t trial, slot, processes, last_step;
+    int64_t trial, slot, processes, is_first, last_step;
 
     PL_TRY(pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, reterr));
     PL_TRY(pl_link_frame_number(frame, 2, 0, INT32_MAX, &slot, reterr));
     PL_TRY(pl_link_frame_number(frame, 3, 1, INT32_MAX, &processes, reterr));
-    PL_TRY(pl_link_frame_number(frame, 4, 0, INT64_MAX, &last_step, reterr));
+    PL_TRY(pl_link_frame_number(frame, 4, 0, 1, &is_first, reterr));
+    PL_TRY(pl_link_frame_number(frame, 5, 0, INT64_MAX, &last_step, reterr));
     *ret_order = (struct pl_trial_order){.trial = (int)trial,
                                          .slot = (int)slot,
                                          .processes = (int)processes,
+                                         .is_first = is_first != 0,
                                          .last_step = last_step,
-                                         .hyperparameters = frame->fields[5],
-                                         .metric_regex = frame->fields[6],
-                                         .step_regex = *frame->fields[7] != '\0' ? frame->fields[7] : NULL};
+                                         .hyperparameters = frame->fields[6],
+                                         .metric_regex = frame->fields[7],
+                                         .step_regex = *frame->fields[8] != '\0' ? frame->fields[8] : NULL,
+                                         .metric_name = frame->fields[9]};
     return PL_OK;
 }
 
@@ -410,7 +457,7 @@ static void read_shim(struct agent *agent, struct running *running)
 static void read_coordinator(struct agent *agent)
 {
     static const struct pl_sweep_message table[] = {
-        {"trial", 8, handle_trial}, {"signal", 3, handle_signal}, {"forget", 3, handle_forget}};
+        {"trial", 10, handle_trial}, {"signal", 3, handle_signal}, {"forget", 3, handle_forget}};
     struct pl_frame frame;
     enum pl_status status = pl_link_read(&agent->link, NULL);
 
@@ -457,6 +504,9 @@ static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
     for (size_t i = 0; i < count; i++) {
         waits[2 + i] =
             (struct pollfd){.fd = agent->running[i].link.fd, .events = pl_link_events(&agent->running[i].link)};
+        if (agent->link.out.length - agent->link.sent_bytes > WAITING_BYTES) { /* programs print faster than is noted */
+            waits[2 + i].events &= (short)~POLLIN;
+        }
     }
     if (poll(waits, (nfds_t)count + 2, -1) < 0) {
         return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");

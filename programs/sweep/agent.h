@@ -7,8 +7,11 @@
  *   slots N                                              to the coordinator, first of all
  *   failed WORDS                                         the agent cannot run here, and ends
  *   report TRIAL STEP VALUE                              it has printed this value of the metric
+ *   unread TRIAL WORDS                                   its lines cannot be searched any more for the metric
+ *   unseen TRIAL WORDS                                   this run, which has ended, has printed no value: why
  *   ended TRIAL 0|1 0|1 REASON                           it ended well (0), has left a model (1), or why not
- *   trial TRIAL SLOT PROCESSES LAST_STEP VALUES METRIC STEP    from the coordinator: run it; VALUES is a JSON object
+ *   trial TRIAL SLOT PROCESSES FIRST LAST_STEP VALUES REGEX STEP METRIC    from the coordinator: run it; VALUES is a
+ *                                                        JSON object; with FIRST 1 what its folders hold is archived
  *   signal TRIAL NUMBER                                  pass this signal to it
  *   forget TRIAL model|checkpoints                       they are of no use any more
  *
@@ -24,9 +27,10 @@
 /** What a host needs to run a trial; the texts are the caller's. */
 struct pl_trial_order {
     int trial, slot, processes;
+    bool is_first;     /* nothing in its folders is its own yet */
     int64_t last_step; /* of its reports so far */
     const char *hyperparameters;
-    const char *metric_regex;
+    const char *metric_name, *metric_regex;
     const char *step_regex; /* NULL: none */
 };
 

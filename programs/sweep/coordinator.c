@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "programs/sweep/identity.h"
 #include "programs/sweep/job_sweep.h"
 #include "programs/sweep/results.h"
 #include "programs/sweep/trial_folder.h"
 
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,18 +26,27 @@ enum { SIGNAL_EXIT = 128 };
 /* The journal of an earlier run of this job, if there is one, is what is known. */
 static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *reterr)
 {
-    const int64_t time_ns = sweep->job->settings.sweep_time_ns;
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+    const struct pl_job *job = sweep->job;
+    const int64_t time_ns = job->settings.sweep_time_ns;
+    const char *name = job->job_name ? job->job_name : job->sagemaker_job_name ? job->sagemaker_job_name : "";
+    PL_AUTO_PYTHON_JSON struct pl_python_json *identity = NULL;
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE, fresh = PL_TEXT_NONE;
+    struct pl_sweep_asked asked = {.fresh = NULL};
     size_t over = 0;
 
-    pl_trial_folder_root(sweep->job, &path);
+    pl_trial_folder_root(job, &path);
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_file_make_dirs(pl_text_string(&path), 0755, reterr));
     pl_text_append(&path, "/sweep.journal");
     PL_TRY(pl_text_check(&path, reterr));
     PL_TRY(pl_scheduler_new(sweep->space, &sweep->scheduler, reterr));
-    PL_TRY(pl_sweep_journal_open(pl_text_string(&path), sweep->space, sweep->scheduler, sweep->records, &sweep->journal,
-                                 reterr));
+    PL_TRY(pl_sweep_identity_new(job, sweep->space, &identity, reterr));
+    pl_text_printf(&fresh, "%lld %s", (long long)job->settings.sweep_fresh, name);
+    PL_TRY(pl_text_check(&fresh, reterr));
+    asked.identity = identity;
+    asked.fresh = job->settings.sweep_fresh != 0 ? pl_text_string(&fresh) : NULL;
+    PL_TRY(pl_sweep_journal_open(pl_text_string(&path), sweep->space, &asked, sweep->scheduler, sweep->records,
+                                 &sweep->journal, reterr));
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
         over += pl_sweep_trials_is_over(sweep, i);
         if (pl_scheduler_progress(sweep->scheduler, i)->state == PL_SWEEP_FAILED && sweep->first_failed < 0) {
@@ -279,8 +288,44 @@ static void handle_report(void *context, int host, const struct pl_frame *frame)
     (void)host;
     if (pl_link_frame_number(frame, 1, 0, INT32_MAX, &trial, NULL) == PL_OK &&
         pl_link_frame_number(frame, 2, INT64_MIN, INT64_MAX, &step, NULL) == PL_OK &&
-        pl_text_number(frame->fields[3], &value) && isfinite(value)) {
+        pl_text_number(frame->fields[3], &value)) {
         pl_sweep_trials_note_report(context, (int)trial, step, value);
+    }
+}
+
+/* Of a trial that runs: `frame` says why there is no value, or why none can be found any more. */
+static struct pl_sweep_run *note_words(struct pl_sweep *sweep, const struct pl_frame *frame, int *ret_trial)
+{
+    struct pl_sweep_run *run = NULL;
+    int64_t trial;
+
+    if (pl_link_frame_number(frame, 1, 0, (int64_t)sweep->space->trials_count - 1, &trial, NULL) == PL_OK &&
+        sweep->runs[trial].state == PL_SWEEP_RUN_RUNS) {
+        run = &sweep->runs[trial];
+        snprintf(run->words, sizeof(run->words), "%s", frame->fields[2]);
+        *ret_trial = (int)trial;
+    }
+    return run;
+}
+
+static void handle_unseen(void *context, int host, const struct pl_frame *frame)
+{
+    int trial;
+
+    (void)host;
+    note_words(context, frame, &trial);
+}
+
+static void handle_unread(void *context, int host, const struct pl_frame *frame)
+{
+    struct pl_sweep_run *run;
+    int trial;
+
+    (void)host;
+    run = note_words(context, frame, &trial);
+    if (run) {
+        pl_sweep_trials_stop(context, trial, PL_SWEEP_WHY_UNREAD);
+        run->why = PL_SWEEP_WHY_UNREAD;
     }
 }
 
@@ -297,8 +342,9 @@ static void handle_ended(void *context, int host, const struct pl_frame *frame)
     }
 }
 
-static const struct pl_sweep_message messages[] = {
-    {"slots", 2, handle_slots}, {"failed", 2, handle_failed}, {"report", 4, handle_report}, {"ended", 5, handle_ended}};
+static const struct pl_sweep_message messages[] = {{"slots", 2, handle_slots},   {"failed", 2, handle_failed},
+                                                   {"report", 4, handle_report}, {"unseen", 3, handle_unseen},
+                                                   {"unread", 3, handle_unread}, {"ended", 5, handle_ended}};
 
 /* The job is stopped: all trials get the signal, with the time that the job has. */
 static void pass_stop(struct pl_sweep *sweep, int number)

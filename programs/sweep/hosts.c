@@ -158,8 +158,8 @@ void pl_sweep_hosts_start_trial(struct pl_sweep *sweep, int host, const struct p
     snprintf(slot, sizeof(slot), "%d", order->slot);
     snprintf(processes, sizeof(processes), "%d", order->processes);
     snprintf(last_step, sizeof(last_step), "%lld", (long long)order->last_step);
-    SEND(sweep, host, "trial", trial, slot, processes, last_step, order->hyperparameters, order->metric_regex,
-         order->step_regex ? order->step_regex : "");
+    SEND(sweep, host, "trial", trial, slot, processes, order->is_first ? "1" : "0", last_step, order->hyperparameters,
+         order->metric_regex, order->step_regex ? order->step_regex : "", order->metric_name);
 }
 
 void pl_sweep_hosts_signal_trial(struct pl_sweep *sweep, int host, int trial, int number)

@@ -4,7 +4,7 @@
 #define PL_PROGRAMS_SWEEP_JOB_SWEEP_H
 
 #include "entrypoint/job/job.h"
-#include "programs/sweep/space.h"
+#include "programs/sweep/space/space.h"
 
 /**
  * The job's specification: inline where its first character that is no blank is {, else what is in the file that it

@@ -5,35 +5,34 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "programs/sweep/value.h"
+#include "programs/sweep/archive.h"
+#include "programs/sweep/identity.h"
+#include "programs/sweep/journal_file.h"
+#include "programs/sweep/space/value.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { REASON_BYTES_MAX = 4096 };
+enum { REASON_BYTES_MAX = 4096, VERSION = 2 };
 
-static const char head[] = "{\"sweep\": 1, \"specification\": ";
-
+/* What lines begin with. */
+static const char head[] = "{\"sweep\": ";
+static const char asked_head[] = "{\"asked\": ";
+static const char report_head[] = "{\"report\": ";
 struct pl_sweep_journal {
-    int fd;
-    char *path;
-    off_t bytes; /* of whole lines */
-    bool broken; /* a part of a line could not be taken back */
+    struct pl_journal_file file;
+    bool has_reports; /* of any trial */
 };
 
 /* How an end is written. */
 static const char *const ends[] = {
-    [PL_SWEEP_END_COMPLETED] = "completed",
-    [PL_SWEEP_END_STOPPED] = "stopped",
-    [PL_SWEEP_END_FAILED] = "failed",
-    [PL_SWEEP_END_LOST] = "lost",
+    [PL_SWEEP_END_COMPLETED] = "completed", [PL_SWEEP_END_STOPPED] = "stopped", [PL_SWEEP_END_FAILED] = "failed",
+    [PL_SWEEP_END_LOST] = "lost",           [PL_SWEEP_END_UNSEEN] = "unseen",
 };
 
 /* What is read from a journal, and applied. */
@@ -43,27 +42,6 @@ struct replay {
     struct pl_sweep_record *records;
 };
 
-static enum pl_status write_line(struct pl_sweep_journal *journal, const struct pl_text *line, bool to_disk,
-                                 struct pl_error *reterr)
-{
-    enum pl_status status;
-
-    PL_TRY(pl_text_check(line, reterr));
-    if (journal->broken) {
-        return pl_error_set(reterr, PL_SYSTEM, "'%s' ends with a part of a line since an earlier error", journal->path);
-    }
-    status = pl_file_write_fd(journal->fd, line->data, line->length, journal->path, reterr);
-    if (status != PL_OK) {
-        journal->broken = ftruncate(journal->fd, journal->bytes) != 0;
-        return status;
-    }
-    journal->bytes += (off_t)line->length;
-    if (to_disk && fdatasync(journal->fd) != 0) {
-        return pl_error_errno(reterr, "bring '%s' to disk", journal->path);
-    }
-    return PL_OK;
-}
-
 enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t trial, const char *host,
                                       struct pl_error *reterr)
 {
@@ -71,8 +49,7 @@ enum pl_status pl_sweep_journal_start(struct pl_sweep_journal *journal, size_t t
 
     pl_text_printf(&line, "{\"start\": %zu, \"host\": ", trial);
     pl_sweep_value_print_string(host, REASON_BYTES_MAX, &line);
-    pl_text_append(&line, "}\n");
-    return write_line(journal, &line, true, reterr);
+    return pl_journal_file_write(&journal->file, &line, true, reterr);
 }
 
 enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t trial, int64_t step, double value,
@@ -83,40 +60,40 @@ enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t 
     if (step < 1 || step > PL_SWEEP_STEP_MAX) {
         return PL_OK; /* it changes nothing */
     }
-    pl_text_printf(&line, "{\"report\": %zu, \"step\": %lld, \"value\": ", trial, (long long)step);
+    pl_text_printf(&line, "%s%zu, \"step\": %lld, \"value\": ", report_head, trial, (long long)step);
     if (isfinite(value)) {
         pl_python_json_print_double(value, &line);
     } else {
         pl_text_append(&line, "null");
     }
-    pl_text_append(&line, "}\n");
-    return write_line(journal, &line, false, reterr);
+    journal->has_reports = true;
+    return pl_journal_file_write(&journal->file, &line, false, reterr);
 }
 
-static void append_end(struct pl_text *text, size_t trial, enum pl_sweep_end end, double seconds, const char *reason)
+static enum pl_status write_end(struct pl_sweep_journal *journal, size_t trial, enum pl_sweep_end end, double seconds,
+                                const char *reason, bool to_disk, struct pl_error *reterr)
 {
-    pl_text_printf(text, "{\"end\": %zu, \"how\": \"%s\", \"seconds\": ", trial, ends[end]);
-    pl_python_json_print_double(isfinite(seconds) ? seconds : 0, text);
-    pl_text_append(text, ", \"reason\": ");
-    pl_sweep_value_print_string(reason, REASON_BYTES_MAX, text);
-    pl_text_append(text, "}\n");
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
+
+    pl_text_printf(&line, "{\"end\": %zu, \"how\": \"%s\", \"seconds\": ", trial, ends[end]);
+    pl_python_json_print_double(isfinite(seconds) ? seconds : 0, &line);
+    pl_text_append(&line, ", \"reason\": ");
+    pl_sweep_value_print_string(reason, REASON_BYTES_MAX, &line);
+    return pl_journal_file_write(&journal->file, &line, to_disk, reterr);
 }
 
 enum pl_status pl_sweep_journal_end(struct pl_sweep_journal *journal, size_t trial, enum pl_sweep_end end,
                                     double seconds, const char *reason, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
-
-    append_end(&line, trial, end, seconds, reason);
-    return write_line(journal, &line, true, reterr);
+    return write_end(journal, trial, end, seconds, reason, true, reterr);
 }
 
 enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
-    pl_text_append(&line, "{\"closed\": true}\n");
-    return write_line(journal, &line, true, reterr);
+    pl_text_append(&line, "{\"closed\": true");
+    return pl_journal_file_write(&journal->file, &line, true, reterr);
 }
 
 /* The number of a trial that is in the state that the event needs. */
@@ -163,6 +140,7 @@ static enum pl_status replay_start(struct replay *replay, const struct pl_sweep_
     PL_TRY(pl_sweep_value_object(root, names, reterr));
     PL_TRY(read_trial(replay, root, "start", &trial, reterr));
     PL_TRY(read_string(root, "host", &replay->records[trial].host, reterr));
+    replay->records[trial].has_begun = true;
     pl_scheduler_note_start(replay->scheduler, trial);
     return PL_OK;
 }
@@ -203,11 +181,12 @@ static enum pl_status replay_end(struct replay *replay, const struct pl_sweep_va
     for (size_t i = 0; i < PL_ARRAY_ITEMS(ends); i++) {
         if (strcmp(ends[i], text) == 0) {
             replay->records[trial].seconds += seconds;
+            replay->records[trial].has_begun = i != PL_SWEEP_END_UNSEEN;
             pl_scheduler_note_end(replay->scheduler, trial, (enum pl_sweep_end)i);
             return PL_OK;
         }
     }
-    return pl_sweep_value_wrong(&how, "completed, stopped, failed or lost", reterr);
+    return pl_sweep_value_wrong(&how, "completed, stopped, failed, lost or unseen", reterr);
 }
 
 /* Errors begin with ":1:COLUMN: ". */
@@ -236,157 +215,236 @@ static enum pl_status replay_event(struct replay *replay, const char *line, size
     return PL_OK;
 }
 
-/* Line `number` of the file at `path`, without its end. */
-static enum pl_status replay_line(struct replay *replay, const char *line, size_t bytes, const char *path,
-                                  size_t number, struct pl_error *reterr)
-{
-    struct pl_error error = PL_ERROR_NONE;
-    enum pl_status status = replay_event(replay, line, bytes, &error);
+/* What a journal says of its sweep: its first line, and the last one that tells of a change. */
+struct known {
+    struct pl_python_json *document; /* NULL: no line */
+    const struct pl_python_json *identity;
+    char *fresh; /* NULL: none */
+    size_t trials;
+    uint64_t digest;
+};
 
+static void known_done(struct known *known)
+{
+    pl_python_json_free(known->document);
+    free(known->fresh);
+}
+
+#define AUTO_KNOWN __attribute__((cleanup(known_done)))
+
+/* Errors begin with ":1:COLUMN: ". */
+static enum pl_status read_asked(const char *line, size_t bytes, struct known *known, struct pl_error *reterr)
+{
+    static const char *const names[] = {"sweep", "fresh", "asked", "trials", "digest", NULL};
+    PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
+    struct pl_sweep_value root, asked, value;
+    const char *digest = NULL;
+    int64_t number = 0;
+
+    PL_TRY(pl_python_json_parse_strict(line, bytes, "", &document, reterr));
+    root = pl_sweep_value_root(document, "");
+    PL_TRY(pl_sweep_value_object(&root, names, reterr));
+    value = pl_sweep_value_member(&root, "sweep");
+    if (value.node) {
+        PL_TRY(pl_sweep_value_whole(&value, VERSION, VERSION, &number, reterr));
+        PL_TRY(read_string(&root, "fresh", &known->fresh, reterr));
+    }
+    asked = pl_sweep_value_member(&root, "asked");
+    if (!asked.node || pl_python_json_kind(asked.node) != PL_PYTHON_JSON_OBJECT) {
+        return pl_sweep_value_wrong(&asked, "an object", reterr);
+    }
+    value = pl_sweep_value_member(&root, "trials");
+    PL_TRY(pl_sweep_value_whole(&value, 1, PL_SWEEP_TRIALS_MAX, &number, reterr));
+    value = pl_sweep_value_member(&root, "digest");
+    PL_TRY(pl_sweep_value_text(&value, &digest, reterr));
+    pl_python_json_free(known->document);
+    known->document = PL_TAKE(document);
+    known->identity = asked.node;
+    known->trials = (size_t)number;
+    known->digest = strtoull(digest, NULL, 16);
+    return PL_OK;
+}
+
+static bool begins_with(const struct pl_journal_line *line, const char *beginning)
+{
+    return strncmp(line->text, beginning, strlen(beginning)) == 0;
+}
+
+/* Put the place of a line before an error that begins with ":1:COLUMN: ". */
+static enum pl_status at_line(const struct pl_sweep_journal *journal, const struct pl_journal_line *line,
+                              enum pl_status status, const struct pl_error *error, struct pl_error *reterr)
+{
     if (status == PL_OK) {
         return PL_OK;
     }
-    return pl_error_set(reterr, status, "%s:%zu:%s", path, number,
-                        error.cause + (strncmp(error.cause, ":1:", 3) == 0 ? 3 : 0));
+    return pl_error_set(reterr, status, "%s:%zu:%s", journal->file.path, line->number,
+                        error->cause + (strncmp(error->cause, ":1:", 3) == 0 ? 3 : 0));
 }
 
-/* The first line, with its end. */
-static enum pl_status make_head(const struct pl_sweep_space *space, struct pl_text *line, struct pl_error *reterr)
+/* The first round: is each line as it was written, and which sweep is it? */
+static enum pl_status scan(struct pl_sweep_journal *journal, struct known *known, struct pl_error *reterr)
 {
-    pl_text_append(line, head);
-    pl_python_json_print_string(space->text, line);
-    pl_text_append(line, "}\n");
-    return pl_text_check(line, reterr);
-}
-
-/* Whether a first line, which may have lost its end, is `expected` as far as it goes. */
-static enum pl_status check_head(const char *path, const struct pl_text *expected, const char *line, size_t bytes,
-                                 struct pl_error *reterr)
-{
-    if (bytes <= expected->length && memcmp(line, expected->data, bytes) == 0) {
-        return PL_OK;
-    }
-    if (bytes >= sizeof(head) - 1 && memcmp(line, head, sizeof(head) - 1) == 0) {
-        return pl_error_set(reterr, PL_INVALID,
-                            "'%s' is of another sweep, with another specification; remove it to begin again", path);
-    }
-    return pl_error_set(reterr, PL_INVALID, "%s:1: expected the journal of a sweep, found something else", path);
-}
-
-/* Read the lines and apply them; journal->bytes is how far they are whole. */
-static enum pl_status replay_file(struct pl_sweep_journal *journal, FILE *file, struct replay *replay,
-                                  const struct pl_text *first, struct pl_error *reterr)
-{
-    PL_AUTO_FREE char *line = NULL;
-    size_t capacity = 0;
-    ssize_t bytes;
-
-    for (size_t number = 1; (bytes = getline(&line, &capacity, file)) > 0; number++) {
-        if (number == 1) {
-            PL_TRY(check_head(journal->path, first, line, (size_t)bytes, reterr));
-        }
-        if (line[bytes - 1] != '\n') {
-            break;
-        }
-        if (number > 1) {
-            PL_TRY(replay_line(replay, line, (size_t)bytes - 1, journal->path, number, reterr));
-        }
-        journal->bytes += (off_t)bytes;
-    }
-    return ferror(file) ? pl_error_errno(reterr, "read '%s'", journal->path) : PL_OK;
-}
-
-static enum pl_status replay_fd(struct pl_sweep_journal *journal, struct replay *replay, const struct pl_text *first,
-                                struct pl_error *reterr)
-{
-    int fd = fcntl(journal->fd, F_DUPFD_CLOEXEC, 0);
-    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    PL_AUTO_JOURNAL_LINE struct pl_journal_line line = {.stream = NULL};
+    struct pl_error error = PL_ERROR_NONE;
     enum pl_status status;
 
-    if (!file) {
-        status = pl_error_errno(reterr, "read '%s'", journal->path);
-        pl_file_close_at(&fd);
-        return status;
+    PL_TRY(pl_journal_line_open(&journal->file, &line, reterr));
+    while ((status = pl_journal_line_next(&journal->file, &line, reterr)) == PL_OK) {
+        if (line.number == 1 || begins_with(&line, asked_head)) {
+            PL_TRY(at_line(journal, &line, read_asked(line.text, line.bytes, known, &error), &error, reterr));
+        }
+        journal->has_reports = journal->has_reports || begins_with(&line, report_head);
     }
-    status = replay_file(journal, file, replay, first, reterr);
-    fclose(file);
-    return status;
+    return status == PL_END ? PL_OK : status;
 }
 
-/* A new file must also be found after a crash. */
-static enum pl_status sync_folder(const char *path, struct pl_error *reterr)
+/* The second round: what happened? */
+static enum pl_status replay_all(struct pl_sweep_journal *journal, struct replay *replay, struct pl_error *reterr)
 {
-    PL_AUTO_FREE char *folder = pl_memory_string(path, reterr);
-    PL_AUTO_CLOSE int fd = -1;
-    char *slash = folder ? strrchr(folder, '/') : NULL;
+    PL_AUTO_JOURNAL_LINE struct pl_journal_line line = {.stream = NULL};
+    struct pl_error error = PL_ERROR_NONE;
+    enum pl_status status;
 
-    if (!folder) {
-        return PL_MEMORY;
+    PL_TRY(pl_journal_line_open(&journal->file, &line, reterr));
+    while ((status = pl_journal_line_next(&journal->file, &line, reterr)) == PL_OK) {
+        if (line.number > 1 && !begins_with(&line, asked_head)) {
+            PL_TRY(at_line(journal, &line, replay_event(replay, line.text, line.bytes, &error), &error, reterr));
+        }
     }
-    if (slash) {
-        slash[slash == folder] = '\0';
-    }
-    fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0) {
-        return pl_error_errno(reterr, "bring the folder of '%s' to disk", path);
-    }
-    return PL_OK;
+    return status == PL_END ? PL_OK : status;
 }
 
-/* Open and lock the file. */
-static enum pl_status take_file(struct pl_sweep_journal *journal, struct pl_error *reterr)
+static enum pl_status write_asked(struct pl_sweep_journal *journal, const struct pl_sweep_space *space,
+                                  const struct pl_sweep_asked *asked, bool is_first, struct pl_error *reterr)
 {
-    struct stat info;
+    PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
-    journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
-    if (journal->fd < 0 || fstat(journal->fd, &info) != 0) {
-        return pl_error_errno(reterr, "open '%s'", journal->path);
+    if (is_first) {
+        pl_text_printf(&line, "%s%d, \"fresh\": ", head, VERSION);
+        pl_sweep_value_print_string(asked->fresh, REASON_BYTES_MAX, &line);
+        pl_text_append(&line, ", \"asked\": ");
+    } else {
+        pl_text_append(&line, asked_head);
     }
-    if (!S_ISREG(info.st_mode)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': expected a file for the journal of a sweep, found another kind",
-                            journal->path);
+    pl_python_json_print(asked->identity, PL_PYTHON_JSON_SPACED, &line);
+    pl_text_printf(&line, ", \"trials\": %zu, \"digest\": \"%016" PRIx64 "\"", space->trials_count,
+                   pl_sweep_identity_trials(space, space->trials_count));
+    return pl_journal_file_write(&journal->file, &line, true, reterr);
+}
+
+/* In what this sweep is another one than the journal's; "": in nothing. */
+static void find_difference(const struct pl_sweep_journal *journal, const struct known *known,
+                            const struct pl_sweep_space *space, const struct pl_sweep_asked *asked,
+                            struct pl_text *words)
+{
+    const bool fewer = space->trials_count < known->trials;
+    const bool others = fewer || pl_sweep_identity_trials(space, known->trials) != known->digest;
+    const unsigned also =
+        (others ? PL_SWEEP_IDENTITY_TRIALS : 0U) | (journal->has_reports ? PL_SWEEP_IDENTITY_METRIC : 0U);
+
+    if (!pl_sweep_identity_differs(known->identity, asked->identity, also, words) && others) {
+        pl_text_printf(words, "its first trials are not the same (it had %zu, and has %zu)", known->trials,
+                       space->trials_count);
     }
-    if (flock(journal->fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno == EWOULDBLOCK ? pl_error_set(reterr, PL_INVALID, "'%s' is in use by another sweep", journal->path)
-                                    : pl_error_errno(reterr, "lock '%s'", journal->path);
-    }
-    return PL_OK;
 }
 
 /* What ran when the journal ended is lost, which the journal then says too. */
 static enum pl_status lose_running(struct pl_sweep_journal *journal, struct replay *replay, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text lines = PL_TEXT_NONE;
-
     for (size_t i = 0; i < replay->space->trials_count; i++) {
         if (pl_scheduler_progress(replay->scheduler, i)->state == PL_SWEEP_RUNNING) {
             pl_scheduler_note_end(replay->scheduler, i, PL_SWEEP_END_LOST);
-            append_end(&lines, i, PL_SWEEP_END_LOST, 0, NULL);
+            PL_TRY(write_end(journal, i, PL_SWEEP_END_LOST, 0, NULL, false, reterr));
         }
     }
-    return lines.length > 0 || lines.failed ? write_line(journal, &lines, true, reterr) : PL_OK;
+    return fdatasync(journal->file.fd) == 0 ? PL_OK : pl_error_errno(reterr, "bring '%s' to disk", journal->file.path);
 }
 
-static enum pl_status open_and_replay(struct pl_sweep_journal *journal, struct replay *replay, struct pl_error *reterr)
+/* The file is empty, or has a part of a first line: no trial has begun. */
+static enum pl_status begin(struct pl_sweep_journal *journal, const struct pl_sweep_space *space,
+                            const struct pl_sweep_asked *asked, struct pl_error *reterr)
 {
-    PL_AUTO_TEXT struct pl_text first = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
 
-    PL_TRY(make_head(replay->space, &first, reterr));
-    PL_TRY(take_file(journal, reterr));
-    PL_TRY(replay_fd(journal, replay, &first, reterr));
-    if (ftruncate(journal->fd, journal->bytes) != 0) {
-        return pl_error_errno(reterr, "cut the last line of '%s', which has no end", journal->path);
+    pl_sweep_archive_folder_of(journal->file.path, &folder);
+    PL_TRY(pl_text_check(&folder, reterr));
+    PL_TRY(pl_sweep_archive_trials(pl_text_string(&folder), reterr));
+    PL_TRY(pl_journal_file_sync_folder(&journal->file, reterr));
+    journal->file.bytes = 0;
+    journal->file.crc = 0;
+    journal->has_reports = false;
+    if (ftruncate(journal->file.fd, 0) != 0) {
+        return pl_error_errno(reterr, "cut the last line of '%s', which has no end", journal->file.path);
     }
-    if (journal->bytes == 0) {
-        PL_TRY(write_line(journal, &first, true, reterr));
-        PL_TRY(sync_folder(journal->path, reterr));
+    PL_TRY(write_asked(journal, space, asked, true, reterr));
+    return pl_journal_file_sync_folder(&journal->file, reterr);
+}
+
+/* A new one is asked for, and the journal was not begun for this: each request counts once. */
+static bool is_to_start_new(const struct known *known, const struct pl_sweep_asked *asked)
+{
+    return asked->fresh && !(known->fresh && strcmp(known->fresh, asked->fresh) == 0);
+}
+
+/* It is of another sweep, `words` say why, or it cannot be read, which the error says. */
+static enum pl_status refuse(const struct pl_sweep_journal *journal, const struct pl_sweep_asked *asked,
+                             const char *words, struct pl_error *reterr)
+{
+    const long number = asked->fresh ? strtol(asked->fresh, NULL, 10) : 0;
+    PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE, next = PL_TEXT_NONE;
+
+    pl_sweep_archive_folder_of(journal->file.path, &folder);
+    pl_sweep_archive_next(pl_text_string(&folder), &next);
+    if (*words != '\0') {
+        pl_error_set(reterr, PL_INVALID, "'%s' is of another sweep: %s", journal->file.path, words);
+    }
+    pl_error_context(reterr, "paceline_sweep_fresh=%ld starts a new sweep, and keeps what is there in '%s'", number + 1,
+                     pl_text_string(&next));
+    return PL_INVALID;
+}
+
+static enum pl_status open_and_replay(struct pl_sweep_journal *journal, struct replay *replay,
+                                      const struct pl_sweep_asked *asked, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
+    AUTO_KNOWN struct known known = {.document = NULL};
+    enum pl_status status;
+
+    PL_TRY(pl_journal_file_take(&journal->file, 0, reterr));
+    status = scan(journal, &known, reterr);
+    if (status != PL_OK && status != PL_INVALID && status != PL_LIMIT) {
+        return status;
+    }
+    if (status == PL_OK && !known.document) {
+        return begin(journal, replay->space, asked, reterr);
+    }
+    if (known.document) {
+        find_difference(journal, &known, replay->space, asked, &words);
+        PL_TRY(pl_text_check(&words, reterr));
+    }
+    if (is_to_start_new(&known, asked)) {
+        PL_TRY(pl_sweep_archive_journal(journal->file.path, reterr));
+        PL_TRY(pl_journal_file_take(&journal->file, O_EXCL, reterr));
+        return begin(journal, replay->space, asked, reterr);
+    }
+    if (status != PL_OK || words.length > 0) {
+        return refuse(journal, asked, status != PL_OK ? "" : pl_text_string(&words), reterr);
+    }
+    PL_TRY(replay_all(journal, replay, reterr));
+    if (ftruncate(journal->file.fd, journal->file.bytes) != 0) {
+        return pl_error_errno(reterr, "cut the last line of '%s', which has no end", journal->file.path);
+    }
+    if (replay->space->trials_count > known.trials ||
+        pl_sweep_identity_differs(known.identity, asked->identity, PL_SWEEP_IDENTITY_METRIC, &words)) {
+        PL_TRY(write_asked(journal, replay->space, asked, false, reterr));
     }
     return lose_running(journal, replay, reterr);
 }
 
 enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_space *space,
-                                     struct pl_scheduler *scheduler, struct pl_sweep_record *records,
-                                     struct pl_sweep_journal **ret_journal, struct pl_error *reterr)
+                                     const struct pl_sweep_asked *asked, struct pl_scheduler *scheduler,
+                                     struct pl_sweep_record *records, struct pl_sweep_journal **ret_journal,
+                                     struct pl_error *reterr)
 {
     struct replay replay = {.space = space, .scheduler = scheduler, .records = records};
     struct pl_sweep_journal *journal = pl_memory_new(1, sizeof(*journal), reterr);
@@ -395,10 +453,10 @@ enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_spa
     if (!journal) {
         return PL_MEMORY;
     }
-    journal->fd = -1;
-    journal->path = pl_memory_string(path, reterr);
-    if (journal->path) {
-        status = open_and_replay(journal, &replay, reterr);
+    journal->file.fd = -1;
+    journal->file.path = pl_memory_string(path, reterr);
+    if (journal->file.path) {
+        status = open_and_replay(journal, &replay, asked, reterr);
     }
     if (status != PL_OK) {
         pl_sweep_journal_close(journal);
@@ -408,11 +466,16 @@ enum pl_status pl_sweep_journal_open(const char *path, const struct pl_sweep_spa
     return PL_OK;
 }
 
+bool pl_sweep_journal_has_reports(const struct pl_sweep_journal *journal)
+{
+    return journal->has_reports;
+}
+
 void pl_sweep_journal_close(struct pl_sweep_journal *journal)
 {
     if (journal) {
-        pl_file_close_at(&journal->fd);
-        free(journal->path);
+        pl_file_close_at(&journal->file.fd);
+        free(journal->file.path);
         free(journal);
     }
 }

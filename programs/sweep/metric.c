@@ -2,12 +2,12 @@
 /* Finds the numbers of a metric and its steps in lines. */
 #include "programs/sweep/metric.h"
 
-#include "base/text.h"
-
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-enum { NUMBER_BYTES = 64 };
+/* Of a line that is compared with the name only its beginning is, and of a name that is like it so many characters. */
+enum { NUMBER_BYTES = 64, COMPARED_BYTES = 1024, LEAST_COMMON = 3 };
 
 static enum pl_status compile(const char *pattern, regex_t *regex, struct pl_error *reterr)
 {
@@ -21,8 +21,8 @@ static enum pl_status compile(const char *pattern, regex_t *regex, struct pl_err
     return pl_error_set(reterr, PL_INVALID, "the regular expression '%.200s': %s", pattern, why);
 }
 
-enum pl_status pl_metric_open(struct pl_metric *metric, const char *value_regex, const char *step_regex,
-                              int64_t last_step, struct pl_error *reterr)
+enum pl_status pl_metric_open(struct pl_metric *metric, const char *name, const char *value_regex,
+                              const char *step_regex, int64_t last_step, struct pl_error *reterr)
 {
     enum pl_status status;
 
@@ -36,9 +36,7 @@ enum pl_status pl_metric_open(struct pl_metric *metric, const char *value_regex,
     metric->is_open = true;
     metric->has_step = metric->counts;
     metric->step = metric->counts ? last_step : 0;
-    for (size_t i = 0; i < PL_METRIC_LINES; i++) {
-        metric->lines[i].metric = metric;
-    }
+    metric->name = name;
     return PL_OK;
 }
 
@@ -58,56 +56,85 @@ static bool find_number(const regex_t *regex, const char *text, double *ret_numb
     }
     memcpy(number, text + matches[1].rm_so, bytes);
     number[bytes] = '\0';
-    return pl_text_number(number, ret_number) && isfinite(*ret_number);
+    return pl_text_number(number, ret_number);
 }
 
-static void end_line(struct pl_metric_line *line)
+void pl_metric_find_step(struct pl_metric *metric, const char *line)
 {
-    struct pl_metric *metric = line->metric;
-    double step, value;
+    double step;
 
-    line->bytes[line->used] = '\0';
-    line->used = 0;
-    if (!metric->counts && find_number(&metric->step_regex, line->bytes, &step) && fabs(step) < 0x1p62) {
+    if (!metric->counts && find_number(&metric->step_regex, line, &step) && fabs(step) < 0x1p62) {
         metric->step = (int64_t)step;
         metric->has_step = true;
     }
-    if (!metric->has_step || !find_number(&metric->value_regex, line->bytes, &value)) {
-        return;
-    }
-    metric->step += metric->counts ? 1 : 0;
-    if (metric->waiting == PL_METRIC_WAITING) {
-        metric->waiting--;
-    }
-    metric->reports[metric->waiting].step = metric->step;
-    metric->reports[metric->waiting++].value = value;
 }
 
-void pl_metric_add(struct pl_metric_line *line, const char *bytes, size_t count)
+static int folded(char byte)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (bytes[i] == '\n' || bytes[i] == '\r') {
-            end_line(line);
-        } else if (line->used < sizeof(line->bytes) - 1) {
-            line->bytes[line->used++] = bytes[i] != '\0' ? bytes[i] : '?';
+    return strchr("_-. \t/", byte) ? '_' : tolower((unsigned char)byte);
+}
+
+/* How many characters the name and a line have in common, one after the other; capitals and what joins words are not
+ * told apart. */
+static int common(const char *name, const char *line)
+{
+    int most = 0;
+
+    for (size_t i = 0; i < COMPARED_BYTES && line[i] != '\0'; i++) {
+        for (const char *at = name; *at != '\0'; at++) {
+            int count = 0;
+
+            while (at[count] != '\0' && line[i + (size_t)count] != '\0' &&
+                   folded(at[count]) == folded(line[i + (size_t)count])) {
+                count++;
+            }
+            most = count > most ? count : most;
         }
     }
+    return most;
 }
 
-void pl_metric_end(struct pl_metric_line *line)
+/* Keep a line with a number that is at least as near as those before. */
+static void keep_nearest(struct pl_metric *metric, const char *line, bool has_value)
 {
-    end_line(line);
+    const size_t length = strlen(line);
+    const size_t shown = length > PL_METRIC_SHOWN_BYTES ? pl_text_whole_bytes(line, PL_METRIC_SHOWN_BYTES) : length;
+    const int alike = common(metric->name, line);
+    const int nearness = alike >= LEAST_COMMON ? alike : 1;
+
+    if (has_value || (!metric->lacks_step && nearness >= metric->nearness && strpbrk(line, "0123456789"))) {
+        metric->lacks_step = has_value;
+        metric->nearness = nearness;
+        memcpy(metric->nearest, line, shown);
+        metric->nearest[shown] = '\0';
+    }
 }
 
-bool pl_metric_next(struct pl_metric *metric, int64_t *ret_step, double *ret_value)
+bool pl_metric_find_value(struct pl_metric *metric, const char *line, int64_t *ret_step, double *ret_value)
 {
-    if (metric->taken == metric->waiting) {
-        metric->taken = metric->waiting = 0;
+    const bool has_value = find_number(&metric->value_regex, line, ret_value);
+
+    if (!metric->has_reported && !(has_value && metric->has_step)) {
+        keep_nearest(metric, line, has_value);
+    }
+    if (!has_value || !metric->has_step) {
         return false;
     }
-    *ret_step = metric->reports[metric->taken].step;
-    *ret_value = metric->reports[metric->taken++].value;
+    metric->has_reported = true;
+    metric->step += metric->counts ? 1 : 0;
+    *ret_step = metric->step;
     return true;
+}
+
+void pl_metric_why_not(const struct pl_metric *metric, struct pl_text *words)
+{
+    if (metric->lacks_step) {
+        pl_text_printf(words, "no line before its first value has a step; the line is '%s'", metric->nearest);
+    } else if (metric->nearness > 0) {
+        pl_text_printf(words, "the nearest line is '%s'", metric->nearest);
+    } else {
+        pl_text_append(words, "it has printed no line with a number");
+    }
 }
 
 void pl_metric_close(struct pl_metric *metric)

@@ -4,8 +4,8 @@
 
 #include "base/json/python_json.h"
 #include "base/memory.h"
-#include "programs/sweep/root.h"
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/root.h"
+#include "programs/sweep/space/value.h"
 
 #include <stdlib.h>
 #include <string.h>

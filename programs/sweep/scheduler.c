@@ -325,6 +325,7 @@ void pl_scheduler_note_end(struct pl_scheduler *scheduler, size_t number, enum p
         scheduler->failed++;
         break;
     case PL_SWEEP_END_LOST:
+    case PL_SWEEP_END_UNSEEN:
         trial->progress.state = trial->stop_asked || scheduler->closed ? stopped(scheduler, trial) : PL_SWEEP_WAITING;
         break;
     }

@@ -22,7 +22,7 @@
 #ifndef PL_PROGRAMS_SWEEP_SCHEDULER_H
 #define PL_PROGRAMS_SWEEP_SCHEDULER_H
 
-#include "programs/sweep/space.h"
+#include "programs/sweep/space/space.h"
 
 enum pl_sweep_state {
     PL_SWEEP_WAITING, /* has not run yet, or was lost */
@@ -41,6 +41,7 @@ enum pl_sweep_end {
     /* its host, or the whole job, was stopped or went away: it is run again, from its checkpoint; one whose stop had
      * been asked for has been stopped */
     PL_SWEEP_END_LOST,
+    PL_SWEEP_END_UNSEEN, /* its program succeeded, and no value was seen: it is run again, without its checkpoints */
 };
 
 struct pl_sweep_progress {

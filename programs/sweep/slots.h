@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "entrypoint/job/job.h"
-#include "programs/sweep/space.h"
+#include "programs/sweep/space/space.h"
 
 struct pl_slots_machine {
     const char *host;

@@ -39,7 +39,8 @@ enum pl_sweep_why {
     PL_SWEEP_WHY_SCHEDULER,
     PL_SWEEP_WHY_TRIAL_TIME,
     PL_SWEEP_WHY_SWEEP_TIME,
-    PL_SWEEP_WHY_DISK, /* it is full; the trial goes on when the job is started again */
+    PL_SWEEP_WHY_DISK,   /* it is full; the trial goes on when the job is started again */
+    PL_SWEEP_WHY_UNREAD, /* its lines cannot be searched any more for the metric */
 };
 
 /** A trial's run. */
@@ -53,6 +54,8 @@ struct pl_sweep_run {
     enum pl_sweep_why why;             /* it was asked to end */
     bool has_model;                    /* its agent has seen one */
     bool model_gone, checkpoints_gone; /* they were removed */
+    bool is_first;                     /* it began without checkpoints */
+    char words[600];                   /* why it has printed no value, or none can be found any more; "": neither */
 };
 
 enum pl_sweep_folder {

@@ -97,8 +97,10 @@ void pl_sweep_trials_start(struct pl_sweep *sweep, int trial)
     const struct pl_trial_order order = {.trial = trial,
                                          .slot = run->slot,
                                          .processes = space->processes,
+                                         .is_first = !sweep->records[trial].has_begun,
                                          .last_step = pl_scheduler_progress(sweep->scheduler, (size_t)trial)->step,
                                          .hyperparameters = space->trials[trial].hyperparameters,
+                                         .metric_name = space->metric_name,
                                          .metric_regex = space->metric_regex,
                                          .step_regex = space->step_regex};
     struct pl_error error = PL_ERROR_NONE;
@@ -112,6 +114,7 @@ void pl_sweep_trials_start(struct pl_sweep *sweep, int trial)
         pl_sweep_fail_status(sweep, status, &error);
         return;
     }
+    sweep->records[trial].has_begun = true;
     run->state = PL_SWEEP_RUN_RUNS;
     run->begun_ns = pl_clock_now_ns();
     run->limit_ns = space->trial_time_s > 0 ? pl_deadline_after_ns((int64_t)(space->trial_time_s * (double)PL_NS_PER_S))
@@ -119,6 +122,8 @@ void pl_sweep_trials_start(struct pl_sweep *sweep, int trial)
     run->kill_ns = PL_DEADLINE_NEVER;
     run->why = PL_SWEEP_WHY_NONE;
     run->model_gone = run->has_model = false;
+    run->is_first = order.is_first;
+    run->words[0] = '\0';
     pl_log(PL_LOG_INFO, "trial %d runs on host %s, slot %d: %s", trial, host, run->slot, order.hyperparameters);
     pl_sweep_hosts_start_trial(sweep, run->host, &order);
 }
@@ -241,11 +246,15 @@ static enum pl_sweep_end classify(const struct pl_sweep *sweep, const struct pl_
     case PL_SWEEP_WHY_SWEEP_TIME:
         return PL_SWEEP_END_STOPPED;
     case PL_SWEEP_WHY_TRIAL_TIME:
+    case PL_SWEEP_WHY_UNREAD:
         return PL_SWEEP_END_FAILED;
     case PL_SWEEP_WHY_DISK:
         return PL_SWEEP_END_LOST;
     case PL_SWEEP_WHY_NONE:
         break;
+    }
+    if (ok && run->is_first && run->words[0] != '\0' && !pl_sweep_journal_has_reports(sweep->journal)) {
+        return PL_SWEEP_END_UNSEEN;
     }
     return ok ? PL_SWEEP_END_COMPLETED : PL_SWEEP_END_FAILED;
 }
@@ -255,8 +264,10 @@ static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end e
     static const char *const words[] = {[PL_SWEEP_END_COMPLETED] = "has ended",
                                         [PL_SWEEP_END_STOPPED] = "was stopped",
                                         [PL_SWEEP_END_FAILED] = "has failed",
-                                        [PL_SWEEP_END_LOST] = "is to go on"};
+                                        [PL_SWEEP_END_LOST] = "is to go on",
+                                        [PL_SWEEP_END_UNSEEN] = "succeeded"};
     const struct pl_sweep_progress *progress = pl_scheduler_progress(sweep->scheduler, (size_t)trial);
+    const struct pl_sweep_run *run = &sweep->runs[trial];
 
     if (end == PL_SWEEP_END_FAILED) {
         pl_log(PL_LOG_WARNING, "trial %d has failed after %.1f s: %s", trial, seconds, reason);
@@ -264,8 +275,8 @@ static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end e
         pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; best %s %.6g", trial, words[end], seconds,
                sweep->space->metric_name, progress->best);
     } else {
-        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %s", trial, words[end], seconds,
-               sweep->space->metric_name);
+        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %s%s%s", trial, words[end], seconds,
+               sweep->space->metric_name, run->words[0] != '\0' ? ": " : "", run->words);
     }
 }
 
@@ -303,7 +314,7 @@ void pl_sweep_trials_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
     if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
         pl_text_printf(&words, "it ran longer than trial_time_s, %.6g s", sweep->space->trial_time_s);
     } else {
-        pl_text_append(&words, reason);
+        pl_text_append(&words, run->why == PL_SWEEP_WHY_UNREAD ? run->words : reason);
     }
     sweep->records[trial].seconds += seconds;
     if (run->state == PL_SWEEP_RUN_MOVES) { /* its run ends before it has begun */
@@ -323,6 +334,13 @@ void pl_sweep_trials_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
         sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
     }
     pl_sweep_fail_status(sweep, status, &error);
+    if (end == PL_SWEEP_END_UNSEEN) { /* no other trial would tell more */
+        sweep->records[trial].has_begun = false;
+        pl_sweep_fail(sweep,
+                      "trial %d succeeded, and in none of its lines the regular expression '%.300s' has found the "
+                      "metric '%s': %s",
+                      trial, sweep->space->metric_regex, sweep->space->metric_name, run->words);
+    }
     if (end != PL_SWEEP_END_LOST) {
         pl_sweep_trials_forget_beaten(sweep);
     }

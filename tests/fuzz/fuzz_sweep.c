@@ -2,8 +2,8 @@
 /* Specifications of sweeps: what is taken has trials whose hyperparameters are strict JSON, and expressions that
  * compile; the same text gives the same trials; what is refused has a reason. */
 #include "programs/sweep/scheduler.h"
-#include "programs/sweep/space.h"
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/space.h"
+#include "programs/sweep/space/value.h"
 #include "tests/support/fuzz.h"
 
 #include <regex.h>

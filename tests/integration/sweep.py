@@ -128,8 +128,7 @@ echo "score=1"
     assert reasons[3] == "it ran longer than trial_time_s, 12 s", reasons
     assert not alive("4123.5")
     job.specification["max_failed"] = 0.1
-    (job.base / "checkpoints/sweep.journal").unlink()
-    job.run(code=1)
+    job.run(code=1, PACELINE_SWEEP_FRESH="1")
     assert "trials failed, more than max_failed (0.1) allows; trial " in job.failure(), job.failure()
 
 
@@ -160,6 +159,60 @@ def a_stop_lets_all_save_and_a_restart_goes_on():
     begun = job.begun()
     job.run()  # all are over: none runs, the result is the same
     assert job.begun() == begun and "\nbest_score=6.0 trial=5\n" in job.text(), job.text()
+
+
+def a_journal_goes_on_only_with_the_same_sweep():
+    job = Job('d=$PACELINE_CHECKPOINT_DIR\n[ ! -e $d/x ] || echo "found $(cat $d/x)"\necho $SM_HP_X >$d/x\necho m >$SM_MODEL_DIR/m\n'
+              'mkdir -p log && echo new >log/written\necho "score=$SM_HP_X"\n', space={"x": [1, 2]}).run()
+
+    def differs(words):
+        job.run(code=1)
+        assert f"sweep.journal' is of another sweep: {words}" in job.failure(), job.failure()
+        assert " (paceline_sweep_fresh=1 starts a new sweep, and keeps what is there in '" in job.failure(), job.failure()
+
+    job.hyperparameters["epochs"] = "90"
+    differs("hyperparameters.epochs was 9 and is 90")
+    job.hyperparameters["epochs"] = "9"
+    program = job.base / "code/trial"
+    text = program.read_text()
+    program.write_text(text + "exit 0\n")
+    differs("code.trial was ")
+    program.write_text(text)
+    job.specification["space"] = {"x": [100, 200]}
+    differs("space.x was [1, 2] and is [100, 200]")
+    # what changes no trial: other slots and times, what the platform says of each job, one more trial at the end
+    job.specification.update(space={"x": [1, 2, 3]}, slots=1, trial_time_s=100, max_failed=1)
+    job.hyperparameters.update(sagemaker_job_name=json.dumps("another"), sagemaker_region=json.dumps("eu-west-1"),
+                               sagemaker_container_log_level="10", sagemaker_submit_directory=json.dumps(str(job.base / "code")))
+    job.run()
+    assert [row["runs"] for row in job.rows()] == [1, 1, 1] and "\nbest_score=3.0 trial=2\n" in job.text(), job.text()
+    # a new sweep keeps the old one, and begins with empty folders; the same job that is started again goes on
+    job.specification["space"] = {"x": [100, 200]}
+    job.hyperparameters["paceline_sweep_fresh"] = "1"
+    for _ in range(2):
+        job.run()
+        assert [row["runs"] for row in job.rows()] == [1, 1] and "found" not in job.text(), job.text()
+        assert (job.base / "checkpoints/sweep-1/sweep.journal").exists(), job.text()
+        assert not (job.base / "checkpoints/sweep-2").exists(), job.text()
+    job.specification["space"] = {"x": [7, 8]} # a request counts once
+    job.run(code=1)
+    assert "(paceline_sweep_fresh=2 starts a new sweep" in job.failure(), job.failure()
+    del job.hyperparameters["paceline_sweep_fresh"]
+    # so it is where the journal alone was removed
+    (job.base / "checkpoints/sweep.journal").unlink()
+    (job.base / "checkpoints/trial-0000").mkdir(exist_ok=True)
+    (job.base / "checkpoints/trial-0000/x").write_text("100\n")
+    job.run()
+    assert "found" not in job.text() and (job.base / "checkpoints/sweep-2/trial-0000/x").read_text() == "100\n", job.text()
+    # a digit that changed
+    journal = job.base / "checkpoints/sweep.journal"
+    text = journal.read_text()
+    journal.write_text(text.replace('"value": 7.0', '"value": 9.0'))
+    job.run(code=1)
+    assert "sweep.journal:3:" in job.failure() and ": expected the checksum " in job.failure(), job.failure()
+    journal.write_text('{"sweep": 1, "specification": "{}"}\n')
+    job.run(code=1)
+    assert "found 1, of an earlier Paceline (paceline_sweep_fresh=1 starts a new sweep" in job.failure(), job.failure()
 
 
 def a_killed_sweep_runs_no_trial_twice_and_loses_none():
@@ -252,15 +305,55 @@ def what_cannot_run_is_refused_before_anything_starts():
     assert "space" in job.failure() and not (job.base / "sweep").exists(), job.failure()
     job = Job("exit 0\n", space={"x": [1]})
     job.run(code=1)
-    assert "no trial that ended well has printed the metric 'score'" in job.failure(), job.failure()
+    assert "trial 0 succeeded, and in none of its lines the regular expression '" in job.failure(), job.failure()
+    assert job.failure().splitlines()[0].endswith("has found the metric 'score': it has printed no line with a number"), job.failure()
+
+
+def a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first_trial():
+    job = Job('echo "$PACELINE_TRIAL $(ls $PACELINE_CHECKPOINT_DIR | wc -l)" >>"$job/begun"\ntouch $PACELINE_CHECKPOINT_DIR/c\n'
+              'head -c 500000 /dev/zero | tr "\\0" " "; echo "Test_Accuracy=0.$SM_HP_X"\necho "loss=7"\n', space={"x": [1, 2, 3]}, slots=1)
+    job.specification["metric"] = "test_acc"
+    job.run(code=1)
+    assert "has found the metric 'test_acc': the nearest line is 'loss=7'" in job.failure(), job.failure()
+    assert job.begun() == [("0", "0")], job.begun()
+    job.specification["metric"] = "Test_Accuracy"  # no trial has printed the other: the sweep goes on, the trial begins again
+    job.run()
+    assert [row["Test_Accuracy"] for row in job.rows()] == [0.1, 0.2, 0.3], job.rows()
+    assert job.begun() == [("0", "0"), ("0", "0"), ("1", "0"), ("2", "0")], job.begun()
+    job.specification["metric"] = "loss"
+    job.run(code=1)
+    assert "sweep.journal' is of another sweep: metric.name was Test_Accuracy and is loss (" in job.failure(), job.failure()
+    job = Job('echo "Epoch 1: score=5"\n', space={"x": [1, 2, 3]}, slots=1, scheduler={"asha": {"step": "epoch=([0-9]+)"}}).run(code=1)
+    assert "no line before its first value has a step; the line is 'Epoch 1: score=5'" in job.failure(), job.failure()
+
+
+def a_value_that_is_not_finite_is_a_report_and_never_the_best():
+    job = Job('echo "score=nan"; [ $SM_HP_X = 1 ] || echo "score=$SM_HP_X"\n', space={"x": [1, 2]}, slots=1).run()
+    assert [(row["state"], row["score"], row["step"]) for row in job.rows()] == [("completed", None, 1), ("completed", 2, 2)], job.rows()
+
+
+def a_slow_expression_is_named_and_its_program_goes_on():
+    job = Job('line=$(head -c 64000 /dev/zero | tr "\\0" ,)\nfor i in {1..15}; do echo "$line"; done\ntouch "$job/printed"\n',
+              space={"x": [1]}, max_failed=0)
+    job.specification["metric"] = {"name": "score", "regex": "((((.*),)*,)*,)*score=([0-9]+)$"}
+    job.run(code=1)
+    assert (job.base / "printed").exists(), job.text()
+    assert "trial 0: the regular expression '((((.*),)*,)*,)*score=([0-9]+)$' took " in job.failure(), job.failure()
+
+
+def no_report_of_a_flood_is_lost():
+    job = Job('for i in {1..20000}; do echo "score=$i"; done\n', space={"x": [1, 2]}).run()
+    assert [row["step"] for row in job.rows()] == [20000] * 2 and [row["score"] for row in job.rows()] == [20000] * 2, job.rows()
 
 
 if __name__ == "__main__":
     names = sys.argv[1:]
     for case in (each_trial_is_a_job_of_its_own, trials_that_go_wrong_are_rows_with_causes, a_stop_lets_all_save_and_a_restart_goes_on,
-                 a_killed_sweep_runs_no_trial_twice_and_loses_none, a_trial_without_a_handler_ends_the_stop_badly, asha_stops_at_rungs_and_promotes,
+                 a_journal_goes_on_only_with_the_same_sweep, a_killed_sweep_runs_no_trial_twice_and_loses_none, a_trial_without_a_handler_ends_the_stop_badly, asha_stops_at_rungs_and_promotes,
                  a_trial_of_two_processes_is_an_mpi_job, a_trial_that_a_full_disk_hurts_says_so,
-                 the_time_of_the_sweep_ends_it_with_the_best_so_far, what_cannot_run_is_refused_before_anything_starts):
+                 the_time_of_the_sweep_ends_it_with_the_best_so_far, a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first_trial,
+                 a_value_that_is_not_finite_is_a_report_and_never_the_best, a_slow_expression_is_named_and_its_program_goes_on, no_report_of_a_flood_is_lost,
+                 what_cannot_run_is_refused_before_anything_starts):
         if not names or case.__name__ in names:
             case()
             print(case.__name__.replace("_", " "), flush=True)

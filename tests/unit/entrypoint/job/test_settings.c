@@ -29,6 +29,7 @@ START_TEST(a_value_that_a_setting_cannot_have_refuses_the_job)
         {"PACELINE_TF_CHIEF", "algo-1",
          "PACELINE_TF_CHIEF is 'algo-1': expected 1, 0, true, false, yes, no, on or off"},
         {"PACELINE_HANG_S", "-1", "PACELINE_HANG_S is '-1': expected seconds from 0 to 864000"},
+        {"PACELINE_SWEEP_FRESH", "yes", "PACELINE_SWEEP_FRESH is 'yes': expected a number from 0 to 1000000"},
         {"PACELINE_SWEEP_TIME_S", "1h", "PACELINE_SWEEP_TIME_S is '1h': expected seconds from 0 to 8640000"},
         {"PACELINE_HANG_ACTION", "kill", "PACELINE_HANG_ACTION is 'kill': expected one of report end"},
         {"PACELINE_STALL_S", "1m", "PACELINE_STALL_S is '1m': expected a number, at least 0"},

@@ -710,15 +710,26 @@ START_TEST(few_descriptors_are_enough_or_the_exit_report_says_so)
 }
 END_TEST
 
-/* A reader that sends what it has read of stdout, and an empty word at the end of a stream. */
-static void read_bytes(void *bytes_read, int fd, const char *bytes, size_t count)
+/* A reader that sends what it has read, and an empty word at the end. */
+static int open_null(void *read)
 {
-    snprintf(bytes_read, 16384, "%.*s", fd == STDOUT_FILENO || count == 0 ? (int)count : 1, bytes);
+    return read ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* it can be read always */
 }
 
-static void send_bytes(void *bytes_read, struct pl_link *link)
+static void read_bytes(void *read, int fd, const char *bytes, size_t count)
 {
-    ck_assert_int_eq(PL_LINK_SEND(link, PL_FRAME_MESSAGE, NULL, bytes_read), PL_OK);
+    pl_text_append_n(read, bytes, fd >= 0 ? count : 0);
+}
+
+static bool send_bytes(void *read, struct pl_link *link, bool ended)
+{
+    PL_AUTO_TEXT struct pl_text text = *(struct pl_text *)read;
+
+    *(struct pl_text *)read = PL_TEXT_NONE;
+    if (text.length > 0 || ended) {
+        ck_assert_int_eq(PL_LINK_SEND(link, PL_FRAME_MESSAGE, NULL, pl_text_string(&text)), PL_OK);
+    }
+    return text.length == 0;
 }
 
 /* Both outputs of a program that has a reader, which a file takes in the place of this test's own. */
@@ -728,8 +739,8 @@ START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
                                 "printf 'epoch=3 a'; printf 'cc=0.5\\nsecond\\n\\n'; echo word >&2; "
                                 "head -c 9000 /dev/zero | tr '\\0' x; echo; printf 'acc=0.25 and no end'",
                                 NULL};
-    char context[16384];
-    const struct pl_shim_reader reader = {"[trial 12] ", context, read_bytes, send_bytes};
+    PL_AUTO_TEXT struct pl_text read = PL_TEXT_NONE, seen = PL_TEXT_NONE;
+    const struct pl_shim_reader reader = {"[trial 12] ", &read, open_null, read_bytes, send_bytes};
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_PROGRAM,
                                       .rank = -1,
                                       .host = "algo-1",
@@ -738,42 +749,31 @@ START_TEST(lines_of_a_program_with_a_reader_have_its_prefix)
                                       .reader = &reader};
     struct scratch scratch = scratch_new();
     struct pl_error error = PL_ERROR_NONE;
-    PL_AUTO_FREE char *text = NULL;
-    PL_AUTO_FREE char *err_text = NULL;
-    int out_fd, err_fd, saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO), fd;
+    PL_AUTO_FREE char *text = NULL, *err_text = NULL;
+    int saved_out = dup(STDOUT_FILENO), saved_err = dup(STDERR_FILENO), fd;
     char path[PATH_MAX], err_path[PATH_MAX];
-    PL_AUTO_TEXT struct pl_text seen = PL_TEXT_NONE;
-    int ended = 0;
-    size_t bytes;
 
     signals = PL_SIGNALS_NONE;
     ck_assert_ok(pl_signals_open(&signals, &error), &error);
     options.setup.argv = argv;
     options.setup.environment = plain_environment;
-    out_fd = open(scratch_path(&scratch, "out", path), O_RDWR | O_CREAT | O_APPEND, 0600);
-    err_fd = open(scratch_path(&scratch, "err", err_path), O_RDWR | O_CREAT | O_APPEND, 0600);
-    ck_assert_int_ge(out_fd, 0);
-    ck_assert_int_ge(dup2(out_fd, STDOUT_FILENO), 0);
-    ck_assert_int_ge(dup2(err_fd, STDERR_FILENO), 0);
+    ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "out", path), 0600), STDOUT_FILENO), 0);
+    ck_assert_int_ge(dup2(creat(scratch_path(&scratch, "err", err_path), 0600), STDERR_FILENO), 0);
     ck_assert_ok(pl_shim_fork(&options, &signals, &watch_pid, &fd, &error), &error);
     ck_assert_int_ge(dup2(saved_out, STDOUT_FILENO), 0);
     ck_assert_int_ge(dup2(saved_err, STDERR_FILENO), 0);
     ck_assert_ok(pl_link_open(&link_to_watch, fd, &error), &error);
-    while (ended < 2) { /* both streams */
-        const struct pl_frame frame = await(PL_FRAME_MESSAGE);
-
-        ended += frame.fields[0][0] == '\0';
-        pl_text_append(&seen, frame.fields[0]);
+    for (size_t before = SIZE_MAX; before != seen.length;) {
+        before = seen.length;
+        pl_text_append(&seen, await(PL_FRAME_MESSAGE).fields[0]);
     }
     ck_assert_ptr_nonnull(strstr(pl_text_string(&seen), "epoch=3 acc=0.5\nsecond\n"));
     ck_assert_ptr_nonnull(strstr(pl_text_string(&seen), "acc=0.25 and no end"));
     ck_assert(pl_exit_report_ok(&(struct pl_exit_report){.code = await_exit_report().code}));
-    ck_assert_ok(pl_file_read(path, 1 << 20, &text, &bytes, &error), &error);
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] epoch=3 acc=0.5\n"));
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] second\n"));
-    ck_assert_ptr_nonnull(strstr(text, "[trial 12] \n"));
+    ck_assert_ok(pl_file_read(path, 1 << 20, &text, NULL, &error), &error);
+    ck_assert_ptr_nonnull(strstr(text, "[trial 12] epoch=3 acc=0.5\n[trial 12] second\n[trial 12] \n"));
     ck_assert_ptr_nonnull(strstr(text, "[trial 12] acc=0.25 and no end\n"));
-    ck_assert_uint_eq(bytes,
+    ck_assert_uint_eq(strlen(text),
                       5 * strlen("[trial 12] ") + strlen("epoch=3 acc=0.5\nsecond\n\n\nacc=0.25 and no end\n") + 9000);
     ck_assert_ok(pl_file_read(err_path, 1 << 20, &err_text, NULL, &error), &error);
     ck_assert_str_eq(err_text, "[trial 12] word\n");

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/journal.c. */
+/* Covers programs/sweep/journal.c, programs/sweep/journal_file.c, programs/sweep/archive.c. */
+#include "base/checksum.h"
 #include "base/file.h"
+#include "base/json/python_json.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -36,13 +38,17 @@ struct sweep {
     struct pl_error error;
 };
 
-static void sweep_init(struct sweep *sweep)
+static void sweep_init_as(struct sweep *sweep, const char *text)
 {
     *sweep = (struct sweep){.space = NULL};
-    ck_assert_ok(pl_sweep_space_parse(specification, sizeof(specification) - 1, "S", &sweep->space, &sweep->error),
-                 &sweep->error);
-    ck_assert_uint_eq(sweep->space->trials_count, TRIALS);
+    ck_assert_ok(pl_sweep_space_parse(text, strlen(text), "S", &sweep->space, &sweep->error), &sweep->error);
+    ck_assert_uint_le(sweep->space->trials_count, TRIALS);
     ck_assert_ok(pl_scheduler_new(sweep->space, &sweep->scheduler, &sweep->error), &sweep->error);
+}
+
+static void sweep_init(struct sweep *sweep)
+{
+    sweep_init_as(sweep, specification);
 }
 
 static void sweep_done(struct sweep *sweep)
@@ -56,10 +62,26 @@ static void sweep_done(struct sweep *sweep)
     pl_sweep_space_free(sweep->space);
 }
 
+static const char same[] = "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\"}, "
+                           "\"code\": {\"a.py\": \"1\"}}";
+
+/* The sweep of a specification, whose identity is beside it. */
+static enum pl_status sweep_open_as(struct sweep *sweep, const char *path, const char *text, const char *identity,
+                                    const char *fresh)
+{
+    PL_AUTO_PYTHON_JSON struct pl_python_json *document = NULL;
+    struct pl_sweep_asked asked = {.fresh = fresh};
+
+    sweep_init_as(sweep, text);
+    ck_assert_ok(pl_python_json_parse(identity, strlen(identity), "", &document, &sweep->error), &sweep->error);
+    asked.identity = document;
+    return pl_sweep_journal_open(path, sweep->space, &asked, sweep->scheduler, sweep->records, &sweep->journal,
+                                 &sweep->error);
+}
+
 static enum pl_status sweep_open(struct sweep *sweep, const char *path)
 {
-    sweep_init(sweep);
-    return pl_sweep_journal_open(path, sweep->space, sweep->scheduler, sweep->records, &sweep->journal, &sweep->error);
+    return sweep_open_as(sweep, path, specification, same, NULL);
 }
 
 /* An event as the journal and the scheduler get it. */
@@ -132,7 +154,7 @@ static struct event draw(const struct pl_scheduler *scheduler, uint64_t *state)
             event.kind = pl_random_next(state) % 5 == 0 ? END : REPORT;
             event.step = progress->step + (int64_t)(pl_random_next(state) % 3);
             event.value = values[pl_random_next(state) % PL_ARRAY_ITEMS(values)];
-            event.end = (enum pl_sweep_end)(pl_random_next(state) % 4);
+            event.end = (enum pl_sweep_end)(pl_random_next(state) % 5);
             return event;
         }
     }
@@ -263,6 +285,32 @@ START_TEST(what_is_kept_beside_the_state_comes_back_too)
 }
 END_TEST
 
+/* Append the lines of `text`, objects, as the journal has them; `crc` is that of the lines before. */
+static void append_lines(struct pl_text *file, const char *text, uint32_t crc)
+{
+    while (*text != '\0') {
+        const size_t bytes = strcspn(text, "\n");
+        const size_t kept = bytes > 0 ? bytes - 1 : 0; /* without its } */
+
+        crc = pl_checksum_crc32c(crc, text, kept);
+        pl_text_append_n(file, text, kept);
+        pl_text_printf(file, ", \"crc\": \"%08x\"}\n", crc);
+        text += bytes + (text[bytes] == '\n');
+    }
+}
+
+/* The checksum that the last line of a journal has. */
+static uint32_t last_crc(const char *text)
+{
+    const char *at = strstr(text, "\"crc\": \"");
+
+    for (const char *next = at; next; next = strstr(next + 1, "\"crc\": \"")) {
+        at = next;
+    }
+    ck_assert_ptr_nonnull(at);
+    return (uint32_t)strtoul(at + sizeof("\"crc\": \"") - 1, NULL, 16);
+}
+
 START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
 {
     static const struct {
@@ -276,13 +324,14 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
         {"{\"start\": 0, \"host\": null}\n{\"report\": 0, \"step\": 1, \"value\": \"x\"}\n",
          ":3:35: value: expected a number, found \"x\""},
         {"{\"start\": 0, \"host\": null}\n{\"end\": 0, \"how\": \"well\", \"seconds\": 0, \"reason\": null}\n",
-         ":3:19: how: expected completed, stopped, failed or lost, found \"well\""},
-        {"{\"start\": 0\n{\"closed\": true}\n", ":2:12: expected ',' or '}', found the end of the text"},
+         ":3:19: how: expected completed, stopped, failed, lost or unseen, found \"well\""},
+        {"{\"start\": [0}\n{\"closed\": true}\n", ":2:13: expected ',' or ']', found '}'"},
         {"{\"closed\": true}\n{\"start\": 0, \"host\": null}\n",
          ":3:11: start: expected a trial that waits or pauses then, found 0"},
         {"{}\n", ":2:1: expected an object with start, report, end or closed, found an object"},
         {"{\"begin\": 1}\n", ":2:11: begin is not known here: expected start, report, end or closed"},
-        {"\n", ":2:1: expected a value, found the end of the text"},
+        {"\n", ":2:1: expected a value, found '}'"},
+        {"{\"asked\": 1}\n", ":2:11: asked: expected an object, found 1"},
     };
     struct scratch scratch = scratch_in_memory();
     char path[PATH_MAX], told[2 * PATH_MAX];
@@ -297,7 +346,8 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
         PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
         PL_AUTO_FREE char *after = NULL;
 
-        pl_text_printf(&text, "%s%s", head, wrong[i].text);
+        pl_text_append(&text, head);
+        append_lines(&text, wrong[i].text, last_crc(head));
         scratch_write(&scratch, "journal", text.data, text.length);
         snprintf(told, sizeof(told), "%s%s", path, wrong[i].told);
         ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
@@ -310,37 +360,353 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
 }
 END_TEST
 
-START_TEST(a_file_of_another_sweep_or_of_something_else_is_refused_and_left_alone)
+START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_new_one_is_asked_for)
 {
     static const struct {
         const char *text, *told;
     } wrong[] = {
         {"{\"sweep\": 1, \"specification\": \"{}\"}\n",
-         "'%s' is of another sweep, with another specification; remove it to begin again"},
-        {"weights", "%s:1: expected the journal of a sweep, found something else"},
-        {"\n", "%s:1: expected the journal of a sweep, found something else"},
+         ":1:11: expected a journal of version 2, found 1, of an earlier Paceline"},
+        {"weights", ":1:1: expected the journal of a sweep, found something else"},
+        {"\n", ":1:1: expected the journal of a sweep, found something else"},
     };
     struct scratch scratch = scratch_in_memory();
-    char path[PATH_MAX], told[2 * PATH_MAX];
+    char path[PATH_MAX], folder[PATH_MAX], told[2 * PATH_MAX];
     struct sweep sweep;
 
     scratch_path(&scratch, "journal", path);
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {
-        PL_AUTO_FREE char *after = NULL;
-        const char *place = strstr(wrong[i].told, "%s");
+        PL_AUTO_FREE char *after = NULL, *archived = NULL;
+        char name[32];
 
         scratch_write(&scratch, "journal", wrong[i].text, strlen(wrong[i].text));
-        snprintf(told, sizeof(told), "%.*s%s%s", (int)(place - wrong[i].told), wrong[i].told, path, place + 2);
         ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
+        snprintf(told, sizeof(told), "%s%s", path, wrong[i].told);
         ck_assert_str_eq(sweep.error.cause, told);
+        snprintf(name, sizeof(name), "sweep-%zu", i + 1);
+        scratch_path(&scratch, name, folder);
+        snprintf(told, sizeof(told), "paceline_sweep_fresh=1 starts a new sweep, and keeps what is there in '%s'",
+                 folder);
+        ck_assert_str_eq(sweep.error.context, told);
         sweep_done(&sweep);
         ck_assert_ok(pl_file_read(path, FILE_BYTES, &after, NULL, &sweep.error), &sweep.error);
         ck_assert_str_eq(after, wrong[i].text);
+        ck_assert_ok(sweep_open_as(&sweep, path, specification, same, "1"), &sweep.error);
+        sweep_done(&sweep);
+        snprintf(told, sizeof(told), "%s/journal", folder);
+        ck_assert_ok(pl_file_read(told, FILE_BYTES, &archived, NULL, &sweep.error), &sweep.error);
+        ck_assert_str_eq(archived, wrong[i].text);
     }
     scratch_write(&scratch, "journal", "{\"swe", 5); /* of a first line that was cut, it is none yet */
     ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
     sweep_done(&sweep);
     ck_assert_int_eq(sweep_open(&sweep, scratch.path), PL_SYSTEM); /* a folder */
+    sweep_done(&sweep);
+    scratch_done(&scratch);
+}
+END_TEST
+
+/* A small journal with each kind of line; 0 where the events are of the other of two. */
+static char *small_journal(const struct scratch *scratch, bool other)
+{
+    char path[PATH_MAX];
+    char *text = NULL;
+    struct sweep sweep;
+
+    scratch_path(scratch, "small", path);
+    unlink(path);
+    ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+    record(&sweep, &(struct event){.kind = START, .trial = 0});
+    record(&sweep, &(struct event){.kind = REPORT, .trial = 0, .step = 1, .value = other ? 9 : 1});
+    record(&sweep, &(struct event){.kind = REPORT, .trial = 0, .step = 2, .value = other ? 1 : 2});
+    record(&sweep, &(struct event){.kind = END, .trial = 0, .end = PL_SWEEP_END_COMPLETED});
+    record(&sweep, &(struct event){.kind = START, .trial = other ? 2 : 1});
+    record(&sweep, &(struct event){.kind = END, .trial = other ? 2 : 1, .end = PL_SWEEP_END_FAILED});
+    record(&sweep, &(struct event){.kind = CLOSED});
+    sweep_done(&sweep);
+    ck_assert_ok(pl_file_read(path, FILE_BYTES, &text, NULL, &sweep.error), &sweep.error);
+    return text;
+}
+
+/* The file is refused with its place. */
+static void check_refused(const struct scratch *scratch, const void *data, size_t bytes, const char *what, size_t at)
+{
+    char path[PATH_MAX];
+    struct sweep sweep;
+    unsigned line, column;
+
+    scratch_path(scratch, "journal", path);
+    scratch_write(scratch, "journal", data, bytes);
+    if (sweep_open(&sweep, path) != PL_INVALID) {
+        ck_abort_msg("%s at byte %zu was not refused", what, at);
+    }
+    if (strncmp(sweep.error.cause, path, strlen(path)) != 0 ||
+        sscanf(sweep.error.cause + strlen(path), ":%u:%u: expected ", &line, &column) != 2) {
+        ck_abort_msg("%s at byte %zu is told without its place: %s", what, at, sweep.error.cause);
+    }
+    sweep_done(&sweep);
+}
+
+START_TEST(no_byte_and_no_line_of_a_journal_changes_unseen)
+{
+    struct scratch scratch = scratch_in_memory();
+    PL_AUTO_FREE char *text = small_journal(&scratch, false), *other = small_journal(&scratch, true);
+    const size_t bytes = strlen(text);
+    PL_AUTO_FREE char *copy = strdup(text);
+
+    for (size_t at = 0; at < bytes; at++) {
+        for (int first = 0; first < 8; first++) { /* one bit, or two */
+            for (int second = first; second < 8; second++) {
+                copy[at] = (char)(text[at] ^ (1 << first) ^ (second > first ? 1 << second : 0));
+                check_refused(&scratch, copy, bytes, "a flip", at);
+            }
+        }
+        copy[at] = text[at];
+    }
+    for (const char *line = text; *line != '\0'; line = strchr(line, '\n') + 1) {
+        const size_t begin = (size_t)(line - text), end = (size_t)(strchr(line, '\n') + 1 - text);
+        PL_AUTO_TEXT struct pl_text twice = PL_TEXT_NONE, without = PL_TEXT_NONE;
+
+        pl_text_append_n(&twice, text, end);
+        pl_text_append(&twice, line);
+        check_refused(&scratch, twice.data, twice.length, "a line twice", begin);
+        pl_text_append_n(&without, text, begin);
+        pl_text_append(&without, text + end);
+        if (end < bytes) {
+            check_refused(&scratch, without.data, without.length, "a line that is missing", begin);
+        }
+    }
+    for (const char *from = other; *from != '\0'; from = strchr(from, '\n') + 1) { /* from this line on the other's */
+        for (const char *to = text; *to != '\0'; to = strchr(to, '\n') + 1) {
+            PL_AUTO_TEXT struct pl_text mixed = PL_TEXT_NONE;
+            const size_t begin = (size_t)(strchr(to, '\n') + 1 - text);
+
+            pl_text_append_n(&mixed, text, begin);
+            pl_text_append(&mixed, from);
+            if (strncmp(mixed.data, other, begin) != 0 || strcmp(pl_text_string(&mixed), other) != 0) {
+                check_refused(&scratch, mixed.data, mixed.length, "a mixture", begin);
+            }
+        }
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+START_TEST(a_cut_at_any_byte_goes_on_with_the_whole_lines)
+{
+    struct scratch scratch = scratch_in_memory();
+    PL_AUTO_FREE char *text = small_journal(&scratch, false);
+    char path[PATH_MAX];
+
+    scratch_path(&scratch, "journal", path);
+    for (size_t bytes = 0; bytes <= strlen(text); bytes++) {
+        PL_AUTO_FREE char *after = NULL;
+        size_t whole = bytes;
+        struct sweep sweep;
+
+        scratch_write(&scratch, "journal", text, bytes);
+        ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+        sweep_done(&sweep);
+        ck_assert_ok(pl_file_read(path, FILE_BYTES, &after, NULL, &sweep.error), &sweep.error);
+        while (whole > 0 && text[whole - 1] != '\n') {
+            whole--;
+        }
+        ck_assert_int_eq(strncmp(after, text, whole), 0);
+        ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+        sweep_done(&sweep);
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+static const char reported[] = "{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 2]}}";
+
+START_TEST(a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on)
+{
+    static const struct {
+        const char *text, *identity, *told; /* told NULL: it goes on */
+        bool after_report;
+    } cases[] = {
+        {reported, same, NULL, true},
+        {reported,
+         "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"90\"}, \"code\": {\"a.py\": \"1\"}}",
+         "hyperparameters.epochs was 9 and is 90", false},
+        {reported, "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {}, \"code\": {\"a.py\": \"1\"}}",
+         "hyperparameters.epochs was 9 and is nothing", false},
+        {reported,
+         "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\", \"lr\": \"1\"}, \"code\": "
+         "{\"a.py\": \"1\"}}",
+         "hyperparameters.lr was nothing and is 1", false},
+        {reported,
+         "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\"}, \"code\": {\"a.py\": \"2\"}}",
+         "code.a.py was 1 and is 2", false},
+        {reported, /* a file that is new */
+         "{\"metric\": {\"name\": \"acc\"}, \"hyperparameters\": {\"epochs\": \"9\"}, \"code\": {\"a.py\": \"1\", "
+         "\"log\": "
+         "\"1\"}}",
+         NULL, true},
+        {reported,
+         "{\"metric\": {\"name\": \"val\"}, \"hyperparameters\": {\"epochs\": \"9\"}, \"code\": {\"a.py\": \"1\"}}",
+         "metric.name was acc and is val", true},
+        {reported,
+         "{\"metric\": {\"name\": \"val\"}, \"hyperparameters\": {\"epochs\": \"9\"}, \"code\": {\"a.py\": \"1\"}}",
+         NULL, false},
+        {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 2, 3]}, \"slots\": 3}", same, NULL,
+         true},
+        {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 3]}}", same,
+         "its first trials are not the same (it had 2, and has 2)", false},
+        {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1]}}", same,
+         "its first trials are not the same (it had 2, and has 1)", false},
+    };
+    struct scratch scratch = scratch_in_memory();
+    char path[PATH_MAX], told[2 * PATH_MAX];
+
+    scratch_path(&scratch, "journal", path);
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
+        struct sweep sweep;
+
+        unlink(path);
+        ck_assert_ok(sweep_open_as(&sweep, path, reported, same, NULL), &sweep.error);
+        record(&sweep, &(struct event){.kind = START, .trial = 1});
+        if (cases[i].after_report) {
+            record(&sweep, &(struct event){.kind = REPORT, .trial = 1, .step = 1, .value = 0.5});
+        }
+        sweep_done(&sweep);
+        if (cases[i].told) {
+            ck_assert_int_eq(sweep_open_as(&sweep, path, cases[i].text, cases[i].identity, NULL), PL_INVALID);
+            snprintf(told, sizeof(told), "'%s' is of another sweep: %s", path, cases[i].told);
+            ck_assert_str_eq(sweep.error.cause, told);
+            ck_assert_ptr_nonnull(strstr(sweep.error.context, "paceline_sweep_fresh=1 starts a new sweep, and keeps "));
+            sweep_done(&sweep);
+            continue;
+        }
+        ck_assert_ok(sweep_open_as(&sweep, path, cases[i].text, cases[i].identity, NULL), &sweep.error);
+        ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 1)->runs, 1);
+        record(&sweep, &(struct event){.kind = START, .trial = sweep.space->trials_count - 1});
+        record(&sweep,
+               &(struct event){.kind = REPORT, .trial = sweep.space->trials_count - 1, .step = 2, .value = 0.5});
+        sweep_done(&sweep);
+        ck_assert_ok(sweep_open_as(&sweep, path, cases[i].text, cases[i].identity, NULL), &sweep.error);
+        sweep_done(&sweep);
+        if (strcmp(cases[i].text, reported) != 0 || strstr(cases[i].identity, "val")) { /* and there is no way back */
+            ck_assert_int_eq(sweep_open_as(&sweep, path, reported, same, NULL), PL_INVALID);
+            sweep_done(&sweep);
+        }
+    }
+    scratch_done(&scratch);
+}
+END_TEST
+
+static void make_file(const struct scratch *scratch, const char *folder, const char *name)
+{
+    char path[2 * PATH_MAX];
+
+    snprintf(path, sizeof(path), "%s/%s/%s", scratch->path, folder, name);
+    ck_assert_ok(pl_file_make_parents(path, 0755, NULL), NULL);
+    ck_assert_ok(pl_file_write_atomic(path, "x", 1, 0644, NULL), NULL);
+}
+
+static bool is_there(const struct scratch *scratch, const char *name)
+{
+    char path[PATH_MAX];
+
+    return access(scratch_path(scratch, name, path), F_OK) == 0;
+}
+
+static void rename_in(const struct scratch *scratch, const char *from, const char *to)
+{
+    char from_path[PATH_MAX], to_path[PATH_MAX];
+
+    ck_assert_int_eq(rename(scratch_path(scratch, from, from_path), scratch_path(scratch, to, to_path)), 0);
+}
+
+START_TEST(a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_whenever_it_was_killed)
+{
+    enum { STEPS = 6 };
+
+    for (int killed = 0; killed <= STEPS; killed++) {
+        for (int asked_again = 0; asked_again < 2; asked_again++) {
+            struct scratch scratch = scratch_in_memory();
+            char path[PATH_MAX];
+            struct sweep sweep;
+
+            scratch_path(&scratch, "journal", path);
+            ck_assert_ok(sweep_open_as(&sweep, path, specification, "{\"hyperparameters\": {}}", NULL), &sweep.error);
+            record(&sweep, &(struct event){.kind = START, .trial = 0});
+            sweep_done(&sweep);
+            make_file(&scratch, "trial-0000", "weights");
+            make_file(&scratch, "trial-0000.model", "m");
+            make_file(&scratch, "trial-0012", "weights");
+            make_file(&scratch, "mine", "file");
+            /* what a start that was killed has done, step by step */
+            if (killed > 0) {
+                make_file(&scratch, "sweep.moving", "file");
+                unlink(scratch_path(&scratch, "sweep.moving/file", path));
+            }
+            if (killed > 1) {
+                rename_in(&scratch, "journal", "sweep.moving/journal");
+            }
+            if (killed > 2) {
+                scratch_write(&scratch, "journal", "", 0);
+            }
+            if (killed > 3) {
+                rename_in(&scratch, "trial-0012", "sweep.moving/trial-0012");
+            }
+            if (killed > 4) {
+                rename_in(&scratch, "trial-0000", "sweep.moving/trial-0000");
+                rename_in(&scratch, "trial-0000.model", "sweep.moving/trial-0000.model");
+            }
+            if (killed > 5) {
+                rename_in(&scratch, "sweep.moving", "sweep-1");
+            }
+            scratch_path(&scratch, "journal", path);
+            /* until the old journal was moved, nothing was, and without the request the old one is refused */
+            if (asked_again == 0 && killed < 2) {
+                ck_assert_int_eq(sweep_open(&sweep, path), PL_INVALID);
+                sweep_done(&sweep);
+            }
+            ck_assert_ok(sweep_open_as(&sweep, path, specification, same, asked_again || killed < 2 ? "1 job" : NULL),
+                         &sweep.error);
+            ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 0)->runs, 0);
+            ck_assert(is_there(&scratch, "sweep-1/journal") && is_there(&scratch, "sweep-1/trial-0000/weights"));
+            ck_assert(is_there(&scratch, "sweep-1/trial-0000.model/m") && is_there(&scratch, "sweep-1/trial-0012"));
+            ck_assert(!is_there(&scratch, "trial-0000") && !is_there(&scratch, "trial-0012"));
+            ck_assert(!is_there(&scratch, "sweep.moving") && is_there(&scratch, "mine/file"));
+            record(&sweep, &(struct event){.kind = START, .trial = 1});
+            sweep_done(&sweep);
+            make_file(&scratch, "trial-0001", "weights");
+            /* the platform starts the same job again: it goes on; and so does a later one that does not ask */
+            for (int i = 0; i < 2 && (asked_again || killed < 2); i++) {
+                ck_assert_ok(sweep_open_as(&sweep, path, specification, same, i == 0 ? "1 job" : NULL), &sweep.error);
+                ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 1)->runs, 1);
+                ck_assert(sweep.records[1].has_begun && !sweep.records[0].has_begun);
+                sweep_done(&sweep);
+                ck_assert(is_there(&scratch, "trial-0001/weights") && !is_there(&scratch, "sweep-2"));
+            }
+            /* another job that asks starts a new sweep */
+            ck_assert_ok(sweep_open_as(&sweep, path, specification, same, "1 other"), &sweep.error);
+            ck_assert(is_there(&scratch, "sweep-2/trial-0001/weights") && !is_there(&scratch, "trial-0001"));
+            sweep_done(&sweep);
+            scratch_done(&scratch);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_trial_whose_metric_was_not_seen_begins_again)
+{
+    struct scratch scratch = scratch_in_memory();
+    char path[PATH_MAX];
+    struct sweep sweep;
+
+    scratch_path(&scratch, "journal", path);
+    ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+    record(&sweep, &(struct event){.kind = START, .trial = 2});
+    record(&sweep, &(struct event){.kind = END, .trial = 2, .end = PL_SWEEP_END_UNSEEN});
+    sweep_done(&sweep);
+    ck_assert_ok(sweep_open(&sweep, path), &sweep.error);
+    ck_assert_int_eq(pl_scheduler_progress(sweep.scheduler, 2)->state, PL_SWEEP_WAITING);
+    ck_assert(!sweep.records[2].has_begun);
     sweep_done(&sweep);
     scratch_done(&scratch);
 }
@@ -395,5 +761,9 @@ END_TEST
 UNIT_MAIN("programs/sweep/journal", after_every_prefix_a_journal_brings_back_the_state_that_the_events_had_made,
           what_is_kept_beside_the_state_comes_back_too,
           a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone,
-          a_file_of_another_sweep_or_of_something_else_is_refused_and_left_alone, two_sweeps_never_share_a_journal,
+          a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_new_one_is_asked_for,
+          no_byte_and_no_line_of_a_journal_changes_unseen, a_cut_at_any_byte_goes_on_with_the_whole_lines,
+          a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on,
+          a_new_sweep_that_was_asked_for_begins_once_and_keeps_the_old_one_whenever_it_was_killed,
+          a_trial_whose_metric_was_not_seen_begins_again, two_sweeps_never_share_a_journal,
           a_line_that_the_disk_has_no_room_for_is_not_there_and_the_next_may_be)

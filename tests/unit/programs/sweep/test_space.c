@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers programs/sweep/space_parse.c, programs/sweep/space_expand.c, programs/sweep/metric_regex.c,
- * programs/sweep/value.c, programs/sweep/job_sweep.c. */
+/* Covers programs/sweep/space/space_parse.c, programs/sweep/space/space_expand.c, programs/sweep/space/metric_regex.c,
+ * programs/sweep/space/value.c, programs/sweep/job_sweep.c. */
 #include "base/text.h"
 #include "programs/sweep/job_sweep.h"
-#include "programs/sweep/metric_regex.h"
+#include "programs/sweep/space/metric_regex.h"
 #include "tests/unit/entrypoint/tree.h"
 
 #include <math.h>
@@ -331,8 +331,9 @@ START_TEST(the_expression_of_a_name_finds_the_last_number_after_it)
         {"acc", "acc=0.97%", "0.97"},
         {"acc", "val_acc=0.5", NULL},
         {"acc", "acc=0.1 val_acc=0.5", "0.1"},
-        {"acc", "acc=nan", NULL},
-        {"acc", "acc=-inf", NULL},
+        {"acc", "acc=nan", "nan"},
+        {"acc", "acc: -Infinity, loss: 2", "-Infinity"},
+        {"acc", "acc=information 5", NULL},
         {"acc", "acc0.5", NULL},
         {"acc", "accuracy=0.5", NULL},
         {"a.c*", "abc=1 a.c*=2 abc=3", "2"},

@@ -3,11 +3,11 @@
  * The trials of a specification. The same text and seed give the same trials on every machine and C library: numbers
  * are made by +, -, * and / alone, which IEEE 754 rounds in one way, and have at most 12 digits.
  */
-#include "programs/sweep/space_draft.h"
+#include "programs/sweep/space/space_draft.h"
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "programs/sweep/root.h"
+#include "programs/sweep/space/root.h"
 
 #include <stdlib.h>
 #include <string.h>

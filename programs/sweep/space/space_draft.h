@@ -3,8 +3,8 @@
 #ifndef PL_PROGRAMS_SWEEP_SPACE_DRAFT_H
 #define PL_PROGRAMS_SWEEP_SPACE_DRAFT_H
 
-#include "programs/sweep/space.h"
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/space.h"
+#include "programs/sweep/space/value.h"
 
 struct pl_sweep_dimension {
     const char *name;

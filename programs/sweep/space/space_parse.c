@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a specification: each name and kind is checked, and each error says where it is and what was expected. */
-#include "programs/sweep/space.h"
+#include "programs/sweep/space/space.h"
 
 #include "base/memory.h"
-#include "programs/sweep/metric_regex.h"
-#include "programs/sweep/space_draft.h"
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/metric_regex.h"
+#include "programs/sweep/space/space_draft.h"
+#include "programs/sweep/space/value.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values of strict JSON with their places: typed reading, and messages that say what was expected where. */
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/value.h"
 
 #include <inttypes.h>
 #include <stdio.h>

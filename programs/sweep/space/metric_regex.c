@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Regular expressions of metrics: made from a name, or given and checked before a trial starts. */
-#include "programs/sweep/metric_regex.h"
+#include "programs/sweep/space/metric_regex.h"
 
 #include "base/memory.h"
 
@@ -20,13 +20,15 @@ enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struc
 {
     PL_AUTO_TEXT struct pl_text regex = PL_TEXT_NONE;
 
-    /* What comes before matches as much as it can, so that the last number is taken. \< (the C library's) is the
+    /* What comes before matches as much as it can, so that the last number is taken; without ^ a line that does not
+     * match would be tried again from each of its bytes. \< (the C library's) is the
      * beginning of a word: "accuracy" is not what "val_accuracy" ends with. */
-    pl_text_append(&regex, strchr(LETTERS DIGITS "_", name[0]) ? ".*\\<" : ".*");
+    pl_text_append(&regex, strchr(LETTERS DIGITS "_", name[0]) ? "^.*\\<" : "^.*");
     for (const char *at = name; *at != '\0'; at++) {
         pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
     }
-    pl_text_append(&regex, "\"?[=: \t]+([-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?)");
+    pl_text_append(&regex, "\"?[=: \t]+([-+]?(([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?|[nN][aA][nN]\\>|"
+                           "[iI][nN][fF]([iI][nN][iI][tT][yY])?\\>))");
     return pl_text_take(&regex, ret_regex, reterr);
 }
 

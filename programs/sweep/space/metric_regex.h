@@ -9,14 +9,14 @@
 #ifndef PL_PROGRAMS_SWEEP_METRIC_REGEX_H
 #define PL_PROGRAMS_SWEEP_METRIC_REGEX_H
 
-#include "programs/sweep/value.h"
+#include "programs/sweep/space/value.h"
 
 /** Longer expressions are refused: compiling takes memory, by what is repeated in them. */
 enum { PL_SWEEP_REGEX_BYTES_MAX = 1024 };
 
 /**
  * The expression for the last number after NAME=, NAME: and NAME with blanks, also where NAME is in double quotes; of a
- * longer word that ends with NAME nothing is taken.
+ * longer word that ends with NAME nothing is taken. NaN and infinities are numbers too.
  */
 enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struct pl_error *reterr) PL_MUST_CHECK;
 
