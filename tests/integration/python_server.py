@@ -79,7 +79,7 @@ refuses(TypeError, "'c': a parameter server has float32 in host memory, not floa
 refuses(ValueError, "'soon'", paceline.Server, arrays, staleness="soon")
 refuses(ValueError, "without tensors", paceline.Server, {})
 socket = os.environ.pop("PACELINE_PS_SOCKET")
-refuses(ValueError, "no parameter server is beside this process", paceline.Server, arrays)
+refuses(ValueError, "no parameter server runs beside this process", paceline.Server, arrays)
 os.environ["PACELINE_PS_SOCKET"] = socket
 
 server = paceline.Server(arrays, lr=-1.0)
