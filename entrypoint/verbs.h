@@ -13,16 +13,16 @@
 
 struct pl_verb_option {
     const char *name;  /* "--rate" */
-    const char *value; /* what follows it: "BYTES"; alternatives are "efa|tcp|any"; NULL: nothing */
+    const char *value; /* the word that follows it: "BYTES"; alternatives are "efa|tcp|any"; NULL: no word */
     const char *text;  /* one paragraph */
 };
 
 struct pl_verb {
     const char *name;
-    const char *program;   /* the file in libexec; NULL: the front binary has it */
-    const char *summary;   /* one line; NULL: Paceline itself starts this verb, help does not list it */
-    const char *arguments; /* what follows the name, one line for each form */
-    const char *text;      /* paragraphs that a reader needs before the options; NULL: none */
+    const char *program;   /* file in libexec; NULL: the front binary itself */
+    const char *summary;   /* one line; NULL: only Paceline itself starts this verb, and help does not list it */
+    const char *arguments; /* words after the name, one line for each form */
+    const char *text;      /* paragraphs before the options; NULL: none */
     const struct pl_verb_option *options;
     size_t option_count;
 };
@@ -31,13 +31,13 @@ struct pl_verb {
 extern const struct pl_verb pl_verbs[];
 extern const size_t pl_verbs_count;
 
-/** NULL where there is no such verb. */
+/** Returns NULL if there is no such verb. */
 const struct pl_verb *pl_verbs_find(const char *name);
 
-/** Print what `paceline help` shows. */
+/** Prints the text of `paceline help`. */
 void pl_verbs_print_list(FILE *out);
 
-/** Print what `paceline VERB --help` shows of the verb `name`, which the table has. */
+/** Prints the text of `paceline VERB --help` for the verb `name`, which must be in the table. */
 void pl_verbs_print_help(const char *name, FILE *out);
 
 #endif

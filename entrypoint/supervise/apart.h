@@ -20,45 +20,46 @@ struct pl_job;
 struct pl_sessions;
 struct pl_supervisor;
 
-/** What is known of the ranks of a host; sent as a number. */
+/** What is known of the ranks of a host. It is sent as a number. */
 enum pl_apart_state {
     PL_APART_UNKNOWN,
-    PL_APART_FOR_A_MINUTE, /* in the first minute of all of them none was connected with another, or with mpirun */
-    PL_APART_CONNECTED,    /* one was, or may have been */
+    PL_APART_FOR_A_MINUTE, /* in their first minute no rank was connected with another rank or with mpirun */
+    PL_APART_CONNECTED,    /* a rank was connected, or may have been */
 };
 
 struct pl_apart {
-    int64_t minute_ns; /* the first minute */
-    bool begun;        /* a rank has */
+    int64_t minute_ns; /* end of the first minute */
+    bool begun;        /* a rank has begun */
     bool connected;
-    int ranks;         /* that run */
-    uint64_t accepted; /* of the connections that this host has accepted so many are none between ranks */
-    size_t inside;     /* and so many of these were open within one rank when that was found */
-    int looks;         /* since then without such a finding */
-    int64_t begun_ns;  /* when the last rank began */
+    int ranks; /* number of running ranks */
+    /* number of connections that this host had accepted when the last look found no connection between ranks */
+    uint64_t accepted;
+    size_t inside;    /* number of connections within one rank that were open at that look */
+    int looks;        /* number of looks since then that could not tell */
+    int64_t begun_ns; /* time at which the last rank began */
     int64_t next_look_ns;
-    enum pl_apart_state told; /* to the master */
+    enum pl_apart_state told; /* what the master was told */
     bool minute_logged;
 };
 
-/** Nothing is looked for where the job does not want it. */
+/** Prepares the search. It is off if the job's settings turn it off. */
 void pl_apart_open(struct pl_apart *apart, const struct pl_job *job);
 
-/** A rank of this host has begun: its HELLO frame. */
+/** Takes the HELLO frame of a rank of this host, which has begun. */
 void pl_apart_begin(struct pl_apart *apart, const struct pl_frame *frame);
 
-/** A rank of this host has ended. */
+/** Call when a rank of this host has ended. */
 void pl_apart_end(struct pl_apart *apart);
 
-/** While ranks run: look when it is time; `*next_ns` becomes the time of the next look where that is earlier. */
+/** Looks at the connections when it is time, while ranks run. `*next_ns` is lowered to the time of the next look. */
 void pl_apart_look(struct pl_apart *apart, int64_t *next_ns);
 
 enum pl_apart_state pl_apart_state(const struct pl_apart *apart);
 
-/** The master, of the first minute on several hosts, once. */
+/** On the master of several hosts: logs the finding of the first minute, once. */
 void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
 
-/** The master, when all ranks have ended well: whether that is worth waiting for, and what follows from it. */
+/** On the master, when all ranks have succeeded: returns whether to wait for more findings, and logs the warning. */
 bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions);
 void pl_apart_log_end(const struct pl_supervisor *supervisor);
 

@@ -19,7 +19,10 @@
 
 #include "entrypoint/supervise/supervise.h"
 
-/** Do what the frame asks for, and let go of the connection. What is no whole EXEC frame is dropped with it. */
+/**
+ * Runs the program that the frame names, and takes ownership of the connection. A connection whose EXEC frame is not
+ * complete is dropped.
+ */
 void pl_exec_run(struct pl_supervisor *supervisor, struct pl_connection *connection, const struct pl_frame *frame);
 
 #endif

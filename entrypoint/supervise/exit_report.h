@@ -8,7 +8,7 @@
 #include "entrypoint/output/tail.h"
 #include "entrypoint/ssh/link.h"
 
-/* what, words for people */
+/* what, name in messages */
 #define PL_EXIT_SOURCE_LIST(X)                                                                                         \
     X(PROGRAM, "the program")                                                                                          \
     X(RANK, "rank")                                                                                                    \
@@ -38,16 +38,17 @@ enum {
 
 struct pl_exit_report {
     enum pl_exit_source source;
-    int rank; /* -1 when it is none */
+    int rank; /* -1 if it is not a rank */
     char host[PL_EXIT_REPORT_HOST_BYTES];
-    bool not_started; /* `note` says why */
+    bool not_started; /* it did not start; `note` says why */
     bool signalled;
-    int code;                                   /* exit code, or the signal's number */
-    bool out_of_memory;                         /* the kernel's memory limit killed something here meanwhile */
-    char program[PL_EXIT_REPORT_PROGRAM_BYTES]; /* "" when its shim was killed and so reported nothing */
-    /* why it did not start; a limit, a full disk; what mpirun does not say; mostly "" */
+    int code;                                   /* exit code, or number of the signal */
+    bool out_of_memory;                         /* the kernel's memory limit killed a process here meanwhile */
+    char program[PL_EXIT_REPORT_PROGRAM_BYTES]; /* "" if its shim was killed and so reported nothing */
+    /* a reason that the exit code does not tell: not started, a limit, a full disk; mostly "" */
     char note[PL_EXIT_REPORT_NOTE_BYTES];
-    char cause[PL_TAIL_LINE_BYTES + 1];   /* of its stderr, an exception's own line, say; "" when there is none */
+    /* the line of its stderr that tells the cause, for example an exception's own line; "" if there is none */
+    char cause[PL_TAIL_LINE_BYTES + 1];
     char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* its last stderr lines */
 };
 
@@ -58,27 +59,28 @@ bool pl_exit_report_ok(const struct pl_exit_report *exit_report);
 enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, struct pl_link *link,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Decode an ENDED frame. */
+/** Decodes an ENDED frame. */
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Who it was: "rank 1 on host algo-2", "the program on host algo-1". */
+/** Prints who ended: "rank 1 on host algo-2", "the program on host algo-1". */
 void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host, struct pl_text *text);
 
 /**
- * One sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory ...".
+ * Prints one sentence: "rank 1 on host algo-2 exited with code 3", "... was killed by signal 9 (SIGKILL): out of memory
+ * ...".
  */
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
- * Of one of our own tools in the place of the job's program its last words. Else the sentence, then the cause unless
- * the lines below show it, then the program, then as many of its last stderr lines as fit in `max_bytes` altogether.
+ * Prints the sentence, the cause unless the lines below show it, the program, and as many of its last stderr lines as
+ * fit in `max_bytes` altogether. For one of Paceline's own tools it prints only the tool's last line.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
 
 /**
- * The same for a preparation step: `what` it was about, then the cause, which is the last line of its stderr where it
- * has no other and no signal or limit ended it. Paceline's own tools are not named.
+ * The same for a preparation step: `what` the step does, then the cause. If no signal or limit ended it, and it has no
+ * other cause, that is the last line of its stderr. Paceline's own tools are not named.
  */
 void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
                                struct pl_text *text);

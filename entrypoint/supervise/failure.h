@@ -17,18 +17,20 @@
 #include <stddef.h>
 
 enum {
-    PL_FAILURE_SHOWN_BYTES = 1024,          /* what SageMaker shows */
-    PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* room kept for the report */
-    PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* what is kept of a program's own failure file */
-    PL_FAILURE_USER_MIN_BYTES = 8 * 1024,   /* the same where the disk is full: it fits into the room with the report */
+    PL_FAILURE_SHOWN_BYTES = 1024,          /* number of characters that SageMaker shows */
+    PL_FAILURE_RESERVE_BYTES = 16 * 1024,   /* disk space that is reserved for the report */
+    PL_FAILURE_USER_MAX_BYTES = 256 * 1024, /* how much is kept of a program's own failure file */
+    /* the same on a full disk; it fits into the reserve together with the report */
+    PL_FAILURE_USER_MIN_BYTES = 8 * 1024,
 };
 
 struct pl_failure {
-    char *path;             /* of output */
-    int directory_fd;       /* of output; -1 when it could not be opened */
-    int reserve_fd;         /* an unnamed file that holds the room; -1 when the file system has no such thing */
-    struct pl_text written; /* the whole file as it was written last */
-    size_t own_bytes;       /* how much of it is the program's own */
+    char *path;       /* path of the directory `output` */
+    int directory_fd; /* of the directory `output`; -1 if it could not be opened */
+    /* an unnamed file that reserves the disk space; -1 if the file system does not support it */
+    int reserve_fd;
+    struct pl_text written; /* the whole file as last written */
+    size_t own_bytes;       /* number of its bytes that the program wrote */
 };
 
 #define PL_FAILURE_NONE                                                                                                \
@@ -51,12 +53,12 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make the empty file `success`. */
+/** Makes the empty file `success`. */
 enum pl_status pl_failure_succeed(struct pl_failure *failure, struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_failure_close(struct pl_failure *failure);
 
-/** Write to `text` which of the NULL-terminated `paths` lie on a full disk, "" when none does. */
+/** Writes to `text` which of the NULL-terminated `paths` lie on a full disk; "" if no path does. */
 void pl_failure_full_disks(const char *const *paths, char *text, size_t text_bytes);
 
 #endif

@@ -14,18 +14,18 @@ struct pl_exit_report;
 struct pl_supervisor;
 
 struct pl_hang {
-    bool ends;     /* the job, when it hangs */
+    bool ends;     /* a hang ends the job */
     bool told;     /* the master was told that this host is quiet */
-    bool reported; /* this hang */
+    bool reported; /* this hang was reported */
 };
 
-/** Look whether this host is quiet. */
+/** Looks whether this host is quiet. */
 void pl_hang_look(struct pl_supervisor *supervisor, int64_t *next_ns);
 
-/** Decide whether the job hangs, where `others_quiet` says that nothing happens on any other host. Reports it once. */
+/** Decides whether the job hangs, and reports it once. `others_quiet`: nothing happens on any other host. */
 void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet);
 
-/** The report, which runs as a program of its own, has ended; its last line says where the first program stands. */
+/** Takes the end of the reporter, a program of its own. Its last line says what the first program does. */
 void pl_hang_note_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report);
 
 #endif

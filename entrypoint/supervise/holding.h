@@ -19,10 +19,10 @@ struct pl_supervisor;
 
 enum { PL_HOLDING_HERE = -1 };
 
-/** What a rank's shim said when it was sent the stop. */
+/** The answer of a rank's shim to the stop. */
 struct pl_holding_rank {
     int rank;
-    int host;     /* the session that it was reported over; PL_HOLDING_HERE */
+    int host;     /* number of the session that reported it, or PL_HOLDING_HERE */
     bool catches; /* its program has a handler for the signal */
     bool ended;
 };
@@ -30,25 +30,25 @@ struct pl_holding_rank {
 struct pl_holding {
     struct pl_holding_rank *ranks; /* freed with the supervisor */
     size_t count, capacity;
-    int64_t asked_ns;  /* when the last host was asked, if not with the stop */
-    int unasked_ended; /* ranks that ended before they were sent the stop */
+    int64_t asked_ns;  /* time at which the last host was asked, if that was after the stop */
+    int unasked_ended; /* number of ranks that ended before they were sent the stop */
     enum pl_stop_state state;
     int64_t released_ns;
 };
 
-/** A CATCHES frame of a rank on `host`. */
+/** Takes a CATCHES frame of a rank on `host`. */
 void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host);
 
-/** A host is linked during the stop: what its ranks answer counts too. */
+/** Call when a host is linked during the stop, so that the answers of its ranks count too. */
 void pl_holding_ask_again(struct pl_supervisor *supervisor);
 
-/** A host is lost: nobody waits for its ranks. */
+/** Call when a host is lost: its ranks are not waited for. */
 void pl_holding_lose_host(struct pl_supervisor *supervisor, int host);
 
-/** A rank has ended. */
+/** Call when a rank has ended. */
 void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 
-/** True while shims of ended ranks wait. */
+/** Returns true while shims of ended ranks wait. */
 bool pl_holding_is_on(const struct pl_supervisor *supervisor);
 
 /**

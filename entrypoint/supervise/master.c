@@ -301,7 +301,7 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
 };
 
-/* Its own program has ended well, and it has nothing to do any more. */
+/* Call when this host's own program has succeeded, and it has nothing more to do. */
 static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
 {
     return (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) && session->program_ended &&

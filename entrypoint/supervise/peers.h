@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Waiting until the names of all hosts resolve, as containers come up at different times. */
+/** Waits until the names of all hosts resolve, since containers start at different times. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PEERS_H
 #define PL_ENTRYPOINT_SUPERVISE_PEERS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Starting programs and killing whole trees of them. */
+/** Starts programs, and kills whole trees of them. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 #define PL_ENTRYPOINT_SUPERVISE_PROCESS_H
 
@@ -10,16 +10,16 @@
 #include <sys/types.h>
 
 struct pl_process_setup {
-    const char *const *argv; /* ends with NULL; argv[0] without '/' is looked up in the PATH of `environment` */
+    const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
     char *const *environment;
-    const char *cwd;                    /* NULL: the caller's */
-    const struct pl_signals *signals;   /* what to restore; NULL: nothing was changed */
+    const char *cwd;                    /* NULL: the caller's directory */
+    const struct pl_signals *signals;   /* signal handling to restore; NULL: nothing was changed */
     int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's */
-    /* leave signals blocked: the program takes them itself, and none can end it before it does */
+    /* leave signals blocked: the program takes them itself, and no signal can end it before */
     bool keep_blocked;
-    bool own_group;  /* a process group of its own, led by the program */
-    bool foreground; /* make that group the terminal's foreground, when stdin is one */
-    /* 0, or the signal that the program gets when the calling thread ends (an extra: nothing depends on it) */
+    bool own_group;  /* make a process group of its own, led by the program */
+    bool foreground; /* make that group the terminal's foreground group, if stdin is a terminal */
+    /* 0, or the signal that the program gets when the calling thread ends (nothing depends on it) */
     int death_signal;
 };
 
@@ -35,18 +35,19 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Become the parent of orphaned descendants (a subreaper), when not process 1 already, so that none escapes. Where the
- * system refuses (emulators and some sandboxes do), a warning: those that leave their group may then be left running.
+ * Makes this process the parent of orphaned descendants (a subreaper), unless it is process 1, so that none can escape.
+ * If the system refuses, as emulators and some sandboxes do, it warns: processes that leave their group may then be
+ * left running.
  */
 void pl_process_adopt_orphans(void);
 
-/** Send `signal` to every direct child but the `keep_count` in `keep`; returns how many there were. */
+/** Sends `signal` to every direct child but the `keep_count` in `keep`. Returns how many there were. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
-/** Close the descriptors from `first_fd` to `last_fd`, where there are any; INT_MAX for all after the first. */
+/** Closes all descriptors from `first_fd` to `last_fd`; INT_MAX: all from `first_fd` on. */
 void pl_process_close_range(int first_fd, int last_fd);
 
-/** The exit code, or the signal's number when `*ret_signalled`. */
+/** Returns the exit code, or the number of the signal if `*ret_signalled`. */
 int pl_process_status_code(int wait_status, bool *ret_signalled);
 
 #endif

@@ -204,7 +204,7 @@ static void log_success(const struct pl_supervisor *supervisor)
     struct pl_changes now;
 
     pl_changes_look(model, &now);
-    pl_log(PL_LOG_INFO, "the job ended well after %lld s; %s %s", seconds, model,
+    pl_log(PL_LOG_INFO, "the job succeeded after %lld s; %s %s", seconds, model,
            now.files == 0                                      ? "is empty"
            : pl_changes_since(&supervisor->model_before, &now) ? "has the model"
                                                                : "has only files from before this job");

@@ -15,24 +15,27 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/** Names the directory with one file a process, called by its number: there Python's hook writes the stacks. */
+/**
+ * The variable that names the directory with one file per process, called by its number, to which Python's hook writes
+ * the stacks.
+ */
 #define PL_WATCH_PYTHON_VARIABLE "PACELINE_PYTHON_STACKS"
 
 struct pl_job;
 struct pl_rundir;
 
-/** The program that looks at the others, and has Python in them write its stacks. */
+/** The program that looks at the others, and has Python write its stacks. */
 #define PL_WATCH_REPORTER "paceline-stacks"
 
 struct pl_watch {
-    int64_t hang_ns; /* 0: no watch */
+    int64_t hang_ns; /* 0: there is no watch */
     struct pl_activity activity;
-    uint64_t seen, network_bytes; /* when something happened last */
+    uint64_t seen, network_bytes; /* time at which something happened last, and the network's counter */
     int64_t active_ns, next_look_ns;
     bool begun, quiet;
-    bool is_trial;    /* beside others on its host, whose network says nothing of this job */
-    pid_t answer_pid; /* the shim of this host's last answer to another one's report; 0: it has ended */
-    bool rebase;      /* what stacks have cost the programs in bytes is nothing that they did */
+    bool is_trial;    /* other trials run on this host, so that its network counters say nothing of this job */
+    pid_t answer_pid; /* the shim of this host's last answer to another host's report; 0: it has ended */
+    bool rebase;      /* the bytes that a report has cost the programs must not count as activity */
 };
 
 /**
@@ -42,17 +45,19 @@ struct pl_watch {
 enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job, const struct pl_rundir *rundir,
                                 bool python, struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Put the directory of Python's hook, seen from the binary at `self_path`, in front of PYTHONPATH. */
+/** Puts the directory of Python's hook, relative to the binary at `self_path`, in front of PYTHONPATH. */
 enum pl_status pl_watch_hook_python(struct pl_environment *environment, const char *self_path,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Look when it is time, and note it; `*next_ns` becomes the time of the next look where that is earlier. With `paused`
- * the programs are being looked at by somebody else, which is nothing that they do.
+ * Looks when it is time, and records the result. `*next_ns` is lowered to the time of the next look. With `paused`
+ * another process looks at the programs, which must not count as activity.
  */
 void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns);
 
-/** The shim `pid` runs `path` for another host: PL_WATCH_REPORTER pauses the watch too, until the child has ended. */
+/**
+ * Call when the shim `pid` runs `path` for another host: PL_WATCH_REPORTER pauses the watch until the child has ended.
+ */
 void pl_watch_note_exec(struct pl_watch *watch, const char *path, pid_t pid);
 void pl_watch_note_child_end(struct pl_watch *watch, pid_t pid);
 

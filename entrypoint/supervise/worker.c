@@ -25,7 +25,7 @@
 
 /* mpirun's daemon ends by itself when the job does. */
 #define DAEMON_GRACE_NS (PL_NS_PER_S)
-/* A program that this host started itself, once the master has ended well: time to notice and save. */
+/* Time for a program that this host started itself to notice the end and save, once the master has succeeded. */
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
 /* After the result: how long the master may take to end; docker compose stops everything when the first container
  * ends. */

@@ -136,12 +136,12 @@ static void fail_without_best(struct pl_sweep *sweep)
     }
     sweep->over = true;
     if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason) {
-        pl_sweep_fail(sweep, "no trial has ended well with a value of the metric '%s'; trial %d: %s",
+        pl_sweep_fail(sweep, "no trial has succeeded with a value of the metric '%s'; trial %d: %s",
                       sweep->space->metric_name, sweep->first_failed, sweep->records[sweep->first_failed].reason);
         return;
     }
     pl_sweep_fail(sweep,
-                  "no trial that ended well has printed the metric '%s': expected a line in which the regular "
+                  "no trial that succeeded has printed the metric '%s': expected a line in which the regular "
                   "expression %.300s finds a number",
                   sweep->space->metric_name, sweep->space->metric_regex);
 }

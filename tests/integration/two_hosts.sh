@@ -134,8 +134,8 @@ for host in algo-1 algo-2; do
 done
 wait_both 60
 expect_apart 1
-grep -q 'the job ended well after .* /opt/ml/model has the model$' "$cluster/algo-1.log" || case_failed "algo-1 does not have the model"
-grep -q 'the job ended well after .* /opt/ml/model has only files from before this job$' "$cluster/algo-2.log" || case_failed "algo-2 takes an old file for the model"
+grep -q 'the job succeeded after .* /opt/ml/model has the model$' "$cluster/algo-1.log" || case_failed "algo-1 does not have the model"
+grep -q 'the job succeeded after .* /opt/ml/model has only files from before this job$' "$cluster/algo-2.log" || case_failed "algo-2 takes an old file for the model"
 for rank in 0 1; do
   grep -qF "rank $rank: SM_CHANNEL_OWN$((rank + 1))=/opt/ml/input/data/own$((rank + 1)); [\"own$((rank + 1))\"]" "$cluster/algo-1.log" ||
     case_failed "rank $rank has other channels"
