@@ -30,7 +30,7 @@ struct pl_device_list {
 void pl_device_list_read(struct pl_device_list *ret_device_list);
 
 enum pl_device_use {
-    PL_DEVICE_AUTO, /* devices where there are any */
+    PL_DEVICE_AUTO, /* devices if there are any */
     PL_DEVICE_OFF,
     PL_DEVICE_ON,       /* without devices: an error */
     PL_DEVICE_NUMBERED, /* every rank uses its device `ordinal`, which ranks may share */

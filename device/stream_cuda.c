@@ -108,7 +108,7 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 }
 
 /*
- * Wait until the event, or all of the stream where there is none, has ended. By polling, because the driver's own waits
+ * Wait until the event, or all of the stream if there is none, has ended. By polling, because the driver's own waits
  * have no deadline; short waits spin, long ones leave the CPU to the training program's other threads.
  */
 static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns,

@@ -92,7 +92,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
 }
 
 /*
- * The subcommand to run. A job may give its container any arguments; where they are no subcommand of
+ * The subcommand to run. A job may give its container any arguments; where they are not a subcommand of
  * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped subcommand in a shell
  * starts no job.
  */
@@ -102,7 +102,8 @@ static const char *choose_subcommand(const struct pl_invocation *call, const cha
         return "train";
     }
     if (getpid() == 1 && !is_known(call, word) && has_config(call->environment)) {
-        pl_log(PL_LOG_WARNING, "'%s' is no subcommand of paceline; the job runs and the arguments are ignored", word);
+        pl_log(PL_LOG_WARNING, "'%s' is not a subcommand of paceline; the job runs and the arguments are ignored",
+               word);
         return "train";
     }
     return word;

@@ -183,7 +183,7 @@ const struct pl_verb pl_verbs[] = {
              "without a shell:\n"
              "  paceline shell algo-2 sh -c 'ls /opt/ml/model | wc -l'\n\n"
              "The exit status is that of the shell or command, 128 + the number of a signal that ended it, and 255 "
-             "where there is no connection. The end of the job ends it."},
+             "if there is no connection. The end of the job ends it."},
     {.name = "bench",
      .program = "paceline-bench",
      .summary = "measure the collectives",

@@ -131,7 +131,7 @@ struct pl_named_options {
     void *stream;     /* the CUDA stream that writes and reads buffers in device memory */
     bool strict_join; /* ALLGATHER and BROADCAST fail while a rank has joined, as in Horovod */
     /*
-     * A rank that waits may still submit, from another thread: that all ranks wait for different names is no mistake
+     * A rank that waits may still submit, from another thread: that all ranks wait for different names is not a mistake
      * then. They go on until a name is complete, or until the deadline; pl_service_new() sets it.
      */
     bool concurrent;

@@ -74,7 +74,7 @@ double pl_optimizer_gradient_norm(const struct pl_optimizer *optimizer);
  * Give every rank `root`'s state and arrays.
  *
  * Collective  yes.
- * Errors      PL_INVALID: `root` is no rank; those of pl_collective_run().
+ * Errors      PL_INVALID: `root` is not a rank; those of pl_collective_run().
  */
 enum pl_status pl_optimizer_broadcast(struct pl_optimizer *optimizer, int root, struct pl_error *reterr) PL_MUST_CHECK;
 

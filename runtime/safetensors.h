@@ -35,7 +35,7 @@ struct pl_metadata {
     const char *value;
 };
 
-/** Write all atomically (pl_file_write_atomic()). Names must differ; one that is no UTF-8 is PL_INVALID. */
+/** Write all atomically (pl_file_write_atomic()). Names must differ; one that is not UTF-8 is PL_INVALID. */
 enum pl_status pl_safetensors_write(const char *path, const struct pl_tensor *tensors, size_t tensor_count,
                                     const struct pl_metadata *metadata, size_t metadata_count,
                                     struct pl_error *reterr) PL_MUST_CHECK;

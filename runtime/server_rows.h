@@ -9,7 +9,7 @@
  *
  * Rows        any 64-bit number is an id. A row's first value depends on the table's seed and the id alone, whoever
  *             asks first and on however many servers; it takes memory from its first push on.
- * Staleness   a push is applied at once, with none and with N: rows are no part of the steps that N counts. With 0
+ * Staleness   a push is applied at once, with none and with N: rows are not part of the steps that N counts. With 0
  *             tables are refused: there a step is one update by all workers.
  * Consistency a pull never has half an update of a row; two rows may be of different moments. A worker's pull has all
  *             that it has pushed before.

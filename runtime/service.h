@@ -9,8 +9,8 @@
  * that nobody has waited for, or at once when the operation has a callback or start_bytes have come together. With
  * callbacks to come it yields at first in place of a nap, for 100 us at most after anything has moved.
  *
- * Ranks that all wait for different names are no mistake here, since other threads may submit those: a warning names
- * them after the knob stall_s, and the deadline of the world (timeout_s) ends them, where there is one.
+ * Ranks that all wait for different names are not a mistake here, since other threads may submit those: a warning names
+ * them after the knob stall_s, and the deadline of the world (timeout_s) ends them, if there is one.
  *
  * Threads  any, all calls but pl_service_new() and pl_service_free(). The service uses its world alone.
  * Test     tests/unit/runtime/named/test_service.c, test_service_mixed.c

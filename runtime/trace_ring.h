@@ -30,8 +30,8 @@ uint64_t pl_trace_count(const struct pl_trace *trace);
  * Append the rings in the `count` files as one JSON trace: a process a rank, a line for collectives, one for those of
  * each sub-world, and one for the program. A collective shows its bytes, how long the rank waited and for which rank.
  * Times are in microseconds with three digits after the point, exact, from the midnight (UTC) in `otherData.ts_0`.
- * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is no ring. A ring that is being written is read as far as it is
- *         whole.
+ * Errors  PL_NOT_FOUND; PL_CORRUPT, naming a file that is not a ring. If a ring is being written, the complete records
+ *         are read.
  */
 enum pl_status pl_trace_merge(const char *const *paths, size_t count, struct pl_text *text,
                               struct pl_error *reterr) PL_MUST_CHECK;

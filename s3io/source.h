@@ -51,7 +51,7 @@ enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_o
  *
  * Units   deadline_ns on CLOCK_MONOTONIC.
  * Errors  PL_TIMEOUT: nothing was lost, the read may be repeated. PL_CANCELLED after pl_source_cancel(). PL_CORRUPT,
- *         PL_SYSTEM and others name the source and, where there is one, the offset; the source can only be closed then.
+ *         PL_SYSTEM and others name the source and, if there is one, the offset; the source can only be closed then.
  */
 enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                               size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;

@@ -77,7 +77,7 @@ static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *w
     return pl_strv_add_all(&check->command, words, reterr);
 }
 
-/* As many ranks on each host; those that are no part of the distribution are not waited for. */
+/* As many ranks on each host; those that are not part of the distribution are not waited for. */
 static enum pl_status set_ranks(struct pl_job *check, struct pl_error *reterr)
 {
     const size_t hosts = check->distribution_hosts.count;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The text `name` of an entry, NULL where it has none. */
+/* The text `name` of an entry, NULL if it has none. */
 static const char *text_of(const struct pl_python_json *entry, const char *name)
 {
     const struct pl_python_json *node =

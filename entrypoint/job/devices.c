@@ -20,7 +20,7 @@ int pl_devices_cpus(void)
     return cpus > 0 ? (int)cpus : 1;
 }
 
-/* The whole number that the file begins with, and the next one; -1 where there is none. */
+/* The whole number that the file begins with, and the next one; -1 if there is none. */
 static int64_t number_in(const char *root, const char *name, int64_t *ret_next)
 {
     char path[PATH_BYTES];

@@ -21,7 +21,7 @@ enum pl_drivers_launch {
 
 struct pl_drivers {
     struct pl_python_json *source;      /* sourcecode.json; NULL: the job comes from elsewhere, all else is unset */
-    struct pl_python_json *distributed; /* distributed.json; an empty object where there is none */
+    struct pl_python_json *distributed; /* distributed.json; an empty object if there is none */
     char *directory;                    /* the channel sm_drivers */
     char *script;                       /* its sm_train.sh */
     const char *entry_script;           /* NULL: none, or there is a command, which wins */
@@ -39,7 +39,7 @@ struct pl_drivers {
 };
 
 /**
- * Read the files below `input_data` (/opt/ml/input/data). No sourcecode.json is no error.
+ * Read the files below `input_data` (/opt/ml/input/data). A missing sourcecode.json is not an error.
  *
  * Errors  PL_INVALID "FILE:LINE:COLUMN: KEY: expected ..., found ...", PL_MEMORY. What was read before is kept.
  */

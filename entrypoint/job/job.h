@@ -109,7 +109,7 @@ struct pl_job {
     const char *master_host;           /* first distribution host, else first host */
     int distribution_index;            /* this host's index in distribution_hosts, -1 when it is not one */
     int host_index;                    /* this host's index in hosts */
-    /* those that are no part of the distribution although its groups are named, and end when it does */
+    /* those that are not part of the distribution although its groups are named, and end when it does */
     struct pl_strv outside_hosts;
     int processes_per_host; /* of this host, at least 1 */
     int *host_processes;    /* of each distribution host; 0: only the host itself knows, by its devices */

@@ -267,8 +267,8 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
         pl_text_printf(&hint, "; PACELINE_%s is one", meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
-    return pl_strv_printf(warnings, reterr, "%s%s is no setting of Paceline and has no effect%s", pl_text_string(&name),
-                          is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
+    return pl_strv_printf(warnings, reterr, "%s%s is not a setting of Paceline and has no effect%s",
+                          pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
 }
 
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,

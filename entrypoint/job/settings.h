@@ -68,7 +68,7 @@ enum pl_status pl_settings_read(const struct pl_environment *environment, const 
 void pl_settings_replace_text(struct pl_job_settings *values, const char *before, const char *after);
 
 /**
- * Add a warning for each hyperparameter paceline_* that is no setting, since no program sees it either, and for each
+ * Add a warning for each hyperparameter paceline_* that is not a setting, since no program sees it either, and for each
  * variable PACELINE_* that is nearly one. Other variables of that form may belong to the user's program.
  */
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,

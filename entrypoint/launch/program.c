@@ -202,7 +202,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
 
     if (job->program[0] == '/') {
         if (!is_file(job->program)) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file", job->program);
+            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not a file", job->program);
         }
         return use_command(job->program, job->program, program, plan, reterr);
     }
@@ -265,10 +265,10 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         program->kind = PL_PROGRAM_SCRIPT;
         PL_TRY(need_python(job, program, reterr));
         if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
-            return name_nearby(
-                job,
-                pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is no file in %s", job->program, job->paths.code),
-                reterr);
+            return name_nearby(job,
+                               pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not a file in %s", job->program,
+                                            job->paths.code),
+                               reterr);
         }
         return pl_strv_add(&program->words, job->program, reterr);
     }
@@ -396,7 +396,7 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
     return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
 }
 
-/* What pip has fetched stays for the next job in the directory that a warm pool keeps, where there is one. */
+/* What pip has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
 static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);

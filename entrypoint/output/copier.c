@@ -149,7 +149,7 @@ static size_t fit_tagged(const char *bytes, size_t count)
     return count;
 }
 
-/* What is written as a whole, and of that whole lines where there are any. */
+/* What is written as a whole, and of that whole lines if there are any. */
 static size_t next_part(const struct pl_copier *copier)
 {
     const char *begin = copier->bytes + copier->begin;

@@ -24,7 +24,7 @@ struct pl_proc_stat {
     uint64_t start_ticks;
 };
 
-/** Take apart the line of /proc/PID/stat. PL_CORRUPT where it is none. */
+/** Take apart the line of /proc/PID/stat. PL_CORRUPT if it is none. */
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A program on another host of the job, as ssh has it: a child of the caller whose standard descriptors are the
- * program's and whose exit code is the program's, 128 + the number of a signal that ended it, and 255 where there is no
+ * program's and whose exit code is the program's, 128 + the number of a signal that ended it, and 255 if there is no
  * connection. The way is ssh to that host's sshd by the job's key, whose relay has process 1 there run the program (see
  * supervise/exec.h). Each program has a session of its own, so that bytes of one hold up no other and no heartbeat.
  *

@@ -110,7 +110,7 @@ static enum pl_status remove_host_variables(struct pl_environment *environment, 
     return PL_OK;
 }
 
-/* The NAME=value of a file, each followed by a NUL; what has another form is no variable. */
+/* The NAME=value of a file, each followed by a NUL; what has another form is not a variable. */
 static enum pl_status add_variables(const char *file, struct pl_environment *environment, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *data = NULL;
@@ -254,7 +254,7 @@ enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret
     if (named) {
         return copy_path(named, ret_path, reterr);
     }
-    glob("/run/paceline.*", 0, NULL, &found); /* none is no error here */
+    glob("/run/paceline.*", 0, NULL, &found); /* none is not an error here */
     glob("/tmp/paceline.*", GLOB_APPEND, NULL, &found);
     status = choose_live(&found, ret_path, reterr);
     globfree(&found);

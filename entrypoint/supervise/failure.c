@@ -136,7 +136,7 @@ static void append_own(const struct pl_failure *failure, size_t max_bytes, struc
         pl_text_append_n(text, part, bytes);
     }
     if (written->length > 0 && text->length >= written->length &&
-        memcmp(text->data, written->data, written->length) == 0) { /* our own former words are no part of it */
+        memcmp(text->data, written->data, written->length) == 0) { /* our own former words are not part of it */
         memmove(text->data + failure->own_bytes, text->data + written->length, text->length - written->length);
         text->length -= written->length - failure->own_bytes;
     }

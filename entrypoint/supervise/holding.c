@@ -95,7 +95,7 @@ static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type
     }
 }
 
-/* A rank that gets the signal only when the others have saved; -1 where there is none. */
+/* A rank that gets the signal only when the others have saved; -1 if there is none. */
 static int find_deferred(const struct pl_holding *holding)
 {
     for (size_t i = 0; i < holding->count; i++) {

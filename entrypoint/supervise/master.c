@@ -111,7 +111,7 @@ static void reject_start(struct pl_supervisor *supervisor, const char *host, con
     }
 }
 
-/* mpirun wants a daemon on a host, where there is one at most. */
+/* mpirun wants a daemon on a host, if there is one at most. */
 static void forward_start(struct pl_supervisor *supervisor, struct pl_connection *agent, const struct pl_frame *frame)
 {
     static const char not_ours[] = "this host is not a worker of the job";

@@ -66,7 +66,7 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
-/* The interpreter of an executable file may be why Linux refuses it; what is no file may not be opened by
+/* The interpreter of an executable file may be why Linux refuses it; what is not a file may not be opened by
  * everybody, or not at once. */
 static void child_look_at(const char *path, struct start_failure *failure)
 {

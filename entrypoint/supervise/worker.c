@@ -458,7 +458,7 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     return status;
 }
 
-/* The master did not come: end sshd, whose last line may say why. "" where it has none. */
+/* The master did not come: end sshd, whose last line may say why. "" if it has none. */
 static const char *end_sshd(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
@@ -613,7 +613,7 @@ static void report_own_failure(struct pl_supervisor *supervisor)
     while (state->serving && !state->joined &&
            pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
     }
-    /* a failure that is no program's is sent to the master next */
+    /* a failure that is not a program's is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
     while (state->master && !state->result_known && pl_supervise_wait(supervisor, deadline_ns)) {
     }

@@ -11,7 +11,7 @@
  *
  * Not in it: what changes no trial (slots, max_failed, times), sagemaker_* beside the program, variables of the
  * environment, the image and the data. In the code directory names that begin with a dot, __pycache__ and *.pyc are
- * left out, and files after the first 5000; after 256 MiB only the sizes count. A file that is new is no difference: a
+ * left out, and files after the first 5000; after 256 MiB only the sizes count. A new file is not a difference, since a
  * program may write where it runs.
  *
  * Test  tests/unit/programs/sweep/test_identity.c
@@ -33,7 +33,7 @@ enum {
     PL_SWEEP_IDENTITY_METRIC = 2, /* compare metric and scheduler */
 };
 
-/** The first difference, in words: `hyperparameters.epochs was 9 and is 90`; false where there is none. */
+/** The first difference, in words: `hyperparameters.epochs was 9 and is 90`; false if there is none. */
 bool pl_sweep_identity_differs(const struct pl_python_json *before, const struct pl_python_json *now, unsigned also,
                                struct pl_text *words);
 

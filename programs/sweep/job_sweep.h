@@ -7,7 +7,7 @@
 #include "programs/sweep/space/space.h"
 
 /**
- * The job's specification: inline where its first character that is no blank is {, else what is in the file that it
+ * The job's specification: inline where its first character that is not a blank is {, else what is in the file that it
  * names, in the code directory unless the path is absolute. NULL: the job asks for no sweep.
  *
  * Errors  PL_NOT_FOUND: no such file; and as pl_sweep_space_parse().

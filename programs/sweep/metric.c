@@ -40,7 +40,7 @@ enum pl_status pl_metric_open(struct pl_metric *metric, const char *name, const 
     return PL_OK;
 }
 
-/* The number of the first group; false where there is none. */
+/* The number of the first group; false if there is none. */
 static bool find_number(const regex_t *regex, const char *text, double *ret_number)
 {
     regmatch_t matches[2];

@@ -48,8 +48,7 @@ enum pl_status pl_sweep_result_write_trials(struct pl_sweep *sweep, struct pl_er
     return write_file(sweep->job->paths.output_data, "trials.jsonl", &lines, reterr);
 }
 
-/* The platform reads a metric from the log by a regular expression. That nobody reads the log is no failure of the job.
- */
+/* The platform reads a metric from the log by a regular expression. A log without a reader is not a failure. */
 static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;

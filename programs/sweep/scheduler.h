@@ -12,7 +12,8 @@
  * trials up to that step, where at least least_trials have come so far, is to be stopped for good. Of an even number of
  * averages the worse one in the middle is the median.
  *
- * A value that is not finite is no best value, and worse than all others; of equal values the first reported is better.
+ * A value that is not finite is never the best value, and is worse than all others. Among equal values the first that
+ * was reported is better.
  * A trial that was lost comes first, before paused and new ones.
  *
  * Source  Li et al., "A System for Massively Parallel Hyperparameter Tuning" (2020), algorithm 2; Golovin et al.,
@@ -61,7 +62,7 @@ enum pl_status pl_scheduler_new(const struct pl_sweep_space *space, struct pl_sc
                                 struct pl_error *reterr) PL_MUST_CHECK;
 void pl_scheduler_free(struct pl_scheduler *scheduler);
 
-/** The trial that a free slot is to run now: false where there is none at present. Changes nothing. */
+/** The trial that a free slot is to run now: false if there is none at present. Changes nothing. */
 bool pl_scheduler_next(const struct pl_scheduler *scheduler, size_t *ret_trial);
 
 /** `trial` runs: one that pl_scheduler_next() gave (a journal may start one that waits or pauses). */

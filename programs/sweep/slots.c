@@ -105,7 +105,7 @@ enum pl_status pl_slots_find_ports(int count, int **ret_ports, struct pl_error *
     return PL_OK;
 }
 
-/* Word number `index` of the list, or the index itself where there is none. */
+/* Word number `index` of the list, or the index itself if there is none. */
 static void append_device(const char *list, int index, struct pl_text *text)
 {
     if (!list) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A host's slots: its devices cut into equal parts, in each of which a trial runs. GPUs are cut where there are any,
+ * A host's slots: its devices cut into equal parts, in each of which a trial runs. GPUs are cut if there are any,
  * else CPUs.
  *
  * Test  tests/unit/programs/sweep/test_slots.c

@@ -105,7 +105,7 @@ enum pl_status pl_checkpoint_record_read(const char *path, struct pl_checkpoint_
     bool whole = true;
 
     if (status == PL_INVALID || status == PL_LIMIT) {
-        return pl_error_set(reterr, PL_CORRUPT, "'%s' is no record of a checkpoint", path);
+        return pl_error_set(reterr, PL_CORRUPT, "'%s' is not a record of a checkpoint", path);
     }
     PL_TRY(status);
     state = pl_python_json_member(root, "state");

@@ -25,7 +25,7 @@ static enum pl_status check_ranges(const struct pl_optimizer_options *options, s
     };
 
     if ((unsigned)options->kind > PL_ADAGRAD) {
-        return pl_error_set(reterr, PL_INVALID, "%d is no kind of optimizer", (int)options->kind);
+        return pl_error_set(reterr, PL_INVALID, "%d is not a kind of optimizer", (int)options->kind);
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(numbers); i++) {
         double value = (double)(float)numbers[i].value;

@@ -112,7 +112,7 @@ void horovod_shutdown(void)
     pl_state_stop();
 }
 
-/* What `ask` says of the world, -1 where there is none. */
+/* What `ask` says of the world, -1 if there is none. */
 static int of_world(int (*ask)(const struct pl_world *world))
 {
     int answer = HOROVOD_ERROR_INIT;

@@ -69,7 +69,7 @@ static bool find_python(struct python *python)
     return python->initialized();
 }
 
-/* The number `answer` after the lines in `source`; 0 where there is no Python, or they failed. */
+/* The number `answer` after the lines in `source`; 0 if there is no Python, or they failed. */
 static long run(const char *source)
 {
     struct python python;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The Python that has loaded the library, where there is one, by functions that are looked up at run time: the library
+ * The Python that has loaded the library, if there is one, by functions that are looked up at run time: the library
  * serves the modules of several frameworks, and links no Python.
  *
  * Threads  any that does not hold the interpreter's lock in another interpreter; ctypes has released it.

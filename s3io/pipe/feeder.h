@@ -13,7 +13,7 @@
 #include "s3io/source.h"
 #include "s3io/store.h"
 
-/** One epoch as a single source, for what is no list of objects; its shards and shuffling are its own. */
+/** One epoch as a single source, for what is not a list of objects; its shards and shuffling are its own. */
 struct pl_feeder_epochs {
     void *context;
     enum pl_status (*open)(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr);
@@ -44,7 +44,7 @@ struct pl_feeder_counts {
 struct pl_feeder;
 
 /**
- * Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; where there are none
+ * Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; if there are none
  * is PL_NOT_FOUND.
  */
 enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options,

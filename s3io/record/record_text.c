@@ -67,7 +67,7 @@ struct scan {
     bool open; /* inside quotes */
     /* the position after the closing quote: another one there is a doubled quote and opens the field again */
     size_t closed;
-    const char *wrong; /* what shows that this is no CSV of RFC 4180; NULL: nothing */
+    const char *wrong; /* what shows that this is not a CSV of RFC 4180; NULL: nothing */
     size_t wrong_at;
 };
 
@@ -152,7 +152,7 @@ static size_t find_line_end(struct scan *scan, const unsigned char *data, size_t
 static enum pl_status no_rfc4180(const struct pl_record_reader *reader, size_t at, const char *what,
                                  struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': record %llu is no CSV as in RFC 4180: at byte %llu is %s",
+    return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': record %llu is not a CSV as in RFC 4180: at byte %llu is %s",
                         reader->source->name, (unsigned long long)reader->next_index,
                         (unsigned long long)(reader->window.offset_bytes + at), what);
 }

@@ -38,7 +38,7 @@ struct pl_s3_address {
 /**
  * The address of `key` in `bucket`; `key` NULL or "" for the bucket itself.
  *
- * Errors  PL_INVALID: an endpoint that is no http or https URL, or a bucket name that cannot be one.
+ * Errors  PL_INVALID: an endpoint that is not an http or https URL, or a bucket name that cannot be one.
  */
 enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_config, const char *bucket,
                                    const char *key, struct pl_s3_address *ret_address,

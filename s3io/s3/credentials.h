@@ -39,7 +39,7 @@ struct pl_credentials;
  * Errors  PL_NOT_FOUND, naming the places looked at, when there is none, or the profile that is not there;
  *         PL_UNSUPPORTED for a profile whose credentials come from a source that is not supported; PL_INVALID for a key
  *         without its secret, a container address that must not be given a token, a web identity without its role, or
- *         an STS endpoint that is no URL.
+ *         an STS endpoint that is not a URL.
  */
 enum pl_status pl_credentials_new(const struct pl_environment *environment,
                                   const struct pl_credentials_options *options, struct pl_http *http,

@@ -82,7 +82,8 @@ static enum pl_status take_credentials(const char *access_key, const char *secre
 
     if (expiration && *expiration && !pl_http_head_iso_time(expiration, &expires_s)) {
         return pl_error_set(reterr, PL_INVALID,
-                            "the credentials service answered with an Expiration that is no time: '%.40s'", expiration);
+                            "the credentials service answered with an Expiration that is not a time: '%.40s'",
+                            expiration);
     }
     PL_TRY(pl_credentials_reply_make(access_key, secret_key, token, ret_reply, reterr));
     ret_reply->expires_s = expires_s;

@@ -51,7 +51,7 @@ void pl_manifest_augmented_done(struct pl_augmented *augmented);
 /**
  * Parse an AugmentedManifestFile and keep of each line the attributes `names`, in their order. Empty lines are skipped.
  *
- * Errors  PL_NOT_FOUND where there are no others; PL_INVALID, with the line, for a line that is no object, lacks an
+ * Errors  PL_NOT_FOUND if there are no others; PL_INVALID, with the line, for a line that is not an object, lacks an
  *         attribute, or refers to what is
  * no s3:// address.
  */

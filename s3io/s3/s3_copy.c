@@ -329,7 +329,7 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
 
         /* The new file replaces the old name, which must not be a device's or a directory's. */
         if (stat(fetches[i].path, &info) == 0 && !S_ISREG(info.st_mode)) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is no file", fetches[i].path);
+            status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is not a file", fetches[i].path);
             continue;
         }
         if (!again && is_there(&fetches[i])) {

@@ -36,7 +36,7 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
                               const struct pl_s3_progress *progress, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append DIRECTORY/KEY to `path`. PL_INVALID for keys that would lead elsewhere ("..", empty parts) or are no file.
+ * Append DIRECTORY/KEY to `path`. PL_INVALID for keys that would lead elsewhere ("..", empty parts) or are not files.
  */
 enum pl_status pl_s3_local_path(const char *directory, const char *key, struct pl_text *path,
                                 struct pl_error *reterr) PL_MUST_CHECK;

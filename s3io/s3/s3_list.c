@@ -159,7 +159,7 @@ enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_lis
         status = decode_key(listing->items[i].key, reterr);
     }
     if (status == PL_OK && !page.is_list) {
-        status = pl_error_set(reterr, PL_CORRUPT, "the answer to a list request is no ListBucketResult");
+        status = pl_error_set(reterr, PL_CORRUPT, "the answer to a list request is not a ListBucketResult");
     }
     if (status == PL_OK && page.truncated && (!page.next || !*page.next)) {
         status = pl_error_set(reterr, PL_CORRUPT, "a list that is cut but names no next page");

@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum {
-    /* an attempt that received so much was no failure: the count of attempts starts again */
+    /* an attempt that received so much was not a failure: the count of attempts starts again */
     PROGRESS_BYTES = 16 * 1024,
     MAX_REDIRECTS = 3,
     SKEW_S = 300,

@@ -23,13 +23,13 @@ struct pl_s3_xml_visitor {
  * Walk over a whole document. A document type declaration is refused: S3 sends none, and entities let small inputs
  * grow.
  *
- * Errors  PL_CORRUPT for what is no XML, PL_LIMIT for elements nested deeper than 32; what the visitor returned.
+ * Errors  PL_CORRUPT for what is not XML, PL_LIMIT for elements nested deeper than 32; what the visitor returned.
  */
 enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_s3_error_document {
-    char code[64]; /* "NoSuchKey"; "" when the text is no error document */
+    char code[64]; /* "NoSuchKey"; "" when the text is not an error document */
     char message[256];
     char region[64];
 };

@@ -108,7 +108,7 @@ def outputs(scratch):
                 (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: write 'standard output': Broken pipe"),
                 (("s3", "cp", "s3://bkt/k", scratch / "k"), {}, 1, "paceline s3: error: cp: HTTP 404 (request id none) (HEAD s3://bkt/k; "
                  "no such object; what lies below such a name takes --recursive)"),
-                (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is no file"),
+                (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is not a file"),
                 (("info",), {"preexec_fn": lambda: os.close(1)}, 1, "paceline info: error: standard output cannot be written"),
                 # after 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
                 (("bench", "allreduce", "--max-bytes", "4", "--factor", "4611686018427387904", "--pairs", "1"), {"preexec_fn": lambda: os.close(1)}, 1,

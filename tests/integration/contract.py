@@ -281,7 +281,7 @@ def a_signal_while_the_job_is_refused():
 
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
-        refused_alike(tree, "the program 'nope.py' is no file in")
+        refused_alike(tree, "the program 'nope.py' is not a file in")
     with Tree({'sagemaker_program': '"nope"'}, {'train.py': ''}) as tree:
         refused(tree, "the program 'nope' is neither a file in")
     with Tree({}, {'train.py': ''}) as tree:

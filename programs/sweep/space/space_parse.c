@@ -23,7 +23,7 @@ static bool find(const struct pl_sweep_value *object, const char *name, struct p
     return ret_value->node && pl_python_json_kind(ret_value->node) != PL_PYTHON_JSON_NULL;
 }
 
-/* `*number` stays where there is no such member. */
+/* `*number` stays if there is no such member. */
 static enum pl_status read_whole(const struct pl_sweep_value *object, const char *name, int64_t least, int64_t most,
                                  int64_t *number, struct pl_error *reterr)
 {

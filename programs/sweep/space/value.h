@@ -22,7 +22,7 @@ struct pl_sweep_value {
 
 struct pl_sweep_value pl_sweep_value_root(const struct pl_python_json *root, const char *source);
 
-/** The member `name`; nothing where there is none. */
+/** The member `name`; nothing if there is none. */
 struct pl_sweep_value pl_sweep_value_member(const struct pl_sweep_value *object, const char *name);
 
 /** An item or a member of `above`: `node`, and its index there. */

@@ -51,14 +51,14 @@ START_TEST(what_is_nearly_a_setting_is_named)
     warnings = joined(&tree.plan->warnings);
     ck_assert_uint_eq(tree.plan->warnings.count, 4);
     ck_assert_ptr_nonnull(strstr(
-        warnings, "PACELINE_BUCKET_BYTE is no setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
-    ck_assert_ptr_nonnull(strstr(
-        warnings,
-        "PACELINE_TIMOUT_S (a hyperparameter) is no setting of Paceline and has no effect; PACELINE_TIMEOUT_S is one"));
-    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_SEGMENT_BYTS (a hyperparameter) is no setting of Paceline and has "
-                                           "no effect; PACELINE_SEGMENT_BYTES is one"));
+        warnings, "PACELINE_BUCKET_BYTE is not a setting of Paceline and has no effect; PACELINE_BUCKET_BYTES is one"));
+    ck_assert_ptr_nonnull(strstr(warnings, "PACELINE_TIMOUT_S (a hyperparameter) is not a setting of Paceline and has "
+                                           "no effect; PACELINE_TIMEOUT_S is one"));
+    ck_assert_ptr_nonnull(strstr(warnings,
+                                 "PACELINE_SEGMENT_BYTS (a hyperparameter) is not a setting of Paceline and has "
+                                 "no effect; PACELINE_SEGMENT_BYTES is one"));
     ck_assert_ptr_nonnull(
-        strstr(warnings, "PACELINE_WIRE (a hyperparameter) is no setting of Paceline and has no effect"));
+        strstr(warnings, "PACELINE_WIRE (a hyperparameter) is not a setting of Paceline and has no effect"));
     tree_done(&tree);
 }
 END_TEST
@@ -107,7 +107,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_uint_eq(tree.plan->program_words, 2);
     tree_env(&tree, "SAGEMAKER_PROGRAM", "nope.py");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is no file in"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'nope.py' is not a file in"));
     tree_env(&tree, "SAGEMAKER_PROGRAM", "run.sh");
     tree_write(&tree, "code/run.sh", "#!/bin/sh\n");
     tree_write(&tree, "code/setup.py", "");

@@ -189,7 +189,7 @@ static void refused(struct pl_world *world, void *context)
         const char *name;
         struct pl_optimizer_options options;
     } cases[] = {
-        {"4 is no kind", {.kind = (enum pl_optimizer_kind)4}},
+        {"4 is not a kind", {.kind = (enum pl_optimizer_kind)4}},
         {"momentum", {.momentum = (double)NAN}},
         {"weight_decay", {.weight_decay = -0.1}},
         {"beta1", {.kind = PL_ADAM, .beta1 = 1.0}},
