@@ -82,7 +82,8 @@ assert [row["trial"] for row in rows] == list(range(len(rows))) and len(rows) ==
 failed = [row for row in rows if row["state"] != "completed"]
 assert len(failed) <= int(sys.argv[2]) and all(row["state"] == "failed" for row in failed), rows
 completed = [row for row in rows if row["state"] == "completed"]
-assert all(row["score"] == row["hyperparameters"]["x"] * 100 + 4 for row in completed), rows
+# the report of an epoch may be lost with a killed process, and its checkpoint kept
+assert all(0 < row["score"] - row["hyperparameters"]["x"] * 100 <= 4 for row in completed), rows
 print(max(completed, key=lambda row: row["score"])["hyperparameters"]["x"])
 END
   ) || case_failed "$story: the rows are wrong"
