@@ -53,7 +53,7 @@ start_storm() { # start_storm [FRESH]: the trees of new containers, which keep c
       SPECIFICATION=$specification python3 -c 'import json, os, sys
 json.dump({"sagemaker_program": "\"trial\"", "paceline_sweep": os.environ["SPECIFICATION"]}, sys.stdout)' >"$cluster/$host/ml/input/config/hyperparameters.json"
     fi
-    cluster_environment=(PACELINE_SILENCE_S=3)
+    cluster_environment=(PACELINE_SILENCE_S=3 PACELINE_PEER_WAIT_S=20)
     [ "$host$slow" != algo-2yes ] || cluster_environment+=(LD_PRELOAD="$PACELINE_BUILD/tests/fakes/libslow_disk.so" SLOW_DISK_FOLDER=/opt/ml/sweep SLOW_DISK_S=1)
     host_start $host "$paceline" train
   done
