@@ -118,8 +118,8 @@ class Storm:
     def end(self):
         code = self.job.process.wait(timeout=sweep.WAIT_S)
         deadline = time.monotonic() + sweep.WAIT_S
-        while of_job(self.job.base):
-            self.expect(time.monotonic() < deadline, f"left: {[pathlib.Path(f'/proc/{pid}/cmdline').read_bytes() for pid in of_job(self.job.base)]}")
+        while left := of_job(self.job.base):
+            self.expect(time.monotonic() < deadline, f"left: {left}")
             time.sleep(0.02)
         return code
 
