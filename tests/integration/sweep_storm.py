@@ -89,7 +89,7 @@ class Storm:
 
     def hit(self, fault):
         """True if the run may end with a code other than 0."""
-        self.was_killed |= fault.startswith("kill")
+        self.was_killed |= fault in ("kill process 1", "kill any process", "stop")
         if fault == "kill process 1":
             self.job.process.kill()
         elif fault == "stop":
@@ -131,7 +131,7 @@ class Storm:
         failed = [row for row in rows if row["state"] not in over]
         self.expect(len(failed) <= self.hurt and all(row["state"] == "failed" for row in failed), f"{self.hurt} were hurt: {rows}")
         for row in rows:
-            # The report of an epoch may be lost with a killed process, and its checkpoint kept.
+            # The report of an epoch may be lost with a process that is killed or stopped, and its checkpoint kept.
             epochs = round(row["score"] or 0) - self.values[row["trial"]] * 100
             self.expect(row["state"] != "completed" or epochs == self.epochs or self.was_killed and 0 < epochs < self.epochs, f"a score differs: {row}")
         best = max((row for row in rows if row["state"] in over and row["score"] is not None), key=lambda row: row["score"])
