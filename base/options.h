@@ -20,7 +20,7 @@ enum { PL_EXIT_USAGE = 2 };
  * arguments begin at `optind`.
  *
  * Errors  PL_INVALID for an option that is neither in `letters` (without arguments) nor in `table`, or whose use
- * differs from them.
+ *         differs from them.
  */
 enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
                                struct pl_error *reterr) PL_MUST_CHECK;
