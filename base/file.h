@@ -68,8 +68,8 @@ enum pl_status pl_file_write_fd(int fd, const void *data, size_t bytes, const ch
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Copies at most 16 KiB from `from_fd` to `to_fd` and waits for either if necessary. False at the end of `from_fd`, or if
- * reading or writing fails.
+ * Copies at most 16 KiB from `from_fd` to `to_fd` and waits for either if necessary. False at the end of `from_fd`, or
+ * if reading or writing fails.
  */
 bool pl_file_move(int from_fd, int to_fd) PL_MUST_CHECK;
 

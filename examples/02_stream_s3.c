@@ -4,7 +4,7 @@
  *   cc 02_stream_s3.c -o stream_s3 $(pkg-config --cflags --libs paceline)
  *   mpirun -n 2 ./stream_s3 s3://BUCKET/PREFIX
  *
- * The environment holds the keys (AWS_ACCESS_KEY_ID and so on), see docs/s3.md. A directory may take the place of s3://.
+ * The environment holds the keys (AWS_ACCESS_KEY_ID and so on), see docs/s3.md. A directory may replace s3://.
  */
 #include "runtime/paceline.h"
 

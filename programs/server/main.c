@@ -2,9 +2,10 @@
 /*
  * paceline server [--workers N] [--min-workers N] PROGRAM [ARGUMENTS...]
  *
- * The parameter server of one host, which mpirun starts once per host. It starts the host's workers, which are processes
- * of PROGRAM without MPI's variables in their environment, and serves them. It ends in the same way as the first worker
- * that fails, unless the job may continue with fewer workers. A worker that a stop has ended has not failed.
+ * The parameter server of one host, which mpirun starts once per host. It starts the host's workers, which are
+ * processes of PROGRAM without MPI's variables in their environment, and serves them. It ends in the same way as the
+ * first worker that fails, unless the job may continue with fewer workers. A worker that a stop has ended has not
+ * failed.
  */
 #include "base/clock.h"
 #include "base/environment.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the other hosts what their programs are doing, and answers such questions. */
+/* Asks the other hosts what their programs are doing, and answers other hosts that ask. */
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"

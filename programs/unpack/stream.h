@@ -21,8 +21,9 @@ enum pl_status pl_stream_pack(const char *directory, int fd, bool empty_is_wrong
 
 /**
  * Makes `directory` from the stream in `fd`. With `in_place`, existing files stay unless the stream has others of the
- * same name. Without, the whole directory is replaced. Both happen once the stream has arrived completely and is on disk;
- * after a kill the next call repeats it. Nothing is written outside of the directory. Changes the working directory.
+ * same name. Without, the whole directory is replaced. Both happen once the stream has arrived completely and is on
+ * disk; after a kill the next call repeats it. Nothing is written outside of the directory. Changes the working
+ * directory.
  *
  * Errors  PL_CORRUPT if it is not such a stream or ends early; PL_SYSTEM.
  */
@@ -30,7 +31,8 @@ enum pl_status pl_stream_receive(const char *directory, int fd, bool in_place, s
 
 /**
  * Copies `from`, which must not be empty, into `directory` on the same host, as pl_stream_receive() with `in_place`. If
- * both are on one file system it makes hard links, which need no space; otherwise it copies a stream. `from` is unchanged.
+ * both are on one file system it makes hard links, which need no space; otherwise it copies a stream. `from` is
+ * unchanged.
  */
 enum pl_status pl_stream_copy(const char *from, const char *directory, struct pl_error *reterr) PL_MUST_CHECK;
 
