@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of collectives and records in a file that process 1 reads. */
+/* Counts a process's collectives and records in a file that process 1 reads. */
 #include "base/activity.h"
 
 #include "base/environment.h"
@@ -18,7 +18,7 @@ enum { FILE_BYTES = PL_ACTIVITY_SLOTS * PL_ACTIVITY_SLOT_BYTES, STRIDE = PL_ACTI
 static _Atomic uint64_t own_counter;
 _Atomic uint64_t *pl_activity_counter = &own_counter;
 
-/* Open and map the file; with `make` as a new one of zeros. */
+/* Opens and maps the file; with `make` it creates a new file of zeros. */
 static enum pl_status map_file(const char *path, bool make, _Atomic uint64_t **ret_counters, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = open(path, make ? O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC : O_RDWR | O_CLOEXEC, 0600);
@@ -72,7 +72,7 @@ enum pl_status pl_activity_use(const char *path, struct pl_error *reterr)
     _Atomic uint64_t *counters = NULL;
 
     PL_TRY(map_file(path, false, &counters, reterr));
-    pl_activity_counter = counters + (size_t)getpid() % PL_ACTIVITY_SLOTS * STRIDE; /* mapped for the process's time */
+    pl_activity_counter = counters + (size_t)getpid() % PL_ACTIVITY_SLOTS * STRIDE; /* mapped until the process ends */
     return PL_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is in a directory, by the times that its file system keeps. */
+/* Summarises a directory by the times of change that its file system keeps. */
 #include "base/changes.h"
 
 #include "base/file.h"
@@ -15,7 +15,9 @@ static bool is_later(const struct timespec *time, const struct timespec *than)
     return time->tv_sec > than->tv_sec || (time->tv_sec == than->tv_sec && time->tv_nsec > than->tv_nsec);
 }
 
-/* The time of the last change is the kernel's: programs that set times, as cp -p and tar do, leave it alone. */
+/*
+ * The kernel sets the time of the last change; programs that set a file's times, such as cp -p and tar, cannot set it.
+ */
 static void look_below(int parent_fd, const char *name, int flags, struct pl_changes *changes)
 {
     PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, flags);

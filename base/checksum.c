@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* CRC-32C and CRC-32 by ISA-L's code, CRC-64/NVME by carry-less multiplication or by a table. */
+/* Computes CRC-32C and CRC-32 by ISA-L, and CRC-64/NVME by carry-less multiplication or by a table. */
 #include "base/checksum.h"
 
 #include <isa-l/crc.h>
@@ -14,9 +14,9 @@
 #endif
 
 /*
- * The library's AVX code leaves the upper halves of the vector registers in use, which makes every SSE instruction
- * after it slow (the time for a record of 1 KiB fell from 210 to 77 ns); clearing them costs one instruction. The
- * eight bytes of a TFRecord's length are not worth the library's set-up.
+ * The library's AVX code leaves the upper halves of the vector registers in use, which slows down every SSE instruction
+ * after it. One instruction clears them: the time for a record of 1 KiB fell from 210 to 77 ns. The eight bytes of a
+ * TFRecord's length are too few to be worth the library's set-up.
  */
 #if defined(__x86_64__)
 __attribute__((target("avx"))) static void leave_avx(void)
@@ -55,7 +55,7 @@ uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes)
     const unsigned char *next = data;
     uint32_t crc = ~before;
 
-    /* The library counts in int, and wants a pointer it does not write through. */
+    /* The library takes an int as the length, and a pointer to non-const data, to which it does not write. */
     while (bytes > 0) {
         size_t part = bytes < (1U << 30) ? bytes : 1U << 30;
 
@@ -83,10 +83,10 @@ static uint64_t crc64_by_table(uint64_t crc, const unsigned char *data, size_t b
 }
 
 /*
- * Folding: 128 bits move on by D bits when their halves are multiplied by x^(D+63) and x^(D-1) modulo the polynomial
- * (one less than by the book, as a carry-less product of reflected factors is shifted by one). What is left of the data
- * after folding has the same remainder as the data. Source: Gopal and others, "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ", Intel 2009.
+ * Folding: 128 bits move on by D bits when their halves are multiplied by x^(D+63) and x^(D-1) modulo the polynomial.
+ * Both exponents are one less than in the source, since a carry-less product of reflected factors is shifted by one
+ * bit. The data that is left after folding has the same remainder as the whole data. Source: Gopal and others, "Fast
+ * CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009.
  */
 #if defined(__x86_64__)
 #define FOLDS __attribute__((target("pclmul,sse4.1")))
@@ -148,7 +148,7 @@ static inline lane load(const unsigned char *data)
     return loaded;
 }
 
-/* At least 64 bytes. */
+/* `bytes` is at least 64. */
 FOLDS static uint64_t crc64_by_folding(uint64_t crc, const unsigned char *data, size_t bytes)
 {
     const lane by_512 = lane_of(0x0c32cdb31e18a84a, 0x62242240ace5045a);

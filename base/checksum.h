@@ -12,7 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/** The CRC-32C of `bytes` of `data` after data whose CRC-32C is `before` (0 for none). */
+/**
+ * Returns the CRC-32C of earlier data followed by `bytes` of `data`; `before` is the CRC-32C of the earlier data, or 0
+ * if there is none.
+ */
 uint32_t pl_checksum_crc32c(uint32_t before, const void *data, size_t bytes);
 
 /** As pl_checksum_crc32c() for the CRC-32 of gzip, which AWS's SDKs compute by default. */
@@ -23,19 +26,19 @@ uint32_t pl_checksum_crc32(uint32_t before, const void *data, size_t bytes);
  */
 uint64_t pl_checksum_crc64nvme(uint64_t before, const void *data, size_t bytes);
 
-/** A checksum and what kind it is. Zero-initialised it is none. */
+/** A checksum and its kind. A zero-initialised struct holds no checksum. */
 struct pl_checksum {
     enum { PL_CHECKSUM_NONE, PL_CHECKSUM_CRC32C, PL_CHECKSUM_CRC32, PL_CHECKSUM_CRC64NVME } kind;
     uint64_t value;
 };
 
-/** Add `bytes` of `data` to a checksum that began as {kind, 0}. */
+/** Adds `bytes` of `data` to a checksum that was initialised as {kind, 0}. */
 void pl_checksum_add(struct pl_checksum *checksum, const void *data, size_t bytes);
 
-/** "CRC32C" */
+/** Returns the kind's name, for example "CRC32C". */
 const char *pl_checksum_name(const struct pl_checksum *checksum);
 
-/** TFRecord's masked form of a CRC-32C. */
+/** Returns TFRecord's masked form of a CRC-32C. */
 static inline uint32_t pl_checksum_mask(uint32_t crc)
 {
     return ((crc >> 15) | (crc << 17)) + UINT32_C(0xa282ead8);

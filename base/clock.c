@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock, and deadlines for the waits of the whole program. */
+/* The monotonic clock, and deadlines for every wait of the program. */
 #include "base/clock.h"
 
 #include "base/status.h"
@@ -30,7 +30,7 @@ bool pl_deadline_passed(int64_t deadline_ns)
     return deadline_ns != PL_DEADLINE_NEVER && pl_clock_now_ns() >= deadline_ns;
 }
 
-/* The time left, 0 when passed; no sum here can overflow, whatever the deadline. */
+/* Returns the time left, 0 if the deadline has passed. The subtraction cannot overflow for any deadline. */
 static int64_t left_ns(int64_t deadline_ns)
 {
     int64_t now_ns = pl_clock_now_ns();

@@ -14,28 +14,30 @@
 /** A deadline that never passes. */
 #define PL_DEADLINE_NEVER INT64_MAX
 
-/** Now, in nanoseconds on CLOCK_MONOTONIC: setting the wall clock does not move it. */
+/** Returns the time now, in nanoseconds on CLOCK_MONOTONIC: setting the wall clock does not change it. */
 int64_t pl_clock_now_ns(void);
 
-/** Now plus `timeout_ns`; saturates at PL_DEADLINE_NEVER, and a negative timeout means never. */
+/** Returns the time now plus `timeout_ns`, at most PL_DEADLINE_NEVER. A negative timeout means never. */
 int64_t pl_deadline_after_ns(int64_t timeout_ns);
 
 /** True when `deadline_ns` lies in the past. */
 bool pl_deadline_passed(int64_t deadline_ns);
 
-/** The time left as poll(2) wants it: milliseconds rounded up, 0 when passed, -1 for never. */
+/** Returns the time left in the form that poll(2) wants: milliseconds rounded up, 0 if it has passed, -1 for never. */
 int pl_deadline_poll_ms(int64_t deadline_ns);
 
-/** Wait for `cond`, under `lock`, until `deadline_ns` at most; early returns happen, as with pthread_cond_wait(3). */
+/** Waits for `cond`, under `lock`, until `deadline_ns` at most. It may return early, as pthread_cond_wait(3) may. */
 void pl_deadline_wait(int64_t deadline_ns, pthread_cond_t *cond, pthread_mutex_t *lock);
 
 /**
- * How long to nap between two looks at something that sends no event, after `waited_ns` of waiting for it: a 64th of
- * that, within the two bounds.
+ * Returns how long to sleep between two looks at something that sends no event: a 64th of `waited_ns`, the time waited
+ * so far, within the two bounds.
  */
 int64_t pl_clock_backoff_ns(int64_t waited_ns, int64_t least_ns, int64_t most_ns);
 
-/** Sleep until `deadline_ns` or for `nap_ns`, whichever comes first; for polling what sends no event. */
+/**
+ * Sleeps until `deadline_ns` or for `nap_ns`, whichever is earlier. It is for polling something that sends no event.
+ */
 void pl_clock_nap(int64_t nap_ns, int64_t deadline_ns);
 
 #endif

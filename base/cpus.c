@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of CPUs in words. */
+/* Prints sets of CPUs as text. */
 #include "base/cpus.h"
 
 #include "base/text.h"
@@ -8,7 +8,9 @@
 
 enum { SETS_SHOWN = 8 };
 
-/* One more of ascending numbers to a list that `*last` ends with; `*open`: that is the end of a range not yet written.
+/*
+ * Appends the next of ascending numbers to a list whose last number is `*last`. `*open` tells that `*last` ends a range
+ * that is not yet written.
  */
 static void add_number(struct pl_text *text, int number, int *last, bool *open)
 {
@@ -63,7 +65,7 @@ static bool is_first_of_its_set(const struct pl_cpus_of *ranks, size_t at)
     return true;
 }
 
-/* All with the set of ranks[first], which is the first of them. */
+/* Describes all ranks that have the same set as ranks[first], which is the first of them. */
 static void describe_set(const struct pl_cpus_of *ranks, size_t count, size_t first, struct pl_text *text)
 {
     const char *cpus = ranks[first].cpus;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of element types and reduction operations, and types by their text. */
+/* Texts of element types and reduction operations, and the type that a text names. */
 #include "base/dtype.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name, bytes an element, text for people */
+/* name, bytes per element, text for people */
 #define PL_DTYPE_LIST(X)                                                                                               \
     X(FLOAT32, 4, "float32")                                                                                           \
     X(FLOAT64, 8, "float64")                                                                                           \
@@ -28,7 +28,7 @@ enum pl_dtype {
 };
 
 /**
- * What "reducing" means; x(r) is rank r's element.
+ * The meaning of "reducing"; x(r) is rank r's element.
  *
  * SUM, PRODUCT  integers wrap modulo 2^bits; bool: logical or (sum), logical and (product).
  * AVERAGE       floats: the sum divided by n (the number of ranks, or what the call gives), for the half-width types
@@ -55,7 +55,7 @@ enum pl_op {
         PL_OP_COUNT
 };
 
-/** Bytes of one element; 0 for a value outside the list. */
+/** Returns the bytes of one element; 0 for a value outside the list. */
 static inline size_t pl_dtype_bytes(enum pl_dtype dtype)
 {
     static const uint8_t item_bytes[PL_DTYPE_COUNT] = {
@@ -70,10 +70,10 @@ static inline size_t pl_dtype_bytes(enum pl_dtype dtype)
 /** "float32" for PL_FLOAT32, "unknown type" outside the list. */
 const char *pl_dtype_text(enum pl_dtype dtype);
 
-/** The type called `text`; false when there is none. */
+/** Finds the type called `text`; false if there is none. */
 bool pl_dtype_find(const char *text, enum pl_dtype *ret_dtype);
 
-/** float16, bfloat16, float32 and float64. */
+/** Whether the type is float16, bfloat16, float32 or float64. */
 bool pl_dtype_is_float(enum pl_dtype dtype);
 
 /** "sum" for PL_SUM. */

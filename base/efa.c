@@ -12,7 +12,7 @@
 
 enum { PATH_BYTES = 512 };
 
-/* The number in a file of the device, in any base as C writes it; 0 where there is none. */
+/* Returns the number in a file of the device, decimal, octal or hexadecimal as in C; 0 if there is none. */
 static uint64_t number_of(const char *device, const char *file)
 {
     char path[2 * PATH_BYTES];
@@ -22,7 +22,7 @@ static uint64_t number_of(const char *device, const char *file)
     return pl_file_read(path, 64, &text, NULL, NULL) == PL_OK ? strtoull(text, NULL, 0) : 0;
 }
 
-/* Of Amazon, whose only such device it is. */
+/* Whether Amazon made the device. EFA is Amazon's only such device. */
 static bool is_efa(const char *device)
 {
     enum { AMAZON = 0x1d0f };
@@ -40,7 +40,7 @@ static void add(const char *device, const char *name, struct pl_efa *efa)
     efa->received_bytes += number_of(device, "ports/1/hw_counters/rx_bytes");
 }
 
-/* Whether the folder has a file whose name begins so. */
+/* Whether the folder has a file whose name begins with `prefix`. */
 static bool has_file(const char *folder, const char *prefix)
 {
     DIR *dir = opendir(folder);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A copy of the process environment that can be read, changed and handed to a child. */
+/* A copy of the process environment that can be read, changed and passed to a child. */
 #include "base/environment.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 struct pl_environment {
-    char **strings; /* count + 1, NULL last */
+    char **strings; /* count + 1 pointers, the last one is NULL */
     size_t count;
     size_t capacity;
 };
@@ -80,7 +80,7 @@ void pl_environment_free_at(struct pl_environment **environment_at)
     pl_environment_free(*environment_at);
 }
 
-/* Index of the variable, or count when unset. The first of two equal names wins, as in getenv(3). */
+/* Returns the variable's index, or count if it is unset. The first of two equal names wins, as in getenv(3). */
 static size_t find(const struct pl_environment *environment, const char *name)
 {
     size_t length = strlen(name);

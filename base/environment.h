@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A snapshot of the process environment: read, changed and handed to a child without touching the process's own, but
- * for pl_environment_export().
- * The only file of the project that looks at `environ`.
+ * A snapshot of the process environment: it is read, changed and passed to a child. The process's own environment stays
+ * unchanged, except by pl_environment_export(). This is the only file of the project that uses `environ`.
  */
 #ifndef PL_BASE_ENVIRONMENT_H
 #define PL_BASE_ENVIRONMENT_H
@@ -27,44 +26,48 @@ void pl_environment_free_at(struct pl_environment **environment_at);
 
 #define PL_AUTO_ENVIRONMENT __attribute__((cleanup(pl_environment_free_at)))
 
-/** The value, or NULL when unset; valid until the variable is changed. */
+/** Returns the value, or NULL if the variable is unset; valid until the variable is changed. */
 const char *pl_environment_get(const struct pl_environment *environment, const char *name);
 
-/** The value when set and not empty, else `fallback`. */
+/** Returns the value if it is set and not empty, else `fallback`. */
 const char *pl_environment_get_or(const struct pl_environment *environment, const char *name, const char *fallback);
 
 /** Whether this process was started with a variable `name` that is not empty. */
 bool pl_environment_is_set(const char *name);
 
 /**
- * The whole number from 1 that another program's variable holds, cut to `most`; `fallback` where it is unset or empty.
- * PL_INVALID: it is none.
+ * Reads a whole number from 1 out of a variable that another program has set; `most` if it is larger, `fallback` if the
+ * variable is unset or empty. Errors: PL_INVALID if it is not such a number.
  */
 enum pl_status pl_environment_get_number_or(const struct pl_environment *environment, const char *name,
                                             unsigned fallback, unsigned most, unsigned *ret_number,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Set or replace. A name that is empty or holds '=' is PL_INVALID. A new name goes after the others. */
+/**
+ * Sets or replaces a variable. Errors: PL_INVALID if the name is empty or holds '='. A new name goes after the others.
+ */
 enum pl_status pl_environment_set(struct pl_environment *environment, const char *name, const char *value,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_environment_set() for a text NAME=value. */
+/** The same as pl_environment_set() for a text NAME=value. */
 enum pl_status pl_environment_put(struct pl_environment *environment, const char *string,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Set a variable of this process itself, for libraries that read their settings there, unless it is set. Not while
- * another thread may read or change the process's environment.
+ * Sets a variable of this process itself, unless it is set, for libraries that read their settings there. Do not call
+ * it while another thread may read or change the process's environment.
  */
 enum pl_status pl_environment_export(const char *name, const char *value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Set every variable of `more`. */
+/** Sets every variable of `more`. */
 enum pl_status pl_environment_add(struct pl_environment *environment, const struct pl_environment *more,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 void pl_environment_unset(struct pl_environment *environment, const char *name);
 
-/** "NAME=value" strings in order, then NULL, as execve(2) wants it. Valid until the next change. */
+/**
+ * Returns the "NAME=value" strings in order, then NULL, as execve(2) wants them. They are valid until the next change.
+ */
 char *const *pl_environment_strings(const struct pl_environment *environment);
 
 size_t pl_environment_count(const struct pl_environment *environment);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors that processes of one host share: memory files, and handing descriptors over a unix socket. */
+/* Descriptors that processes of one host share: memory files, and passing descriptors over a unix socket. */
 #include "base/fd.h"
 
 #include "base/file.h"
@@ -74,7 +74,7 @@ ssize_t pl_fd_receive_with(int socket_fd, void *data, size_t bytes, int ret_fds[
     do {
         got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC | MSG_TRUNC);
     } while (got < 0 && errno == EINTR);
-    head = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL; /* an empty message may have some too */
+    head = got >= 0 ? CMSG_FIRSTHDR(&message) : NULL; /* an empty message may have control data too */
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
         *ret_count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
         memcpy(ret_fds, CMSG_DATA(head), *ret_count * sizeof(int));

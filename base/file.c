@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How long a whole file may take that comes through a pipe. */
+/* Longest time for reading a whole file that is a pipe. */
 #define READ_NS (30 * PL_NS_PER_S)
 
 void pl_file_close_at(int *fd)
@@ -27,7 +27,7 @@ void pl_file_close_at(int *fd)
 
     if (*fd >= 0) {
         close(*fd);
-        *fd = -1; /* poll(2) passes it over, and a second close cannot hit somebody else's */
+        *fd = -1; /* poll(2) skips it, and a second close cannot close a descriptor that was opened since */
     }
     errno = saved_errno;
 }
@@ -133,7 +133,8 @@ static enum pl_status open_error(const char *path, struct pl_error *reterr)
 enum pl_status pl_file_read(const char *path, size_t max_bytes, char **ret_data, size_t *ret_bytes,
                             struct pl_error *reterr)
 {
-    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* else it would wait for a FIFO's writer */
+    /* without O_NONBLOCK, open() would wait for a FIFO's writer */
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0) {
         return open_error(path, reterr);
@@ -146,7 +147,10 @@ int pl_file_allocate(int fd, off_t offset, off_t bytes)
     sigset_t all, before;
     int code;
 
-    /* Any signal makes most kernels undo what they have so far: with a quick timer running it would never end. */
+    /*
+     * Block signals: any signal makes most kernels undo what they have allocated so far, and with a frequent timer the
+     * call would never finish.
+     */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     do {
@@ -223,13 +227,16 @@ int pl_file_open_own(int fd)
     return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-/* A name that no other process or earlier call has taken; O_EXCL decides. */
+/* Opens a file under a name that no other process or earlier call uses; O_EXCL ensures that. */
 static int open_temporary(int dir_fd, const char *name, mode_t mode, char *temporary, size_t temporary_bytes)
 {
     for (unsigned attempt = 0; attempt < 100; attempt++) {
         int fd;
 
-        /* Of a long name only the beginning: the longest one that a directory takes must still fit. */
+        /*
+         * Use only the beginning of a long name, so that the temporary name fits even if the name has the greatest
+         * length.
+         */
         snprintf(temporary, temporary_bytes, ".%.200s.%ld.%llx", name, (long)getpid(),
                  (unsigned long long)pl_clock_now_ns() + attempt);
         fd = openat(dir_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
@@ -274,7 +281,7 @@ static enum pl_status write_atomic_parts_at(int dir_fd, const char *name, const 
     return PL_OK;
 }
 
-/* Writing does not change the bytes, so they may be constant; struct iovec has no const form. */
+/* Converts constant data to a struct iovec, which has no const form. Writing does not change the bytes. */
 static struct iovec part_of(const void *data, size_t bytes)
 {
     union {
@@ -403,7 +410,7 @@ static int remove_one(const char *path, const struct stat *info, int type, struc
     (void)type;
     (void)where;
     remove(path);
-    return 0; /* go on with the rest, whatever cannot be removed */
+    return 0; /* continue with the rest if an entry cannot be removed */
 }
 
 void pl_file_remove_tree(const char *path)

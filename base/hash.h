@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A 64-bit hash for short inputs that nobody chooses on purpose to collide: FNV-1a. */
+/** A 64-bit hash, FNV-1a, for short inputs that nobody chooses in order to collide. */
 #ifndef PL_BASE_HASH_H
 #define PL_BASE_HASH_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/** The start value; another one makes another hash. */
+/** The start value. A different start value gives a different hash function. */
 #define PL_HASH_START UINT64_C(0xCBF29CE484222325)
 
-/** Go on from `hash` with `bytes` more. */
+/** Continues `hash` with `bytes` of `data`. */
 static inline uint64_t pl_hash(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)data;

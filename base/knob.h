@@ -6,8 +6,8 @@
  * paceline_NAME, which the entrypoint turns into that variable. Where Horovod has the same setting, its variable counts
  * when PACELINE_NAME is not set. All ranks use the values that rank 0 resolved.
  *
- * The table lies in base, though it names what only rooms above use, because the entrypoint checks a job's settings and
- * links none of those rooms.
+ * The table is in base, although it names parts of other folders, because the entrypoint checks a job's settings and
+ * does not link those folders.
  */
 #ifndef PL_BASE_KNOB_H
 #define PL_BASE_KNOB_H
@@ -21,8 +21,8 @@ struct pl_text;
 
 /**
  * INT and SIZE are whole numbers (SIZE may be followed by KiB, MiB or GiB), REAL is a finite number, all three at least
- * 0; TEXT is at most 127 bytes; WORD is one of the setting's words, in which N means a number of one or two digits, or
- * empty.
+ * 0. TEXT has at most 127 bytes. WORD is empty or one of the setting's words, in which N means a number of one or two
+ * digits.
  */
 enum pl_knob_type {
     PL_KNOB_TYPE_BOOL,
@@ -33,51 +33,52 @@ enum pl_knob_type {
     PL_KNOB_TYPE_WORD
 };
 
-/* NAME, name, type, unit (of WORD: the words), default, Horovod's variable or NULL, help. Those from BACKEND on are for
- * measurements and tests, and jobs do not set them. */
+/*
+ * NAME, name, type, unit (for WORD: its words), default, Horovod's variable or NULL, help. Settings from BACKEND on are
+ * for measurements and tests; jobs do not set them.
+ */
 #define PL_KNOB_LIST(X)                                                                                                \
     X(TIMEOUT_S, "timeout_s", REAL, "s", "600", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",                                 \
       "longest wait for other ranks in one collective operation; 0: no limit")                                         \
     X(STALL_S, "stall_s", REAL, "s", "60", "HOROVOD_STALL_CHECK_TIME_SECONDS",                                         \
       "warn when a wait for other ranks lasts so long; 0: never")                                                      \
     X(DEVICE, "device", WORD, "auto on off cuda:N", "auto", NULL,                                                      \
-      "GPUs: auto uses those that are there, on wants them, off leaves them alone, cuda:N: every rank uses its "       \
-      "number N")                                                                                                      \
+      "GPUs: auto uses them if there are any, on requires them, off does not use them, cuda:N: every rank uses "       \
+      "GPU number N")                                                                                                  \
     X(SHARE_DEVICE, "share_device", BOOL, "", "0", NULL,                                                               \
-      "several ranks of a host may use one GPU, where there are fewer GPUs than ranks")                                \
+      "several ranks of a host may use one GPU if there are fewer GPUs than ranks")                                    \
     X(REPRODUCIBLE, "reproducible", BOOL, "", "0", NULL,                                                               \
-      "same bits whatever the number of hosts, ranks a host and algorithm")                                            \
+      "same bits for any number of hosts, ranks per host and algorithm")                                               \
     X(WIRE_TYPE, "wire_type", WORD, "float16 bfloat16", "", NULL,                                                      \
-      "float32 sums travel between hosts as float16 or bfloat16 with error feedback; empty: as they are")              \
+      "float32 sums are sent between hosts as float16 or bfloat16 with error feedback; empty: as float32")             \
     X(PROGRESS, "progress", WORD, "auto on off", "auto", NULL,                                                         \
       "a thread that advances collectives while the program computes: auto (between hosts), on or off")                \
     X(CHECK_WEIGHTS, "check_weights", BOOL, "", "1", NULL,                                                             \
-      "Horovod's DistributedOptimizer compares the ranks' weights once, and warns where they differ")                  \
+      "Horovod's DistributedOptimizer compares the ranks' weights once, and warns if they differ")                     \
     X(CHECKPOINT_IGNORE, "checkpoint_ignore", BOOL, "", "0", NULL,                                                     \
-      "training begins at step 0 where the checkpoints are of another model or optimizer; else that is an error")      \
-    X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "gradients of a plan that are reduced as one")             \
+      "training begins at step 0 if the checkpoints are of another model or optimizer; 0: that is an error")           \
+    X(BUCKET_BYTES, "bucket_bytes", SIZE, "", "4MiB", NULL, "bytes of a plan's gradients that are reduced together")   \
     X(PS_STALENESS, "ps_staleness", WORD, "none N", "none", NULL,                                                      \
-      "steps ahead of the slowest worker of parameter servers; 0: they step together; none: any")                      \
+      "steps that a worker of parameter servers may be ahead of the slowest; 0: no step; none: any number")            \
     X(PS_WIRE_TYPE, "ps_wire_type", WORD, "float16 bfloat16 int8", "", NULL,                                           \
-      "gradients between parameter servers' hosts travel so, with error feedback; empty: as they are")                 \
+      "type of gradients that parameter servers send between hosts, with error feedback; empty: unchanged")            \
     X(TRACE, "trace", TEXT, "", "", "HOROVOD_TIMELINE",                                                                \
       "path of a trace of all ranks, for chrome://tracing; empty: kept in memory only")                                \
     X(TRACE_RECORDS, "trace_records", INT, "records", "16384", NULL,                                                   \
       "how many records of 64 bytes a rank's trace keeps")                                                             \
     X(BACKEND, "backend", WORD, "shm hier p2p nccl device", "", NULL,                                                  \
-      "use only this backend: shm, hier or p2p; of those for GPUs: nccl or device; empty: the best that "              \
-      "runs")                                                                                                          \
+      "use only this backend: shm, hier or p2p; for GPUs: nccl or device; empty: the best that works")                 \
     X(ALGORITHM, "algorithm", WORD, "ring halving doubling tree direct", "", NULL,                                     \
       "allreduce between hosts: ring, halving, doubling, tree or direct; empty: by the cost model")                    \
     X(SEGMENT_BYTES, "segment_bytes", SIZE, "", "0", NULL,                                                             \
-      "piece of a large message that is sent and reduced as one; 0: by the cost model")                                \
+      "size of the pieces in which a large message is sent and reduced; 0: by the cost model")                         \
     X(LINK_LATENCY_US, "link_latency_us", REAL, "us", "0", NULL,                                                       \
       "time of an empty message between hosts, for the cost model; 0: measure")                                        \
     X(LINK_GBPS, "link_gbps", REAL, "Gbit/s", "0", NULL, "rate of one host's link, for the cost model; 0: measure")    \
     X(SPIN_US, "spin_us", REAL, "us", "100", NULL,                                                                     \
-      "how long a waiting rank spins before it sleeps, where there are enough CPUs")                                   \
+      "how long a waiting rank spins before it sleeps, if there are enough CPUs")                                      \
     X(KERNEL, "kernel", WORD, "auto avx512 avx2 neon plain", "auto", NULL,                                             \
-      "code of reductions: auto, avx512, avx2, neon or plain; same bits from all")
+      "code for reductions: auto, avx512, avx2, neon or plain; all give the same bits")
 
 enum pl_knob {
 #define PL_KNOB_ENUM(id, name, type, unit, fallback, horovod, help) PL_KNOB_##id,
@@ -92,24 +93,24 @@ enum pl_knob_source { PL_KNOB_FROM_DEFAULT, PL_KNOB_FROM_PACELINE, PL_KNOB_FROM_
 
 struct pl_knob_value {
     enum pl_knob_source source;
-    int64_t whole; /* BOOL (0, 1), INT, SIZE */
-    double real;   /* REAL, and the value of the whole ones */
+    int64_t whole; /* value of BOOL (0, 1), INT, SIZE */
+    double real;   /* value of REAL, and of the whole numbers */
     char text[PL_KNOB_TEXT_BYTES];
 };
 
-/** All settings, without pointers: can be sent to other ranks byte by byte. */
+/** All settings, without pointers, so that they can be sent to other ranks as bytes. */
 struct pl_knobs {
     struct pl_knob_value values[PL_KNOB_COUNT];
 };
 
 struct pl_knob_info {
     const char *name;
-    const char *variable; /* PACELINE_NAME */
+    const char *variable; /* "PACELINE_NAME" */
     enum pl_knob_type type;
     const char *unit;
-    const char *words; /* of WORD, a blank between two; else empty */
+    const char *words; /* words of type WORD, separated by blanks; else empty */
     const char *fallback;
-    const char *horovod; /* NULL: no such setting there */
+    const char *horovod; /* Horovod's variable; NULL if Horovod has no such setting */
     const char *help;
 };
 
@@ -126,23 +127,23 @@ enum pl_status pl_knobs_resolve(const struct pl_environment *environment, struct
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Whether the first `length` bytes of `variable` name a setting that is gone: for one release it is accepted, has no
- * effect, and rank 0 says so once.
+ * Whether the first `length` bytes of `variable` name a setting that was removed. For one release such a variable is
+ * accepted without an effect, and rank 0 says so once.
  */
 bool pl_knob_is_gone(const char *variable, size_t length);
 
-/** All defaults. */
+/** Sets all settings to their defaults. */
 void pl_knobs_default(struct pl_knobs *ret_knobs);
 
-/** Set one setting from text, as its variable would. `what` names the origin in messages. */
+/** Sets one setting from a text, as its variable would. `what` names the text's origin in messages. */
 enum pl_status pl_knob_set(struct pl_knobs *knobs, enum pl_knob knob, const char *text, const char *what,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/** `text` as a boolean, for a setting that is not in the table; `what` names it in the message. */
+/** Reads `text` as a boolean, for a setting that is not in the table; `what` names it in the message. */
 enum pl_status pl_knob_read_bool(const char *text, const char *what, bool *ret_value,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same for one of `words`, which are separated by blanks. */
+/** Reads `text` as one of `words`, which are separated by blanks; `what` names it in the message. */
 enum pl_status pl_knob_read_word(const char *text, const char *words, const char *what,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -151,8 +152,8 @@ int64_t pl_knob_int(const struct pl_knobs *knobs, enum pl_knob knob);
 double pl_knob_real(const struct pl_knobs *knobs, enum pl_knob knob);
 
 /**
- * A REAL setting in units of `unit_ns` as nanoseconds: at most a century, so that it can be added to the time of the
- * clock.
+ * Returns a REAL setting in units of `unit_ns` as nanoseconds: at most a century, so that it can be added to the
+ * clock's time.
  */
 int64_t pl_knob_ns(const struct pl_knobs *knobs, enum pl_knob knob, int64_t unit_ns);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line to stderr per call, with a prefix, given up and counted when nobody reads it for a second. */
+/* Writes one line to stderr per call, with a prefix. A line that nobody reads for a second is dropped and counted. */
 #include "base/log.h"
 
 #include "base/clock.h"
@@ -13,12 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LONGEST_WAIT_NS PL_NS_PER_S /* for the reader of our stderr */
+#define LONGEST_WAIT_NS PL_NS_PER_S /* longest wait for the reader of stderr */
 
 static _Atomic int log_level = PL_LOG_INFO;
 static char log_prefix[64] = "paceline";
 static int log_fd = STDERR_FILENO;
-static _Atomic unsigned lines_lost; /* since one was written */
+static _Atomic unsigned lines_lost; /* lines dropped since a line was written */
 
 void pl_log_set_level(enum pl_log_level level)
 {
@@ -50,7 +50,10 @@ static const char *level_word(enum pl_log_level level)
     return "";
 }
 
-/* A reader that has stopped must not stop us. The first line waits for it, those after it do not, until one passes. */
+/*
+ * A reader that has stopped must not stop the program. The first line waits for the reader; the lines after it do not
+ * wait until one of them is written.
+ */
 static void write_line(const char *line, size_t bytes)
 {
     const unsigned lost = atomic_exchange_explicit(&lines_lost, 0, memory_order_relaxed);
@@ -59,7 +62,7 @@ static void write_line(const char *line, size_t bytes)
     char note[160];
 
     if (lost > 0) {
-        int length = snprintf(note, sizeof(note), "%s: warning: lines left out here, while nobody read the log: %u\n",
+        int length = snprintf(note, sizeof(note), "%s: warning: %u lines are missing here: nobody read the log\n",
                               log_prefix, lost);
 
         status = pl_file_write_by(log_fd, note, (size_t)length, deadline_ns, "the log", NULL);
@@ -70,7 +73,7 @@ static void write_line(const char *line, size_t bytes)
     if (status == PL_OK) {
         status = pl_file_write_by(log_fd, line, bytes, deadline_ns, "the log", NULL);
     }
-    if (status == PL_TIMEOUT) { /* of another failure there is no place to tell */
+    if (status == PL_TIMEOUT) { /* another failure cannot be reported anywhere */
         atomic_fetch_add_explicit(&lines_lost, 1, memory_order_relaxed);
     }
 }

@@ -22,7 +22,7 @@ void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes,
 
     PL_BUG_IF(align_bytes == 0 || (align_bytes & (align_bytes - 1)) != 0);
     if (align_bytes < sizeof(void *)) {
-        align_bytes = sizeof(void *); /* posix_memalign() refuses less */
+        align_bytes = sizeof(void *); /* posix_memalign() refuses a smaller alignment */
     }
     if (__builtin_mul_overflow(count, item_bytes, &bytes) ||
         posix_memalign(&memory, align_bytes, bytes ? bytes : 1) != 0) {
@@ -48,7 +48,7 @@ enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_i
             capacity = want_items;
         }
     }
-    /* `items` is the address of a pointer of any type; memcpy reads and writes it without aliasing trouble. */
+    /* `items` is the address of a pointer of any type; memcpy() reads and writes it without breaking aliasing rules. */
     memcpy(&old, items, sizeof(old));
     if (__builtin_mul_overflow(capacity, item_bytes, &bytes) || !(grown = realloc(old, bytes))) {
         return pl_error_set(reterr, PL_MEMORY, "no memory to grow an array to %zu x %zu bytes", capacity, item_bytes);

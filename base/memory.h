@@ -8,16 +8,17 @@
 #include <stddef.h>
 
 /**
- * `count` zeroed items of `item_bytes`; NULL with PL_MEMORY in `reterr` when there is no room or the product overflows.
+ * Allocates `count` zeroed items of `item_bytes`; NULL with PL_MEMORY in `reterr` if there is no memory or the product
+ * overflows.
  */
 void *pl_memory_new(size_t count, size_t item_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_memory_new(), aligned to `align_bytes` (a power of two). Release with free(). */
+/** The same as pl_memory_new(), aligned to `align_bytes` (a power of two). Release with free(). */
 void *pl_memory_new_aligned(size_t count, size_t item_bytes, size_t align_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Make room for at least `want_items` in the array at `*items`, whose capacity is `*capacity_items`; grows by doubling.
- * New items are not initialised. On failure the array is unchanged.
+ * Makes room for at least `want_items` in the array at `*items`, whose capacity is `*capacity_items`; the capacity
+ * doubles. New items are not initialised. On failure the array is unchanged.
  */
 enum pl_status pl_memory_grow(void *items, size_t *capacity_items, size_t want_items, size_t item_bytes,
                               struct pl_error *reterr) PL_MUST_CHECK;
@@ -30,10 +31,10 @@ char *pl_memory_string_n(const char *text, size_t length, struct pl_error *reter
 
 void pl_memory_free_at(void *pointer_at);
 
-/** `PL_AUTO_FREE char *text = NULL;` frees at the end of the scope. */
+/** `PL_AUTO_FREE char *text = NULL;` frees the memory at the end of the scope. */
 #define PL_AUTO_FREE __attribute__((cleanup(pl_memory_free_at)))
 
-/** The value of an auto-released pointer, which is then left alone: `*ret_text = PL_TAKE(text);` */
+/** Takes the value out of an auto-released pointer, which becomes NULL: `*ret_text = PL_TAKE(text);` */
 #define PL_TAKE(pointer)                                                                                               \
     __extension__({                                                                                                    \
         __typeof__(pointer) pl_taken_ = (pointer);                                                                     \
@@ -43,7 +44,7 @@ void pl_memory_free_at(void *pointer_at);
 
 #define PL_ARRAY_ITEMS(array) (sizeof(array) / sizeof((array)[0]))
 
-/** The struct of `type` whose `member` is at `pointer`. */
+/** Returns the struct of `type` whose `member` is at `pointer`. */
 #define PL_CONTAINER_OF(pointer, type, member) ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 #endif

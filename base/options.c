@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Command lines by getopt_long(), with reports that name the option, its value and what is expected. */
+/* Reads command lines by getopt_long(). An error names the option, its value and what was expected. */
 #include "base/options.h"
 
 #include "base/text.h"
@@ -21,17 +21,17 @@ static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl
     if (lacks_value) {
         return pl_error_set(reterr, PL_INVALID, "%s needs a value; --help lists the options", word);
     }
-    if (optopt) { /* known, and given a value */
+    if (optopt) { /* a known option that takes no value was given one */
         return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
     }
-    return pl_error_set(reterr, PL_INVALID, "there is no option %.*s, or it is short for several; --help lists them",
-                        length, word);
+    return pl_error_set(reterr, PL_INVALID, "option %.*s is unknown or ambiguous; --help lists the options", length,
+                        word);
 }
 
 enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
                                struct pl_error *reterr)
 {
-    bool ends_at_word = *letters == '+'; /* which getopt_long() knows as the first letter only */
+    bool ends_at_word = *letters == '+'; /* getopt_long() knows '+' as the first letter only */
     char own_letters[64];
     int option;
 

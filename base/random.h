@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /**
- * The next of the numbers that `*state`, whatever it is, stands for: splitmix64. Every bit of the state changes about
- * half of the result's, so that the first number also serves as a hash. Nothing that has to stay secret may depend on
- * it.
+ * Returns the next number of the sequence whose state is `*state`, which may have any value: splitmix64. Every bit of
+ * the state changes about half of the result's bits, so that the first number also serves as a hash. Do not use it for
+ * anything that must stay secret.
  */
 static inline uint64_t pl_random_next(uint64_t *state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filling an error report: the cause once, then what the callers add; and the texts of statuses. */
+/* Fills an error report: the cause once, then what the callers add; and gives the texts of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -31,7 +31,7 @@ const char *pl_status_name(enum pl_status status)
     return "UNKNOWN";
 }
 
-/* A vsnprintf() result that did not fit ends in "...", so that a cut text is not taken for the whole. */
+/* Makes a vsnprintf() result that did not fit end in "...", so that a reader sees that it was cut. */
 static size_t mark_cut(char *text, size_t text_bytes, int wanted)
 {
     if (wanted < 0) {
@@ -67,7 +67,7 @@ enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, en
     if (domain == PL_DOMAIN_ERRNO) {
         char words[128];
 
-        /* strerrordesc_np() is glibc's thread-safe, locale-free table. */
+        /* strerrordesc_np() is glibc's table, which is thread-safe and independent of the locale. */
         snprintf(words, sizeof(words), ": %s",
                  strerrordesc_np((int)code) ? strerrordesc_np((int)code) : "unknown error");
         mark_cut(reterr->cause + used, sizeof(reterr->cause) - used,

@@ -39,19 +39,19 @@ enum pl_status {
 #undef PL_STATUS_ENUM
 };
 
-/** Whose number `code` is. */
+/** Source of the number in `code`. */
 enum pl_domain {
     PL_DOMAIN_NONE,
     PL_DOMAIN_ERRNO,
     PL_DOMAIN_CURL,
-    PL_DOMAIN_HTTP, /* a status */
+    PL_DOMAIN_HTTP, /* an HTTP status */
     PL_DOMAIN_MPI,
     PL_DOMAIN_CUDA,
     PL_DOMAIN_NCCL,
     PL_DOMAIN_ARCHIVE, /* libarchive */
     PL_DOMAIN_ZLIB,    /* inflate */
     PL_DOMAIN_CRYPTO,  /* libcrypto */
-    PL_DOMAIN_RANK,    /* the rank that has failed or is gone: this rank received its error */
+    PL_DOMAIN_RANK,    /* number of the rank that has failed or is gone, whose error this rank received */
 };
 
 enum {
@@ -59,34 +59,34 @@ enum {
     PL_ERROR_CONTEXT_BYTES = 400,
 };
 
-/** An error report. Zero-initialise with PL_ERROR_NONE; holds no resources. */
+/** An error report. Zero-initialise it with PL_ERROR_NONE; it holds no resources. */
 struct pl_error {
     enum pl_status status;
     enum pl_domain domain;
-    int64_t code;                         /* native code, as `domain` numbers it */
+    int64_t code;                         /* native code, whose meaning `domain` tells */
     bool retryable;                       /* trying again may work */
-    char cause[PL_ERROR_CAUSE_BYTES];     /* written once, where the failure was decided */
-    char context[PL_ERROR_CONTEXT_BYTES]; /* appended by callers; cannot push the cause out */
+    char cause[PL_ERROR_CAUSE_BYTES];     /* text of the cause, written once, at the place of the failure */
+    char context[PL_ERROR_CONTEXT_BYTES]; /* text appended by callers; it cannot displace the cause */
 };
 
 #define PL_ERROR_NONE ((struct pl_error){.status = PL_OK})
 
 /**
- * Write the report and return `status`.
+ * Writes the report and returns `status`.
  *
- * The cause is the formatted text; for PL_DOMAIN_ERRNO ": " and the system's words for `code` follow. A text that
- * does not fit is cut and ends in "...". An earlier report in `reterr` is replaced.
+ * The cause is the formatted text; for PL_DOMAIN_ERRNO, ": " and the system's text for `code` follow. A text that does
+ * not fit is cut and ends in "...". An earlier report in `reterr` is replaced.
  */
 enum pl_status pl_error_raise(struct pl_error *reterr, enum pl_status status, enum pl_domain domain, int64_t code,
                               const char *format, ...) PL_PRINTF(5, 6);
 
-/** pl_error_raise() for failures that have no native code. */
+/** The same as pl_error_raise() for failures that have no native code. */
 #define pl_error_set(reterr, status, ...) pl_error_raise((reterr), (status), PL_DOMAIN_NONE, 0, __VA_ARGS__)
 
-/** pl_error_raise(PL_SYSTEM) with the current errno. */
+/** The same as pl_error_raise() with PL_SYSTEM and the current errno. */
 #define pl_error_errno(reterr, ...) pl_error_raise((reterr), PL_SYSTEM, PL_DOMAIN_ERRNO, errno, __VA_ARGS__)
 
-/** Append what the caller was doing ("reading channel 'training'"). Later calls come after earlier ones. */
+/** Appends what the caller was doing ("reading channel 'training'"). Later texts follow earlier ones. */
 void pl_error_context(struct pl_error *reterr, const char *format, ...) PL_PRINTF(2, 3);
 
 /**
@@ -100,7 +100,9 @@ const char *pl_status_text(enum pl_status status);
 /** "INVALID" for PL_INVALID. */
 const char *pl_status_name(enum pl_status status);
 
-/** A broken invariant of our own: stays on in release builds, prints where and what, aborts. */
+/**
+ * Reports a broken invariant of our own code: prints the place and the condition, and aborts, also in release builds.
+ */
 #define PL_BUG_IF(condition)                                                                                           \
     do {                                                                                                               \
         if (__builtin_expect(!!(condition), 0)) {                                                                      \
@@ -110,7 +112,7 @@ const char *pl_status_name(enum pl_status status);
 
 __attribute__((noreturn)) void pl_bug(const char *file, int line, const char *function, const char *condition);
 
-/** Return from the calling function with the status of `expression` unless that is PL_OK. */
+/** Returns from the calling function with the status of `expression` unless the status is PL_OK. */
 #define PL_TRY(expression)                                                                                             \
     do {                                                                                                               \
         enum pl_status pl_try_status_ = (expression);                                                                  \

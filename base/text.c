@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In glibc it is a constant: nothing is allocated. */
+/* Returns the locale "C". In glibc it is a constant: nothing is allocated. */
 static locale_t plain_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* Room for `more` bytes and a NUL; false once memory has run out. */
+/* Makes room for `more` bytes and a NUL; false once memory has run out. */
 static bool make_room(struct pl_text *text, size_t more)
 {
     size_t want;
@@ -36,7 +36,7 @@ void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length)
     if (!make_room(text, length)) {
         return;
     }
-    if (length > 0) { /* NULL may stand for no bytes */
+    if (length > 0) { /* `data` may be NULL for no bytes */
         memcpy(text->data + text->length, bytes, length);
     }
     text->length += length;
@@ -144,7 +144,7 @@ size_t pl_text_character_bytes(const char *at, const char *end)
             return 0;
         }
     }
-    /* Longer than needed, a surrogate, beyond the last. */
+    /* Longer than needed, a surrogate, or beyond the last code point. */
     if ((byte[0] == 0xE0 && byte[1] < 0xA0) || (byte[0] == 0xED && byte[1] > 0x9F) ||
         (byte[0] == 0xF0 && byte[1] < 0x90) || (byte[0] == 0xF4 && byte[1] > 0x8F)) {
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A growing text. Appending cannot fail at the call; running out of memory is remembered and reported once by
+ * A growing text. An append cannot fail at the call: an out-of-memory error is remembered and reported once by
  * pl_text_take() or pl_text_check(), so that building a text reads as a list of lines.
  */
 #ifndef PL_BASE_TEXT_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct pl_text {
-    char *data; /* NUL at `length` whenever not NULL; may hold NULs itself */
+    char *data; /* bytes with a NUL at `length`, or NULL; the text may hold NULs itself */
     size_t length;
     size_t capacity;
     bool failed;
@@ -21,76 +21,79 @@ struct pl_text {
 
 #define PL_TEXT_NONE ((struct pl_text){.data = NULL})
 
-/** `PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;` */
+/** `PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;` frees the text at the end of the scope. */
 #define PL_AUTO_TEXT __attribute__((cleanup(pl_text_done)))
 
 void pl_text_append(struct pl_text *text, const char *string);
 void pl_text_append_n(struct pl_text *text, const char *bytes, size_t length);
 void pl_text_append_char(struct pl_text *text, char byte);
 
-/** Append `word` in single quotes: one word for a shell, whatever is in it. */
+/** Appends `word` in single quotes, so that a shell reads it as one word, whatever characters it has. */
 void pl_text_append_quoted(struct pl_text *text, const char *word);
 
 /**
- * Numbers have a point and no separators, whatever locale the program has set: what is written here is also read by
- * others.
+ * Appends a formatted text. Numbers have a decimal point and no separators in any locale, since other programs read the
+ * text too.
  */
 void pl_text_printf(struct pl_text *text, const char *format, ...) PL_PRINTF(2, 3);
 void pl_text_vprintf(struct pl_text *text, const char *format, va_list args) PL_PRINTF(2, 0);
 
-/** Forget the content, keep the memory. */
+/** Empties the text but keeps its memory. */
 void pl_text_clear(struct pl_text *text);
 
-/** PL_MEMORY when an append could not be done. */
+/** Returns PL_MEMORY if an append has failed. */
 enum pl_status pl_text_check(const struct pl_text *text, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Hand the text over: `*ret_string` is NUL-terminated, the caller frees it; `text` is empty afterwards. */
+/**
+ * Hands the text over to the caller: `*ret_string` is NUL-terminated, and the caller frees it. `text` is empty
+ * afterwards.
+ */
 enum pl_status pl_text_take(struct pl_text *text, char **ret_string, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The content so far as a C string, "" when empty; valid until the next append. */
+/** Returns the content so far as a C string, "" if empty; valid until the next append. */
 const char *pl_text_string(const struct pl_text *text);
 
 void pl_text_done(struct pl_text *text);
 
-/** The length of the UTF-8 character at `at`, which lies before `end`; 0 when there is none. */
+/** Returns the length of the UTF-8 character at `at`, which lies before `end`; 0 if there is none. */
 size_t pl_text_character_bytes(const char *at, const char *end);
 
 /**
- * How many of the `length` bytes of a text are left without the beginning of a UTF-8 character that they end with: 0 to
- * 3 bytes less, for a text that was cut at a number of bytes.
+ * Returns how many of the `length` bytes are left without an incomplete UTF-8 character at their end: 0 to 3 bytes
+ * less. It is for a text that was cut at a number of bytes.
  */
 size_t pl_text_whole_bytes(const char *bytes, size_t length);
 
 /**
- * Put a '?' in place of each of `length` bytes that belongs to no UTF-8 character: text from outside, or cut in the
- * middle of one.
+ * Replaces each of the `length` bytes that is not part of a UTF-8 character by '?'. It is for text from outside, or
+ * text that was cut within a character.
  */
 void pl_text_mask_broken(char *bytes, size_t length);
 
 /**
- * The length of the control character at `at`, which lies before `end`; 0 when there is none. Those are U+0000 to
- * U+001F, U+007F and, in two bytes, U+0080 to U+009F: a terminal obeys them.
+ * Returns the length of the control character at `at`, which lies before `end`; 0 if there is none. Control characters
+ * are U+0000 to U+001F, U+007F and, in two bytes, U+0080 to U+009F: a terminal obeys them.
  */
 size_t pl_text_control_bytes(const char *at, const char *end);
 
 /**
- * As pl_text_mask_broken(), and put a '?' in place of each byte of a control character but tab and line feed: what
- * programs, hosts and files say, before it is shown.
+ * The same as pl_text_mask_broken(), and replaces each byte of a control character by '?', except tab and line feed.
+ * Texts from programs, hosts and files pass it before they are shown.
  */
 void pl_text_mask(char *bytes, size_t length);
 
 /**
- * Read all of `text` as strtod(3) does, but always with a point; false when that is no number, or not all of it is one.
+ * Reads all of `text` as strtod(3) does, but always with a decimal point; false if `text` is not a number as a whole.
  */
 bool pl_text_number(const char *text, double *ret_number);
 
 /**
- * The number in base `base` after `field` and a colon at the beginning of a line, as in /proc/PID/status; `fallback`
- * where there is no such line.
+ * Returns the number in base `base` after `field` and a colon at the beginning of a line, as in /proc/PID/status;
+ * `fallback` if there is no such line.
  */
 uint64_t pl_text_field_number(const char *text, const char *field, int base, uint64_t fallback);
 
-/** What a hexadecimal digit stands for; -1 when it is none. */
+/** Returns the value of a hexadecimal digit; -1 if `digit` is not one. */
 int pl_text_hex_value(char digit);
 
 #endif

@@ -14,14 +14,16 @@ static enum pl_status run(struct pl_error *reterr)
     struct pl_runtime *runtime;
     float x[4];
 
-    PL_TRY(pl_runtime_start(&runtime, reterr)); /* under mpirun its ranks, otherwise one rank */
+    /* under mpirun it joins mpirun's ranks, otherwise it is the only rank */
+    PL_TRY(pl_runtime_start(&runtime, reterr));
     struct pl_world *world = pl_runtime_world(runtime);
     const int rank = pl_world_rank(world), ranks = pl_world_size(world);
 
     for (int i = 0; i < 4; i++) {
         x[i] = (float)(rank + i);
     }
-    PL_TRY(pl_allreduce(world, x, x, 4, PL_FLOAT32, PL_SUM, reterr)); /* in place: send and recv are one buffer */
+    /* in place: send and receive buffer are the same */
+    PL_TRY(pl_allreduce(world, x, x, 4, PL_FLOAT32, PL_SUM, reterr));
     printf("rank %d of %d: %g %g %g %g\n", rank, ranks, (double)x[0], (double)x[1], (double)x[2], (double)x[3]);
     pl_runtime_stop(runtime);
     return PL_OK;
@@ -31,7 +33,8 @@ int main(void)
 {
     struct pl_error error = PL_ERROR_NONE;
 
-    if (run(&error) != PL_OK) { /* a program that fails says why and ends at once; mpirun then ends the other ranks */
+    /* a program that fails prints the error and exits at once; mpirun then ends the other ranks */
+    if (run(&error) != PL_OK) {
         pl_log_error(&error, "allreduce");
         return EXIT_FAILURE;
     }

@@ -9,5 +9,5 @@ import paceline
 
 paceline.init()
 x = numpy.arange(4, dtype=numpy.float32) + paceline.rank()
-paceline.allreduce_(x, op=paceline.Sum, name="x")  # in place; the name tells which operations of the ranks belong together
+paceline.allreduce_(x, op=paceline.Sum, name="x")  # in place; operations of the ranks with the same name belong together
 print(f"rank {paceline.rank()} of {paceline.size()}:", *(f"{value:g}" for value in x), flush=True)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Train: a network of one hidden layer learns y = sin(x). Each rank has other samples; the library averages the
+/* Train. A network of one hidden layer learns y = sin(x). Each rank has its own samples. The library averages the
  * gradients, changes the weights, and writes the model.
  *
  *   cc -O2 03_train.c -o train -lm $(pkg-config --cflags --libs paceline)
@@ -15,7 +15,7 @@
 #define HIDDEN 16
 #define BATCH 32
 
-/* Add one sample's gradients to `in` [HIDDEN, 2] and `out` [HIDDEN]; return its squared error. */
+/* Adds one sample's gradients to `in` [HIDDEN, 2] and `out` [HIDDEN]; returns its squared error. */
 static float backward(const struct pl_plan_tensor *in, const struct pl_plan_tensor *out, float x)
 {
     float h[HIDDEN], off = -sinf(x);
@@ -52,12 +52,12 @@ static enum pl_status run(struct pl_error *reterr)
     PL_TRY(pl_plan_new(world, NULL, &plan, reterr));
     PL_TRY(pl_plan_add(plan, "in", 2, shapes[0], &in_index, reterr)); /* in the order of the forward pass */
     PL_TRY(pl_plan_add(plan, "out", 1, shapes[1], &out_index, reterr));
-    PL_TRY(pl_plan_seal(plan, reterr)); /* the ranks compare their plans; the memory is laid out */
+    PL_TRY(pl_plan_seal(plan, reterr)); /* the ranks compare their plans, and memory is allocated */
     const struct pl_plan_tensor *in = pl_plan_tensor(plan, in_index), *out = pl_plan_tensor(plan, out_index);
     for (int i = 0; i < HIDDEN; i++) {
         in->value[2 * i] = in->value[2 * i + 1] = (float)(i - HIDDEN / 2) / 4;
     }
-    PL_TRY(pl_plan_broadcast(plan, 0, reterr)); /* rank 0's first weights */
+    PL_TRY(pl_plan_broadcast(plan, 0, reterr)); /* every rank gets rank 0's initial weights */
     PL_TRY(pl_optimizer_new(plan, &options, &optimizer, reterr));
 
     for (int step = 1; step <= steps; step++) {
@@ -67,9 +67,9 @@ static enum pl_status run(struct pl_error *reterr)
         for (int i = 0; i < BATCH; i++) {
             loss += backward(in, out, (float)((i * ranks + rank + step) % 61) / 10 - 3) / BATCH;
         }
-        PL_TRY(pl_plan_ready(plan, out_index, reterr)); /* in the order of the backward pass: averaging begins */
+        PL_TRY(pl_plan_ready(plan, out_index, reterr)); /* in the order of the backward pass: averaging begins here */
         PL_TRY(pl_plan_ready(plan, in_index, reterr));
-        PL_TRY(pl_optimizer_step(optimizer, 0.01, reterr)); /* waits for the averages, changes the weights */
+        PL_TRY(pl_optimizer_step(optimizer, 0.01, reterr)); /* waits for the averages and changes the weights */
         if (step % 100 == 0) {
             PL_TRY(pl_allreduce(world, &loss, &loss, 1, PL_FLOAT32, PL_AVERAGE, reterr));
             if (rank == 0) {
@@ -77,7 +77,7 @@ static enum pl_status run(struct pl_error *reterr)
             }
         }
     }
-    if (rank == 0) { /* what lies in SM_MODEL_DIR is the job's model; Python opens the file with `safetensors` */
+    if (rank == 0) { /* the files in SM_MODEL_DIR are the job's model; Python opens this one with `safetensors` */
         snprintf(path, sizeof(path), "%s/model.safetensors", pl_runtime_variable(runtime, "SM_MODEL_DIR", "."));
         PL_TRY(pl_plan_file_write(plan, path, NULL, 0, reterr));
     }

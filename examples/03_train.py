@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train: a network of one hidden layer learns y = sin(x). Each rank has other samples; the library averages the gradients.
+"""Train. A network of one hidden layer learns y = sin(x). Each rank has its own samples; the library averages the gradients.
 
     PYTHONPATH=python mpirun -n 2 python3 03_train.py       or as a job: paceline train, with sagemaker_program=03_train.py
 """

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Save and resume: after SIGTERM all ranks save after the same step; the next start resumes from it and ends with
- * the bits of a run that nobody stopped.
+/* Save and resume. After SIGTERM all ranks save after the same step. The next start resumes from there, and its result
+ * has the same bits as a run without a stop.
  *
  *   cc 04_save_resume.c -o save_resume $(pkg-config --cflags --libs paceline)
  *   paceline train                           with sagemaker_program=save_resume; docker stop -t 120 sends SIGTERM
  *
- * Checkpoints lie in the job's directory for them, /opt/ml/checkpoints, or in PACELINE_CHECKPOINT_DIR.
+ * Checkpoints are in the job's directory for them, /opt/ml/checkpoints, or in PACELINE_CHECKPOINT_DIR.
  */
 #include "runtime/paceline.h"
 
@@ -25,7 +25,8 @@ static enum pl_status run(struct pl_error *reterr)
     size_t index;
     bool found, stopping = false;
 
-    PL_TRY(pl_stop_watch(reterr)); /* first of all: from here on SIGTERM is noted and ends nothing */
+    /* before anything else: from here on SIGTERM is noted and does not end the program */
+    PL_TRY(pl_stop_watch(reterr));
     PL_TRY(pl_runtime_start(&runtime, reterr));
     struct pl_world *world = pl_runtime_world(runtime);
     const int rank = pl_world_rank(world), ranks = pl_world_size(world);
@@ -36,7 +37,8 @@ static enum pl_status run(struct pl_error *reterr)
     PL_TRY(pl_plan_seal(plan, reterr));
     PL_TRY(pl_optimizer_new(plan, &options, &optimizer, reterr));
     PL_TRY(pl_checkpoints_open(plan, optimizer, NULL, &checkpoints, reterr));
-    PL_TRY(pl_checkpoints_load(checkpoints, &found, &state, reterr)); /* all ranks: weights, optimizer, step */
+    /* loads weights, optimizer and step on all ranks */
+    PL_TRY(pl_checkpoints_load(checkpoints, &found, &state, reterr));
     PL_TRY(pl_stop_new(world, &stop, reterr));
     if (rank == 0) {
         printf("from step %llu\n", (unsigned long long)state.step);
@@ -44,7 +46,7 @@ static enum pl_status run(struct pl_error *reterr)
     }
 
     const struct pl_plan_tensor *line = pl_plan_tensor(plan, index);
-    while (state.step < steps && !stopping) { /* the line that is nearest to y = x * x */
+    while (state.step < steps && !stopping) { /* find the line that is nearest to y = x * x */
         const float x = (float)((state.step * (uint64_t)ranks + (uint64_t)rank) % 7) / 7;
         const float off = line->value[0] * x + line->value[1] - x * x;
 

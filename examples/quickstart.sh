@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Train the digit classifier the way a SageMaker job would, on this machine: one host, two processes.
+# Trains the digit classifier on this machine as a SageMaker job would: one host, two processes.
 #
 #   examples/quickstart.sh [--data DIR] [--epochs N] [--processes N] [--tree DIR]
 #
-#   --data DIR      MNIST's four IDX files, gzip or not; without it digits are drawn by a small generator (synthetic)
-#   --epochs N      passes over the training digits (3)
-#   --processes N   training processes (2)
-#   --tree DIR      where to lay out the job's /opt/ml tree (build/quickstart, made again each time)
+#   --data DIR      MNIST's four IDX files, gzip or plain (default: synthetic digits from a small generator)
+#   --epochs N      passes over the training digits (default: 3)
+#   --processes N   training processes (default: 2)
+#   --tree DIR      place of the job's /opt/ml tree (default: build/quickstart, which each run replaces)
 #
-# Installs what is missing (as root or through sudo, on Debian and Ubuntu), builds into build/, and ends by printing the
-# accuracy and where the model lies.
+# Installs missing packages (as root or through sudo, on Debian and Ubuntu), builds into build/, and at the end prints
+# the accuracy and the model's path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -40,7 +40,7 @@ mkdir -p build
   ninja -C build
 } >build/quickstart.log 2>&1 || { tail -n 30 build/quickstart.log >&2; exit 1; }
 
-if [ -e "$tree" ]; then # only a tree that an earlier run made is thrown away
+if [ -e "$tree" ]; then # remove only a tree that an earlier run made
   [ -f "$tree/.quickstart" ] || { echo "quickstart: '$tree' exists and is not a quickstart tree" >&2; exit 1; }
   rm -rf "$tree"
 fi

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: cJSON builds the tree of a text that pl_json_check() has passed, and is not asked to validate or print. */
+/*
+ * Documents: cJSON builds the tree of a text that has passed pl_json_check(). cJSON is not used to validate or to
+ * print.
+ */
 #include "base/json/json.h"
 
 #include "base/file.h"
@@ -18,9 +21,9 @@
 #include <string.h>
 
 enum {
-    FEW_MEMBERS = 16,     /* so many names are compared pair by pair */
-    MAX_PATH_BYTES = 200, /* of a path in a message: there must be room for what is wrong */
-    MAX_NAME_BYTES = 64,  /* of one name there */
+    FEW_MEMBERS = 16,     /* up to so many names are compared pair by pair */
+    MAX_PATH_BYTES = 200, /* limit for a path in a message, which must have room for what is wrong */
+    MAX_NAME_BYTES = 64,  /* limit for one name in a path */
 };
 
 struct pl_json {
@@ -28,7 +31,7 @@ struct pl_json {
     char *source;
 };
 
-/* "resources.hosts", or "["odd name"]" for one that would read as something else. */
+/* Appends "resources.hosts", or "["odd name"]" for a name that would read as something else. */
 static void append_name(const char *name, struct pl_text *path)
 {
     size_t length = strlen(name);
@@ -40,12 +43,15 @@ static void append_name(const char *name, struct pl_text *path)
         pl_text_append(path, name);
         return;
     }
-    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut anywhere */
+    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut at any byte */
     pl_text_printf(path, "[%.*s%s]", MAX_NAME_BYTES, pl_text_string(&quoted),
                    quoted.length > MAX_NAME_BYTES ? "..." : "");
 }
 
-/* The items from a child of `at` down to `wanted`, in `steps`; returns how many, 0 where it is not below `at`. */
+/*
+ * Fills `steps` with the items from a child of `at` down to `wanted`. Returns their number, 0 if `wanted` is not below
+ * `at`.
+ */
 static unsigned find_steps(const cJSON *at, const cJSON *wanted, const cJSON **steps, unsigned depth)
 {
     for (const cJSON *child = at->child; child; child = child->next) {
@@ -64,7 +70,7 @@ static unsigned find_steps(const cJSON *at, const cJSON *wanted, const cJSON **s
     return 0;
 }
 
-/* "resources.hosts[2]"; "" for the root. */
+/* Appends the path of an item, for example "resources.hosts[2]"; "" for the root. */
 static void append_path(const struct pl_json *document, const cJSON *item, struct pl_text *path)
 {
     const cJSON *steps[PL_JSON_MAX_DEPTH];
@@ -118,7 +124,7 @@ static enum pl_json_kind item_kind(const cJSON *item)
     }
 }
 
-/* What an item is, for a message. A number is shown; a string may be a secret and is not. */
+/* Appends what an item is, for a message. A number is shown, but a string is not: it may be a secret. */
 static void append_found(const cJSON *item, struct pl_text *found)
 {
     if (cJSON_IsNumber(item)) {
@@ -135,7 +141,7 @@ static void append_found(const cJSON *item, struct pl_text *found)
     }
 }
 
-/* The place of what is not there, below its parent. */
+/* Appends the path of a missing value below its parent. */
 static void append_missing(struct pl_json_value value, struct pl_text *path)
 {
     if (value.name) {
@@ -157,7 +163,8 @@ enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, s
         item = NULL;
         expected = value.wanted ? kind_text(value.wanted) : expected;
     } else if (!value.item) {
-        expected = kind_text(value.name ? PL_JSON_OBJECT : PL_JSON_LIST); /* the place itself cannot be */
+        /* the parent is of the wrong kind: it cannot hold such a value */
+        expected = kind_text(value.name ? PL_JSON_OBJECT : PL_JSON_LIST);
     }
     append_found(item, &found);
     return pl_error_set(reterr, PL_INVALID, "%s: %.*s%s%sexpected %s, found %s", value.document->source, MAX_PATH_BYTES,
@@ -212,7 +219,7 @@ static enum pl_status check_names(const struct pl_json *document, const cJSON *o
     return PL_OK;
 }
 
-/* No name twice, in any object from `at` on; levels are bounded. */
+/* Checks every object from `at` on for duplicate names. The depth is bounded. */
 static enum pl_status check_all_names(const struct pl_json *document, const cJSON *at, struct pl_error *reterr)
 {
     if (cJSON_IsObject(at)) {
@@ -226,10 +233,13 @@ static enum pl_status check_all_names(const struct pl_json *document, const cJSO
     return PL_OK;
 }
 
-/* cJSON reads numbers by strtod(3), and a program may have set a locale with a comma, which not every cJSON minds. */
+/*
+ * Builds the tree in the locale "C": cJSON reads numbers by strtod(3), a program may have set a locale with a decimal
+ * comma, and not every version of cJSON handles that.
+ */
 static cJSON *build(const char *text, size_t bytes)
 {
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* in glibc a constant */
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* in glibc this is a constant */
     locale_t before = uselocale(plain);
     cJSON *root = cJSON_ParseWithLengthOpts(text, bytes, NULL, false);
 
@@ -301,7 +311,10 @@ struct pl_json_value pl_json_root(const struct pl_json *document)
     return (struct pl_json_value){.document = document, .item = document->root};
 }
 
-/* Nothing that is asked for something below it: only the first kind that was needed matters. */
+/*
+ * Returns a missing value when something is looked for below a missing value. The error reports only the first kind
+ * that was needed.
+ */
 static struct pl_json_value still_nothing(struct pl_json_value value, enum pl_json_kind wanted)
 {
     value.wanted = value.wanted ? value.wanted : wanted;

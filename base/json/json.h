@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Strict JSON, read by cJSON: replies, requests, headers and files of our own. What must keep Python's grammar or a
- * number's text stays with base/json/python_json.h; CONTRIBUTING.md says which to use when.
+ * Strict JSON, read by cJSON: replies, requests, headers and our own files. Text that must keep Python's grammar, or
+ * numbers that must keep their text, are read by base/json/python_json.h; CONTRIBUTING.md says which to use when.
  *
- * base/json/json_check.h refuses, before cJSON sees it, what cJSON would take or change: bytes that are no UTF-8, a
- * byte order mark, raw control characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53 (stated as
- * text they keep their value: pl_json_uint64()), numbers that no double holds, more after the text, more levels, values
- * or bytes than the bounds. Duplicate names are refused afterwards. Names are compared byte by byte.
+ * base/json/json_check.h first refuses what cJSON would accept or change: invalid UTF-8, a byte order mark, raw control
+ * characters, \u0000, half a surrogate pair, 007 and 1., integers beyond 2^53, numbers that no double holds, text after
+ * the value, and more levels, values or bytes than the bounds. Larger integers keep their value as strings:
+ * pl_json_uint64(). Duplicate names are refused afterwards. Names are compared byte by byte.
  *
  * A value of the wrong kind is refused with its path: "config.json: resources.hosts[2]: expected a string, found the
- * number 7". Messages show numbers, and never what a string holds.
+ * number 7". Messages show numbers, but never the contents of a string.
  *
  * Threads  any number of threads may read one document; cJSON's only global, the place of its last error, is not used.
  * Source   RFC 8259.
@@ -30,7 +30,7 @@ enum {
     PL_JSON_MAX_VALUES = 16 << 20, /* cJSON takes 64 bytes for each */
 };
 
-/** Integers up to this size have a double of their own. */
+/** Each integer up to this size is exact as a double. */
 #define PL_JSON_MAX_INTEGER (INT64_C(1) << 53)
 
 enum pl_json_kind {
@@ -43,23 +43,23 @@ enum pl_json_kind {
     PL_JSON_OBJECT,
 };
 
-/** A document; it owns all that was read. */
+/** A document. It owns all values read from it. */
 struct pl_json;
 
 /**
- * A value of a document, or the place where one was looked for: asked for its text, it tells in the error what was
- * expected where. To be copied freely while the document lives; the members are for base/json/json.c only.
+ * A value of a document, or the place where a value is missing: reading a missing value gives an error that tells what
+ * was expected and where. It may be copied freely while the document lives; the members are for base/json/json.c only.
  */
 struct pl_json_value {
     const struct pl_json *document;
-    const struct cJSON *item;   /* NULL: nothing */
-    const struct cJSON *parent; /* where nothing was found */
-    const char *name;           /* under which nothing was found, NULL for the next item */
-    enum pl_json_kind wanted;   /* what should have been there, since something was looked for below it */
+    const struct cJSON *item;   /* NULL if the value is missing */
+    const struct cJSON *parent; /* parent of a missing value */
+    const char *name;           /* name of a missing value, NULL if it is the next item of a list */
+    enum pl_json_kind wanted;   /* kind that a missing value should have had, since something was looked for below it */
 };
 
 /**
- * Read one JSON text of `bytes` bytes (surrounding blanks allowed). `source` names it in errors:
+ * Reads one JSON text of `bytes` bytes; blanks around it are allowed. `source` names the text in errors:
  * "FILE:LINE:COLUMN: expected ..., found ...".
  *
  * Errors  PL_INVALID (grammar, encoding, duplicate names, numbers), PL_LIMIT (the bounds above), PL_MEMORY.
@@ -67,11 +67,11 @@ struct pl_json_value {
 enum pl_status pl_json_parse(const char *text, size_t bytes, const char *source, struct pl_json **ret_document,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Read and parse the file at `path`, at most `max_bytes`. A missing file is PL_NOT_FOUND. */
+/** Reads and parses the file at `path`, at most `max_bytes`. Errors: PL_NOT_FOUND if the file does not exist. */
 enum pl_status pl_json_read(const char *path, size_t max_bytes, struct pl_json **ret_document,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Strings are overwritten before they are freed, since some are secrets. */
+/** Frees the document. Strings are overwritten first, since some are secrets. */
 void pl_json_free(struct pl_json *document);
 void pl_json_free_at(struct pl_json **document_at);
 
@@ -79,45 +79,53 @@ void pl_json_free_at(struct pl_json **document_at);
 
 struct pl_json_value pl_json_root(const struct pl_json *document);
 
-/** The member `name` (which must live as long as the result) of an object; nothing where there is none. */
+/**
+ * Returns the member `name` of an object, or a missing value if there is none. `name` must live as long as the result.
+ */
 struct pl_json_value pl_json_member(struct pl_json_value object, const char *name);
 
-/** The items of a list or members of an object, one after the other, then nothing; of other values at once nothing. */
+/**
+ * Iterate over the items of a list or the members of an object. After the last, and at once for other values, they
+ * return a missing value.
+ */
 struct pl_json_value pl_json_first(struct pl_json_value value);
 struct pl_json_value pl_json_next(struct pl_json_value value);
 
 enum pl_json_kind pl_json_kind(struct pl_json_value value);
 bool pl_json_exists(struct pl_json_value value);
 
-/** Items of a list or members of an object, counted one by one; 0 for others. */
+/** Counts the items of a list or the members of an object, one by one; 0 for other values. */
 size_t pl_json_count(struct pl_json_value value);
 
-/** The name under which it stands in its object, NULL in a list or at the root. */
+/** Returns the value's name in its object, NULL in a list or at the root. */
 const char *pl_json_name(struct pl_json_value value);
 
-/* What a value is. PL_INVALID with the path where it is nothing or of another kind. */
+/* Checks the value's kind. Errors: PL_INVALID with the path if the value is missing or of another kind. */
 
 enum pl_status pl_json_expect(struct pl_json_value value, enum pl_json_kind kind,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** UTF-8 without U+0000; the document owns it. */
+/** Returns a string's text: UTF-8 without U+0000, which the document owns. */
 enum pl_status pl_json_text(struct pl_json_value value, const char **ret_text, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_json_text(), and `fallback`, which may be NULL, where there is nothing or null. */
+/** The same as pl_json_text(), but returns `fallback`, which may be NULL, if the value is missing or null. */
 enum pl_status pl_json_text_or(struct pl_json_value value, const char *fallback, const char **ret_text,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 enum pl_status pl_json_bool(struct pl_json_value value, bool *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status pl_json_double(struct pl_json_value value, double *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A whole number (7 or 7.0) from `least` to `most`, which lie within PL_JSON_MAX_INTEGER on both sides of 0. */
+/**
+ * Returns a whole number (7 or 7.0) from `least` to `most`, which lie between -PL_JSON_MAX_INTEGER and
+ * PL_JSON_MAX_INTEGER.
+ */
 enum pl_status pl_json_int64(struct pl_json_value value, int64_t least, int64_t most, int64_t *ret_value,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** All 64 bits, as pl_json_write_uint64() has them: a string of decimal digits, no number. */
+/** Returns a number of 64 bits in the form of pl_json_write_uint64(): a string of decimal digits, not a number. */
 enum pl_status pl_json_uint64(struct pl_json_value value, uint64_t *ret_value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** PL_INVALID for a value that only the caller can check: "SOURCE: PATH: expected `expected`, found ...". */
+/** Returns PL_INVALID for a value that only the caller can check: "SOURCE: PATH: expected `expected`, found ...". */
 enum pl_status pl_json_wrong(struct pl_json_value value, const char *expected, struct pl_error *reterr);
 
 #endif

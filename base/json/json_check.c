@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is strict JSON. cJSON takes 007, 1., invalid UTF-8, a byte order mark and control characters, cuts strings at
- * \u0000, makes null of 1e400 and another integer of 2^53 + 1; none of that gets past here.
+ * Checks that a text is strict JSON. cJSON accepts 007, 1., invalid UTF-8, a byte order mark and control characters,
+ * cuts strings at \u0000, turns 1e400 into null and changes the integer 2^53 + 1. This check refuses all of that.
  */
 #include "base/json/json_check.h"
 
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NUMBER_BYTES = 63 }; /* longer ones cJSON would cut */
+enum { MAX_NUMBER_BYTES = 63 }; /* cJSON would cut longer numbers */
 
 struct check {
     const char *text;
@@ -22,7 +22,7 @@ struct check {
     const char *at;
     const char *source;
     unsigned depth;
-    bool in_object[PL_JSON_MAX_DEPTH]; /* by depth */
+    bool in_object[PL_JSON_MAX_DEPTH]; /* whether the open item is an object, by depth */
     size_t values;
     struct pl_error *reterr;
 };
@@ -64,7 +64,7 @@ static void skip_blanks(struct check *check)
     }
 }
 
-/* The four hex digits of "\uXXXX" at `at`. */
+/* Reads the four hex digits of "\uXXXX" at `at`. */
 static enum pl_status read_hex4(const struct check *check, const char *at, uint32_t *ret_code)
 {
     *ret_code = 0;
@@ -79,7 +79,7 @@ static enum pl_status read_hex4(const struct check *check, const char *at, uint3
     return PL_OK;
 }
 
-/* "\uXXXX", or two of them for one character. */
+/* Checks "\uXXXX", or two of them that make one character. */
 static enum pl_status check_unicode_escape(struct check *check)
 {
     char found[16];
@@ -120,7 +120,7 @@ static enum pl_status check_escape(struct check *check)
     return PL_OK;
 }
 
-/* check->at stands on the first quote. */
+/* Checks a string; check->at is on its first quote. */
 static enum pl_status check_string(struct check *check)
 {
     check->at++;
@@ -158,8 +158,10 @@ static const char *skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* Whether the bytes from `at` to `end` are one number; `*ret_whole` has its digits where it has neither point nor
- * exponent. */
+/*
+ * Whether the bytes from `at` to `end` are one number. `*ret_whole` gets the number's digits if it has neither a point
+ * nor an exponent.
+ */
 static bool is_number(const char *at, const char *end, const char **ret_whole)
 {
     const char *digits = at + (at < end && *at == '-');
@@ -200,7 +202,7 @@ static bool is_number_byte(char byte)
     return (byte >= '0' && byte <= '9') || byte == '+' || byte == '-' || byte == '.' || byte == 'e' || byte == 'E';
 }
 
-/* The longest run of bytes that numbers are made of is one number: what cJSON takes for one, too. */
+/* Checks one number: the longest run of bytes that can be part of a number, as cJSON reads it too. */
 static enum pl_status check_number(struct check *check)
 {
     static const char most[] = "9007199254740992"; /* PL_JSON_MAX_INTEGER */
@@ -248,7 +250,7 @@ static enum pl_status check_word(struct check *check)
     return fail(check, check->at, "a value");
 }
 
-/* A name and its colon. */
+/* Checks a name and its colon. */
 static enum pl_status check_name(struct check *check, const char *expected)
 {
     skip_blanks(check);
@@ -264,7 +266,7 @@ static enum pl_status check_name(struct check *check, const char *expected)
     return PL_OK;
 }
 
-/* Go into the list or object at check->at; `*ret_empty` where its end comes at once. */
+/* Enters the list or object at check->at; `*ret_empty` tells that it ends at once. */
 static enum pl_status check_opening(struct check *check, bool *ret_empty)
 {
     bool is_object = *check->at == '{';
@@ -283,7 +285,7 @@ static enum pl_status check_opening(struct check *check, bool *ret_empty)
     return is_object ? check_name(check, "a name in double quotes or '}'") : PL_OK;
 }
 
-/* A value up to its end, or up to its first item. */
+/* Checks a value up to its end, or up to its first item. */
 static enum pl_status check_value(struct check *check, bool *ret_open)
 {
     bool empty;
@@ -307,7 +309,7 @@ static enum pl_status check_value(struct check *check, bool *ret_open)
     return check_word(check);
 }
 
-/* What comes after a value: the ends of lists and objects, then a comma; `*ret_more` unless all are closed. */
+/* Checks the text after a value: ends of lists and objects, then a comma. `*ret_more` is true unless all are closed. */
 static enum pl_status check_closings(struct check *check, bool *ret_more)
 {
     for (;;) {

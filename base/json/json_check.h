@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The grammar of base/json/json.h, checked to the letter before json.c or python_json_parse.c builds a tree. */
+/** The exact grammar of base/json/json.h, checked before json.c or python_json_parse.c builds a tree. */
 #ifndef PL_BASE_JSON_JSON_CHECK_H
 #define PL_BASE_JSON_JSON_CHECK_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 /**
- * All that pl_json_parse() refuses, but for duplicate names. One pass, no memory.
+ * Refuses all that pl_json_parse() refuses, except duplicate names. It takes one pass and allocates no memory.
  *
  * Errors  PL_INVALID, PL_LIMIT; "SOURCE:LINE:COLUMN: expected ..., found ...".
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer of strict JSON; digits and escapes are those of the other printer. */
+/* Writes strict JSON; digits and escapes are printed by python_json_print.c. */
 #include "base/json/json_write.h"
 
 #include "base/json/python_json.h"
@@ -27,13 +27,13 @@ static void append_string(struct pl_json_writer *writer, const char *name, const
         bytes = pl_text_character_bytes(at, end);
     }
     if (bytes == 0) {
-        refuse(writer, name, "text that is no UTF-8");
+        refuse(writer, name, "text that is not UTF-8");
         return;
     }
     pl_python_json_print_string(string, writer->text);
 }
 
-/* What stands before a value. */
+/* Writes what precedes a value: a comma if needed, and the name. */
 static void begin(struct pl_json_writer *writer, const char *name)
 {
     bool in_object = writer->depth > 0 && writer->closings[writer->depth - 1] == '}';
@@ -130,7 +130,7 @@ static void write_children(struct pl_json_writer *writer, struct pl_json_value v
     pl_json_write_close(writer);
 }
 
-/* A whole number as an integer, which is how most were read. */
+/* Writes a whole number as an integer, since most such numbers were integers when they were read. */
 static void write_number(struct pl_json_writer *writer, const char *name, double number)
 {
     if (number == trunc(number) && fabs(number) <= (double)PL_JSON_MAX_INTEGER && !(number == 0 && signbit(number))) {

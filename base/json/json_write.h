@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * JSON written value by value to a text, for which no tree is built. What pl_json_write_end() passes, base/json/json.h
- * reads back with the same values: numbers have the digits that it takes for that, all text is ASCII by escapes.
+ * A writer that appends JSON to a text value by value, without a tree. base/json/json.h reads what pl_json_write_end()
+ * accepts, with the same values: numbers have all digits that this needs, and escapes keep the text ASCII.
  *
- * A list of calls reads as the document does; the first thing that JSON cannot hold is remembered and told at the end:
+ * A list of calls reads as the document does. The first value that JSON cannot hold is remembered and reported at the
+ * end:
  *
  *   struct pl_json_writer writer = PL_JSON_WRITER(&text);
  *
@@ -25,11 +26,11 @@
 struct pl_json_writer {
     struct pl_text *text;
     unsigned depth;
-    bool comma;                       /* something stands before in this list or object */
+    bool comma;                       /* a value precedes in this list or object */
     bool ended;                       /* the root is complete */
-    char closings[PL_JSON_MAX_DEPTH]; /* by depth */
-    const char *wrong;                /* the first thing that JSON cannot hold */
-    char wrong_name[64];              /* under which it stood */
+    char closings[PL_JSON_MAX_DEPTH]; /* closing brackets, by depth */
+    const char *wrong;                /* the first value that JSON cannot hold */
+    char wrong_name[64];              /* its name */
 };
 
 #define PL_JSON_WRITER(to) ((struct pl_json_writer){.text = (to)})
@@ -37,7 +38,7 @@ struct pl_json_writer {
 void pl_json_write_object(struct pl_json_writer *writer, const char *name);
 void pl_json_write_list(struct pl_json_writer *writer, const char *name);
 
-/** The end of the object or list that was begun last. */
+/** Ends the object or list that was begun last. */
 void pl_json_write_close(struct pl_json_writer *writer);
 
 void pl_json_write_null(struct pl_json_writer *writer, const char *name);
@@ -45,16 +46,16 @@ void pl_json_write_bool(struct pl_json_writer *writer, const char *name, bool va
 void pl_json_write_text(struct pl_json_writer *writer, const char *name, const char *value);
 void pl_json_write_double(struct pl_json_writer *writer, const char *name, double value);
 
-/** Within PL_JSON_MAX_INTEGER. */
+/** Writes an integer within PL_JSON_MAX_INTEGER on both sides of 0. */
 void pl_json_write_int64(struct pl_json_writer *writer, const char *name, int64_t value);
 
-/** As a string of digits, for pl_json_uint64(): seeds and the like, which other readers would round. */
+/** Writes the number as a string of digits, for pl_json_uint64(): other readers would round a number such as a seed. */
 void pl_json_write_uint64(struct pl_json_writer *writer, const char *name, uint64_t value);
 
-/** A value of a document and all below it. */
+/** Writes a value of a document and all values below it. */
 void pl_json_write_value(struct pl_json_writer *writer, const char *name, struct pl_json_value value);
 
-/** Errors  PL_INVALID: a number that is not finite or too large, text that is no UTF-8; PL_MEMORY. */
+/** Ends the text. Errors: PL_INVALID if a number was not finite or too large, or a text was not UTF-8; PL_MEMORY. */
 enum pl_status pl_json_write_end(const struct pl_json_writer *writer, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

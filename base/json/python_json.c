@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs read from a tree, and trees made by hand. */
+/* Reading values from a tree, and making trees by calls. */
 #include "base/json/python_json.h"
 
 #include "base/file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader: Python's grammar to the letter, one pass, linear time. A column is counted from the place where the last
- * one was, never from the start of the line, so that a file of one long line costs no more than another.
+ * Reads JSON by Python's exact grammar, in one pass and linear time. A column is counted from the place of the last
+ * one, not from the start of the line, so that a file of one long line costs no more than any other.
  */
 #include "base/json/json_check.h"
 #include "base/json/python_json.h"
@@ -21,15 +21,15 @@ struct reader {
     const char *at;
     const char *source;
     bool unique; /* duplicate names are refused */
-    bool inner;  /* the text comes out of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
+    bool inner;  /* the text is the content of a JSON string: lone surrogates are allowed, U+0000 is C0 80 */
     unsigned line;
-    unsigned column; /* of `column_at` */
+    unsigned column; /* column of `column_at` */
     const char *column_at;
     size_t nodes;
     struct pl_error *reterr;
 };
 
-/* Bring line and column to `place`, which never lies before the last one asked for. */
+/* Moves line and column on to `place`, which never lies before the last place asked for. */
 static void locate(struct reader *reader, const char *place)
 {
     for (; reader->column_at < place; reader->column_at++) {
@@ -59,7 +59,7 @@ static enum pl_status fail_limit(struct reader *reader, const char *place, enum 
                         reader->line, reader->column, limit, what);
 }
 
-/* The name at `place` as it is written; reader->at is after its colon. */
+/* Refuses the duplicate name at `place`, quoted as in the text; reader->at is after its colon. */
 static enum pl_status fail_twice(struct reader *reader, const char *place)
 {
     size_t length = (size_t)(reader->at - 1 - place);
@@ -88,13 +88,13 @@ static bool next_is(const struct reader *reader, const char *word)
     return (size_t)(reader->end - reader->at) >= length && memcmp(reader->at, word, length) == 0;
 }
 
-/* The inner form of a lone surrogate: three bytes that are no UTF-8. */
+/* Whether `at` is the form in memory of a lone surrogate: three bytes that are not UTF-8. */
 static bool is_surrogate(const char *at, const char *end)
 {
     return end - at >= 3 && (unsigned char)at[0] == 0xED && (at[1] & 0xE0) == 0xA0 && (at[2] & 0xC0) == 0x80;
 }
 
-/* Four hex digits at `at`; false, with the first bad place, when they are not. */
+/* Reads four hex digits at `at`; false, with the first wrong place, if they are not hex digits. */
 static bool read_hex4(const struct reader *reader, const char *at, uint32_t *ret_code, const char **ret_bad)
 {
     uint32_t code = 0;
@@ -112,7 +112,7 @@ static bool read_hex4(const struct reader *reader, const char *at, uint32_t *ret
     return true;
 }
 
-/* One escape; reader->at is on the backslash. */
+/* Reads one escape; reader->at is on the backslash. */
 static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
 {
     static const char plain[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
@@ -146,7 +146,7 @@ static enum pl_status read_escape(struct reader *reader, struct pl_text *text)
     return PL_OK;
 }
 
-/* A string; reader->at is on its first quote. */
+/* Reads a string; reader->at is on its first quote. */
 static enum pl_status read_string(struct reader *reader, char **ret_text)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
@@ -197,7 +197,7 @@ static const char *skip_digits(const struct reader *reader, const char *at)
     return at;
 }
 
-/* The end of the number at reader->at, which is reader->at when there is none. */
+/* Returns the end of the number at reader->at, which is reader->at itself if there is none. */
 static const char *number_end(const struct reader *reader, enum pl_python_json_kind *ret_kind)
 {
     const char *at = reader->at;
@@ -267,7 +267,7 @@ static enum pl_status read_scalar(struct reader *reader, struct pl_python_json *
 
 static enum pl_status read_value(struct reader *reader, int depth, struct pl_python_json **ret_node);
 
-/* One "name": of an object. */
+/* Reads one "name": of an object. */
 static enum pl_status read_name(struct reader *reader, const char *expected, char **ret_name)
 {
     enum pl_status status;
@@ -287,7 +287,7 @@ static enum pl_status read_name(struct reader *reader, const char *expected, cha
     return PL_OK;
 }
 
-/* The children of the array or object that `node` is; reader->at is after its bracket. */
+/* Reads the children of the array or object `node`; reader->at is after its opening bracket. */
 static enum pl_status read_children(struct reader *reader, int depth, struct pl_python_json *node)
 {
     bool is_object = node->kind == PL_PYTHON_JSON_OBJECT;

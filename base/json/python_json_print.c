@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer: what json.dumps() and repr(float) give, byte for byte. */
+/* Prints what json.dumps() and repr(float) print, byte for byte. */
 #include "base/json/python_json.h"
 #include "base/json/python_json_tree.h"
 #include "base/memory.h"
@@ -63,7 +63,7 @@ void pl_python_json_print_string(const char *string, struct pl_text *text)
     pl_text_append_char(text, '"');
 }
 
-/* Add one to the last of `count` decimal digits; false when all were nines. */
+/* Adds one to the last of `count` decimal digits; false if all were nines. */
 static bool digits_increment(char *digits, int count)
 {
     for (int i = count - 1; i >= 0; i--) {
@@ -85,9 +85,9 @@ static double digits_value(const char *digits, int exponent, locale_t c_locale)
 }
 
 /*
- * The shortest decimal digits that read back as `value` (positive and finite), and the exponent of the first. Correctly
- * rounded digits of a given length are the ones, except just above a power of two, where the gap below is half as
- * wide as the one above: there the next larger digits may read back where the nearest do not.
+ * Finds the shortest decimal digits that read back as `value` (positive and finite), and the exponent of the first.
+ * Usually these are the correctly rounded digits of that length. Just above a power of two the gap below is half as
+ * wide as the gap above: there the next larger digits may read back although the nearest do not.
  */
 static void shortest_digits(double value, char *digits, int *ret_count, int *ret_exponent)
 {
@@ -157,7 +157,7 @@ void pl_python_json_print_double(double value, struct pl_text *text)
     }
 }
 
-/* By code point, which for UTF-8 is by byte, but for U+0000 in its inner form. */
+/* Compares names by code point. For UTF-8 that is the order of the bytes, except for the form of U+0000 in memory. */
 static int compare_names(const void *left_at, const void *right_at)
 {
     const unsigned char *left = (const unsigned char *)(*(const struct pl_python_json *const *)left_at)->name;
@@ -168,7 +168,7 @@ static int compare_names(const void *left_at, const void *right_at)
         right++;
     }
     if (*left == 0xC0 || *right == 0xC0) {
-        /* C0 begins only U+0000: smaller than any character, larger than the end of a name. */
+        /* C0 begins only U+0000, which is less than any other character and greater than the end of a name. */
         int left_rank = *left == '\0' ? 0 : *left == 0xC0 ? 1 : 2;
         int right_rank = *right == '\0' ? 0 : *right == 0xC0 ? 1 : 2;
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The nodes of a tree. They are our own because each thing that Paceline needs from a tree (where a node stood in its
- * file, a number's text, U+0000, names looked up exactly and in constant time) is one that small JSON libraries do not
- * keep.
+ * The nodes of a tree. Small JSON libraries do not keep what Paceline needs: a node's place in its file, a number's
+ * text, U+0000, and exact look-up of names in constant time.
  */
 #include "base/json/python_json_tree.h"
 
@@ -23,7 +22,7 @@ struct pl_python_json *pl_python_json_node_new(enum pl_python_json_kind kind)
     return node;
 }
 
-/* Release what `node` holds, not `node`. Depth is bounded where trees are parsed, so recursion is fine. */
+/* Releases what `node` holds, but not `node` itself. The parser bounds the depth, so recursion is safe. */
 static void clear(struct pl_python_json *node)
 {
     struct pl_python_json *child = node->first;
@@ -59,7 +58,7 @@ void pl_python_json_free_at(struct pl_python_json **root_at)
     *root_at = NULL;
 }
 
-/* Started at the object's own address so that colliding names cannot be prepared. */
+/* Hashes `name`, starting from the object's own address, so that nobody can prepare colliding names. */
 static size_t hash(const struct pl_python_json *object, const char *name)
 {
     uint64_t value =
@@ -68,7 +67,7 @@ static size_t hash(const struct pl_python_json *object, const char *name)
     return (size_t)(value ^ (value >> 32));
 }
 
-/* The slot that holds `name`, or the free one where it would go. */
+/* Returns the slot that holds `name`, or else the free slot for it. */
 static struct pl_python_json **find_slot(const struct pl_python_json *object, const char *name)
 {
     size_t at = hash(object, name) & (object->slots_count - 1);
@@ -79,7 +78,7 @@ static struct pl_python_json **find_slot(const struct pl_python_json *object, co
     return &object->slots[at];
 }
 
-/* Keep the table at most half full once the object is large. */
+/* Keeps the table at most half full once the object is large. */
 static enum pl_status index_grow(struct pl_python_json *object, struct pl_error *reterr)
 {
     size_t want = 4 * (size_t)PL_PYTHON_JSON_INDEX_FROM;
@@ -127,7 +126,7 @@ void pl_python_json_node_append(struct pl_python_json *array, struct pl_python_j
     array->count++;
 }
 
-/* Give `place` the value of `value`, whose shell is freed; `place` keeps its name and neighbours. */
+/* Gives `place` the contents of `value`, and frees the emptied node `value`; `place` keeps its name and neighbours. */
 static void replace(struct pl_python_json *place, struct pl_python_json *value)
 {
     char *name = place->name;
@@ -139,7 +138,7 @@ static void replace(struct pl_python_json *place, struct pl_python_json *value)
     place->name = name;
     place->next = next;
     free(value);
-    /* The table's hashes start at the object's address, which has just changed. */
+    /* The hashes of the table begin from the object's address, which has just changed. */
     if (place->slots) {
         memset(place->slots, 0, place->slots_count * sizeof(*place->slots));
         for (struct pl_python_json *child = place->first; child; child = child->next) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Places in a text that a message names. */
+/* Places in a text, for messages. */
 #include "base/json/text_place.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Places in a text that a message names: line, column, and what stands there. */
+/** Places in a text, for messages: line, column, and the character there. */
 #ifndef PL_BASE_JSON_TEXT_PLACE_H
 #define PL_BASE_JSON_TEXT_PLACE_H
 
@@ -7,10 +7,13 @@
 
 enum { PL_TEXT_PLACE_FOUND_BYTES = 48 };
 
-/** Line and column, from 1 and in UTF-8 characters, of `place` in the text that begins at `text`. */
+/** Finds line and column, from 1 and in UTF-8 characters, of `place` in the text that begins at `text`. */
 void pl_text_place_find(const char *text, const char *place, unsigned *ret_line, unsigned *ret_column);
 
-/** What stands at `place` in a text that ends at `end`: "'x'", "a line break"; `text` has room for it. */
+/**
+ * Describes the character at `place` in a text that ends at `end`: "'x'", "a line break". Writes at most
+ * PL_TEXT_PLACE_FOUND_BYTES into `text`.
+ */
 const char *pl_text_place_found(const char *place, const char *end, char text[PL_TEXT_PLACE_FOUND_BYTES]);
 
 #endif

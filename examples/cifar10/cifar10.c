@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A convolutional network for CIFAR-10, fed from a stream of TFRecords while it trains: nothing is held in memory but a
- * shuffle buffer. */
+/*
+ * A convolutional network for CIFAR-10 that trains while its data arrives as a stream of TFRecords: only a shuffle
+ * buffer is held in memory.
+ */
 #include "examples/cifar10/data.h"
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
@@ -30,16 +32,17 @@ static const struct nn_layer_spec layers[] = {
 
 static const struct nn_option option_table[] = {
     NN_NUMBER(struct cifar10_options, epochs, "10", 1, 1e9, "number of passes over the training records"),
-    NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "images for each rank and step"),
+    NN_NUMBER(struct cifar10_options, batch_size, "64", 1, 4096, "images per rank and step"),
     NN_NUMBER(struct cifar10_options, learning_rate, "0.01", 0, 100,
-              "what one rank would use; multiplied by the number of ranks"),
+              "learning rate for one rank; it is multiplied by the number of ranks"),
     NN_NUMBER(struct cifar10_options, warmup_steps, "100", 0, 1e9, "steps over which the rate rises to its full size"),
-    NN_NUMBER(struct cifar10_options, momentum, "0.9", 0, 1, "of SGD"),
-    NN_NUMBER(struct cifar10_options, weight_decay, "0.0005", 0, 1, "of SGD"),
-    NN_NUMBER(struct cifar10_options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
+    NN_NUMBER(struct cifar10_options, momentum, "0.9", 0, 1, "momentum of SGD"),
+    NN_NUMBER(struct cifar10_options, weight_decay, "0.0005", 0, 1, "weight decay of SGD"),
+    NN_NUMBER(struct cifar10_options, seed, "1", 0, 1e15, "seed of initial weights, shuffle and dropout"),
     NN_NUMBER(struct cifar10_options, shuffle_buffer, "2000", 0, 1e7,
               "size of the shuffle buffer in records; 0: do not shuffle"),
-    NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12, "end after so many steps; 0: no limit"),
+    NN_NUMBER(struct cifar10_options, max_steps, "0", 0, 1e12,
+              "number of steps after which training ends; 0: no limit"),
     NN_NUMBER(struct cifar10_options, timeout, "600", 1, 1e6, "seconds to wait for one record"),
     NN_TEXT(struct cifar10_options, data, "",
             "directory or s3://BUCKET/PREFIX with training/ and testing/, instead of SageMaker's channels"),
@@ -52,7 +55,7 @@ struct trainer {
     struct cifar10_options options;
     struct pl_runtime *runtime;
     struct cifar10_data *training;
-    struct cifar10_data *testing; /* NULL: no such channel */
+    struct cifar10_data *testing; /* NULL if there is no such channel */
     struct nn_device device;
     struct nn_model *model;
     struct nn_peers peers;
@@ -60,12 +63,12 @@ struct trainer {
     uint64_t step;
 };
 
-/* The results of an epoch, of this rank until they are summed over all. */
+/* The results of an epoch: those of this rank, until they are summed over all ranks. */
 struct epoch {
     struct nn_score score;
-    int64_t order; /* a hash of every image and label in order; equal sums mean equal batches */
+    int64_t order; /* hash of every image and label in order; equal hashes mean equal batches */
     int64_t elapsed_ns;
-    double waited; /* share of the time */
+    double waited; /* share of the time in which training waited for data */
 };
 
 static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
@@ -76,7 +79,7 @@ static enum pl_status open_data(struct trainer *t, struct pl_error *reterr)
                              reterr));
     status =
         cifar10_data_open(t->runtime, "testing", false, &t->options, t->peers.all, t->peers.local, &t->testing, reterr);
-    return status == PL_NOT_FOUND ? PL_OK : status; /* training alone is fine */
+    return status == PL_NOT_FOUND ? PL_OK : status; /* a testing channel is optional */
 }
 
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
@@ -86,7 +89,10 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 
     PL_TRY(nn_peers_open(t->runtime, NULL, &options, t->model, t->options.seed, &t->peers, reterr));
     t->schedule = (struct pl_schedule){
-        /* Updates of their own, as late as there are workers, diverge with momentum at a larger rate. */
+        /*
+         * With asynchronous servers each worker's update is applied by itself, delayed by about as many updates as
+         * there are workers. With momentum, training would diverge at a larger rate.
+         */
         .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : (double)t->peers.all.size),
         .scale = t->peers.averages ? (double)t->peers.all.size : 1.0,
         .warmup_steps = t->options.warmup_steps,
@@ -123,9 +129,9 @@ static enum pl_status train_step(struct trainer *t, const struct pl_batch *batch
 }
 
 /*
- * The next batch, if every rank has one: the length of a stream is not known beforehand, and ranks may get one batch
- * more than others. What only some ranks have left at the end of an epoch is dropped. Asynchronous workers take all
- * that they have.
+ * Returns the next batch if every rank has one. The length of a stream is not known beforehand, and some ranks may get
+ * one batch more than others: such a batch at the end of an epoch is dropped. Asynchronous workers take all their
+ * batches.
  */
 static enum pl_status next_on_all(struct trainer *t, struct pl_batch *ret_batch, bool *ret_have,
                                   struct pl_error *reterr)
@@ -170,7 +176,7 @@ static enum pl_status sum_epoch(struct trainer *t, struct epoch *epoch, struct p
     return PL_OK;
 }
 
-/* Every rank takes its share of the held-out pictures; the result is the same on all. */
+/* Evaluates the model: every rank takes its share of the held-out pictures, and the result is the same on all ranks. */
 static enum pl_status evaluate(struct trainer *t, uint64_t number, double *ret_accuracy, struct pl_error *reterr)
 {
     struct nn_pass pass = {.training = false};
@@ -250,7 +256,7 @@ static enum pl_status train_epoch(struct trainer *t, uint64_t number, double *re
                                      epoch.score.loss_sum / (double)epoch.score.samples);
         }
     }
-    PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &epoch.score, reterr)); /* also waits for a GPU */
     progress = cifar10_data_progress(t->training);
     epoch.elapsed_ns = progress.elapsed_ns;
     epoch.waited = progress.elapsed_ns ? (double)progress.waited_ns / (double)progress.elapsed_ns : 0.0;
@@ -305,7 +311,7 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         pl_metrics_clear_progress();
         pl_log_error(&error, "training failed");
-        return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
+        return EXIT_FAILURE; /* exit at once: other ranks may be waiting for this one, and mpirun ends them */
     }
     done(&trainer);
     return EXIT_SUCCESS;

@@ -20,12 +20,14 @@ struct cifar10_data {
     struct pl_shard all, local;
 };
 
-/* Mean and spread of the training pictures' colours, as most CIFAR-10 programs use them. */
+/* Mean and standard deviation of the training pictures' colours, as most CIFAR-10 programs use them. */
 static const float means[CIFAR10_CHANNELS] = {0.4914F, 0.4822F, 0.4465F};
 static const float spreads[CIFAR10_CHANNELS] = {0.2470F, 0.2435F, 0.2616F};
 
-/* One tf.Example: "image" is 3072 bytes, one colour plane after the other; "label" a number. Runs on the loader's
- * thread. */
+/*
+ * Decodes one tf.Example: "image" is 3072 bytes, one colour plane after the other; "label" is a number. It runs on the
+ * loader's thread.
+ */
 static enum pl_status decode(void *context, const struct pl_record *record, void *const *fields,
                              struct pl_error *reterr)
 {
@@ -57,8 +59,10 @@ static enum pl_status decode(void *context, const struct pl_record *record, void
     return PL_OK;
 }
 
-/* The socket with which the ranks of this host share a FIFO: in the job's directory, or, without one, where ranks of
- * the same mpirun look. */
+/*
+ * Makes the path of the socket over which the ranks of this host share a FIFO: in the job's directory, or if there is
+ * none in a place that ranks of the same mpirun know.
+ */
 static enum pl_status make_socket_path(struct pl_runtime *runtime, struct cifar10_data *data, const char *name,
                                        struct pl_error *reterr)
 {
@@ -82,7 +86,7 @@ static enum pl_status open_s3(struct cifar10_data *data, const char *url, const 
     enum pl_status status;
 
     PL_TRY(pl_store_open(url, &store, reterr));
-    /* S3 has no directories: a missing one is a prefix without objects. */
+    /* S3 has no directories: a missing channel is a prefix without objects. */
     status = pl_store_list(store, pl_deadline_after_ns(data->timeout_ns), &list, reterr);
     if (status == PL_OK && list.count == 0) {
         status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", url);
@@ -181,7 +185,7 @@ enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, str
 
 enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch, struct pl_error *reterr)
 {
-    /* The loader itself gives up when a single record takes too long. */
+    /* the loader itself fails if one record takes too long */
     return pl_loader_next(data->loader, PL_DEADLINE_NEVER, ret_batch, reterr);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Batches of CIFAR-10 pictures out of TFRecord shards: from files, from S3, or through Pipe Mode's FIFOs. */
+/** Batches of CIFAR-10 pictures from TFRecord shards: from files, from S3, or through Pipe Mode's FIFOs. */
 #ifndef EXAMPLES_CIFAR10_DATA_H
 #define EXAMPLES_CIFAR10_DATA_H
 
@@ -12,24 +12,24 @@ enum {
     CIFAR10_VALUES = CIFAR10_PIXELS * CIFAR10_CHANNELS
 };
 
-/** The program's hyperparameters; cifar10.c says what each means. */
+/** The program's hyperparameters; the table in cifar10.c explains each. */
 struct cifar10_options {
     uint64_t epochs, batch_size;
     double learning_rate;
     uint64_t warmup_steps;
     double momentum, weight_decay;
     uint64_t seed, shuffle_buffer, max_steps;
-    double timeout; /* seconds */
+    double timeout; /* in seconds */
     const char *data, *model_dir, *device, *precision;
 };
 
-/** Opened by cifar10_data_open(). */
+/** A channel's data, opened by cifar10_data_open(). */
 struct cifar10_data;
 
 /**
- * Open the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME when that is set. Training batches are full
- * and shuffled; `training` false keeps the order and a short last batch. `all` and `local` are this process among those
- * of the job and of its host.
+ * Opens the channel `name`, or the directory or S3 prefix OPTIONS.data/NAME if OPTIONS.data is set. With `training`,
+ * batches are full and shuffled; without, samples keep their order and the last batch may be short. `all` and `local`
+ * give this process's place in the job and on its host.
  *
  * Collective  for a Pipe Mode channel, over the ranks of a host.
  * Errors      PL_NOT_FOUND: no such channel.
@@ -38,19 +38,19 @@ enum pl_status cifar10_data_open(struct pl_runtime *runtime, const char *name, b
                                  const struct cifar10_options *options, struct pl_shard all, struct pl_shard local,
                                  struct cifar10_data **ret_data, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Begin `epoch`. */
+/** Begins `epoch`. */
 enum pl_status cifar10_data_start(struct cifar10_data *data, uint64_t epoch, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * This rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8 [samples].
- * PL_END after the last.
+ * Returns this rank's next batch: fields[0] is float32 [samples][32][32][3], about -2 to 2; fields[1] is uint8
+ * [samples]. PL_END after the last batch.
  */
 enum pl_status cifar10_data_next(struct cifar10_data *data, struct pl_batch *ret_batch,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_loader_progress cifar10_data_progress(const struct cifar10_data *data);
 
-/** NULL is fine. */
+/** Closes the data, which may be NULL. */
 void cifar10_data_close(struct cifar10_data *data);
 
 #endif

@@ -6,7 +6,7 @@
 
 enum { FACTORS = 2 };
 
-/* The next number of splitmix64, whose first one also serves as a hash of the state. */
+/* Returns the next number of splitmix64. The first number also serves as a hash of the state. */
 static uint64_t next(uint64_t *state)
 {
     uint64_t value = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -16,13 +16,13 @@ static uint64_t next(uint64_t *state)
     return value ^ (value >> 31);
 }
 
-/* From 0 to below 1. */
+/* Returns a number from 0 to below 1. */
 static double uniform(uint64_t *random)
 {
     return (double)(next(random) >> 11) / 9007199254740992.0;
 }
 
-/* Number `which` of those that belong to `id`, from -1 to below 1. */
+/* Returns one of the hidden numbers of `id`, number `which`, from -1 to below 1. */
 static double hidden(const struct clicks *clicks, int64_t id, uint64_t which)
 {
     uint64_t random = clicks->seed;
@@ -32,7 +32,7 @@ static double hidden(const struct clicks *clicks, int64_t id, uint64_t which)
     return 2.0 * uniform(&random) - 1.0;
 }
 
-/* With u from 0 to 1, n^u has a density of 1 / (x ln n). */
+/* With u uniform from 0 to 1, n^u has a density of 1 / (x ln n). */
 static int64_t draw_id(uint64_t count, uint64_t *random)
 {
     uint64_t rank = (uint64_t)exp(uniform(random) * log((double)count + 1.0));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Synthetic clicks: a sample is one id of each of a few fields (say user, item, page, device), as frequent as Zipf's
- * law with exponent 1 has it, and whether it was clicked. The chance of that is a function of the ids that a
- * factorization machine can learn: a part of each id's own, and one of each two fields.
+ * Synthetic clicks. A sample is one id for each of a few fields (for example user, item, page, device) and whether it
+ * was clicked. Ids are as frequent as in Zipf's law with exponent 1. The probability of a click is a function that a
+ * factorization machine can learn: it has one part for each id and one for each pair of fields.
  */
 #ifndef EXAMPLES_EMBEDDING_CLICKS_H
 #define EXAMPLES_EMBEDDING_CLICKS_H
@@ -13,17 +13,17 @@
 enum { CLICKS_FIELDS = 4 };
 
 struct clicks {
-    uint64_t rows; /* of all fields: the ids are 0 to below it, the first field's first */
+    uint64_t rows; /* number of ids of all fields; ids begin at 0 with the first field's */
     uint64_t seed; /* the same on all workers */
 };
 
 struct clicks_sample {
     int64_t ids[CLICKS_FIELDS];
-    double probability; /* of a click; a model does not know it */
+    double probability; /* probability of a click, which a model does not know */
     bool is_clicked;
 };
 
-/** Sample `number` of an endless sequence. */
+/** Draws sample `number` of an endless sequence. */
 void clicks_draw(const struct clicks *clicks, uint64_t number, struct clicks_sample *ret_sample);
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A click-through model whose table of rows is too large for a worker: a factorization machine on parameter servers. */
+/*
+ * A model of click-through whose table of rows is too large for one worker: a factorization machine on parameter
+ * servers.
+ */
 #include "examples/embedding/clicks.h"
 #include "examples/nn/options.h"
 #include "runtime/paceline.h"
@@ -20,20 +23,20 @@ struct options {
 
 static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, rows, "10000000", CLICKS_FIELDS, 1e15,
-              "ids of all fields; a row is kept once it is used"),
-    NN_NUMBER(struct options, columns, "16", 2, 65536, "of a row: its own weight, and factors"),
-    NN_NUMBER(struct options, steps, "2000", 0, 1e15, "of each worker"),
-    NN_NUMBER(struct options, batch_size, "1024", 1, 1e6, "samples for each worker and step"),
-    NN_NUMBER(struct options, evaluate_steps, "500", 1, 1e15, "evaluate after so many steps"),
-    NN_NUMBER(struct options, evaluate_samples, "50000", 1, 1e9, "held-out samples, of all workers"),
-    NN_NUMBER(struct options, learning_rate, "0.1", 0, 1e6, "of Adagrad"),
-    NN_NUMBER(struct options, seed, "1", 0, 1e15, "of first values and samples"),
+              "number of ids of all fields; a row is kept once it is used"),
+    NN_NUMBER(struct options, columns, "16", 2, 65536, "columns of a row: its own weight, and factors"),
+    NN_NUMBER(struct options, steps, "2000", 0, 1e15, "steps of each worker"),
+    NN_NUMBER(struct options, batch_size, "1024", 1, 1e6, "samples per worker and step"),
+    NN_NUMBER(struct options, evaluate_steps, "500", 1, 1e15, "steps between evaluations"),
+    NN_NUMBER(struct options, evaluate_samples, "50000", 1, 1e9, "number of held-out samples of all workers"),
+    NN_NUMBER(struct options, learning_rate, "0.1", 0, 1e6, "learning rate of Adagrad"),
+    NN_NUMBER(struct options, seed, "1", 0, 1e15, "seed of initial values and samples"),
     NN_TEXT(struct options, model_dir, "", "directory for the model, instead of SM_MODEL_DIR"),
-    NN_TEXT(struct options, load, "", "directory of a model to go on from"),
+    NN_TEXT(struct options, load, "", "directory of a model from which training continues"),
     NN_OPTIONS_END,
 };
 
-/* A batch: samples, the rows of their ids, and the gradients of those. */
+/* A batch: samples, the rows of their ids, and the gradients of those rows. */
 struct batch {
     uint64_t most_samples, samples;
     struct clicks_sample *clicks; /* [most_samples] */
@@ -42,11 +45,11 @@ struct batch {
     float *gradients;
 };
 
-/* What workers add up. */
+/* Sums over all workers. */
 struct score {
     double trained, train_loss; /* samples and their loss, since the last evaluation */
     double tested, test_loss, best_loss, clicked;
-    double stopped; /* workers that were asked to */
+    double stopped; /* number of workers that were asked to stop */
 };
 
 struct trainer {
@@ -70,7 +73,10 @@ static enum pl_status make_batch(struct batch *batch, uint64_t samples, uint64_t
     return batch->clicks && batch->ids && batch->rows && batch->gradients ? PL_OK : PL_MEMORY;
 }
 
-/* Join the other workers: the table's rows are the servers' alone, the bias is a tensor that each worker has. */
+/*
+ * Joins the other workers. Only the servers hold the table's rows; the bias is a tensor of which each worker has a
+ * copy.
+ */
 static enum pl_status join(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_server_options options = {.optimizer = {.kind = PL_ADAGRAD}, .trace = pl_runtime_trace(t->runtime)};
@@ -93,7 +99,7 @@ static enum pl_status join(struct trainer *t, struct pl_error *reterr)
     return make_batch(&t->batch, t->options.batch_size, t->options.columns, reterr);
 }
 
-/* Draw this worker's samples, of those from number `first` on that all of them share, and get the rows of their ids. */
+/* Draws this worker's share of the samples that begin at number `first`, and gets the rows of their ids. */
 static enum pl_status fill_batch(struct trainer *t, uint64_t first, uint64_t samples, struct pl_error *reterr)
 {
     const uint64_t workers = (uint64_t)pl_server_workers(t->server), worker = (uint64_t)pl_server_worker(t->server);
@@ -107,7 +113,7 @@ static enum pl_status fill_batch(struct trainer *t, uint64_t first, uint64_t sam
     return pl_server_rows_pull(t->server, t->table, batch->ids, samples * CLICKS_FIELDS, batch->rows, reterr);
 }
 
-/* The sum over the fields of column `c` of a sample's rows. */
+/* Returns the sum over the fields of column `c` of a sample's rows. */
 static double sum_of(const float *rows, uint64_t columns, uint64_t c)
 {
     double sum = 0.0;
@@ -118,8 +124,10 @@ static double sum_of(const float *rows, uint64_t columns, uint64_t c)
     return sum;
 }
 
-/* The bias, each row's own weight in column 0, and the products of each two rows' factors: Rendle, "Factorization
- * machines", ICDM 2010. */
+/*
+ * Returns the sum of the bias, each row's own weight in column 0, and the products of the factors of each two rows:
+ * Rendle, "Factorization machines", ICDM 2010.
+ */
 static double predict(const float *rows, uint64_t columns, double bias)
 {
     double logit = bias + sum_of(rows, columns, 0);
@@ -182,14 +190,14 @@ static enum pl_status train_step(struct trainer *t, struct score *score, struct 
     return pl_server_step(t->server, reterr);
 }
 
-/* Each worker takes its share of the held-out samples; all have the sums. */
+/* Evaluates the model: each worker takes its share of the held-out samples, and all workers get the sums. */
 static enum pl_status evaluate(struct trainer *t, struct score *score, struct pl_error *reterr)
 {
     uint64_t workers = (uint64_t)pl_server_workers(t->server), worker = (uint64_t)pl_server_worker(t->server);
     uint64_t left = (t->options.evaluate_samples + workers - 1 - worker) / workers, first = HELD_OUT;
     double *sums = (double *)score;
 
-    PL_TRY(pl_server_sum(t->server, NULL, 0, reterr)); /* all updates are there */
+    PL_TRY(pl_server_sum(t->server, NULL, 0, reterr)); /* the servers have applied all updates */
     PL_TRY(pl_server_pull(t->server, reterr));
     while (left > 0) {
         uint64_t samples = left < t->batch.most_samples ? left : t->batch.most_samples;
@@ -244,7 +252,7 @@ static enum pl_status report(struct trainer *t, const struct score *score, int64
     return status;
 }
 
-/* The bias of a saved model. */
+/* Reads the bias of a saved model. */
 static enum pl_status load_bias(struct trainer *t, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -263,7 +271,7 @@ static enum pl_status load_bias(struct trainer *t, struct pl_error *reterr)
     return status;
 }
 
-/* Worker 0 loads for all of them. */
+/* Worker 0 loads the model for all workers. */
 static enum pl_status load(struct trainer *t, struct pl_error *reterr)
 {
     if (*t->options.load && pl_server_worker(t->server) == 0) {
@@ -274,7 +282,7 @@ static enum pl_status load(struct trainer *t, struct pl_error *reterr)
     return pl_server_sum(t->server, NULL, 0, reterr);
 }
 
-/* After the last evaluation, so that nobody pushes any more: worker 0 asks the servers to save. */
+/* Saves the model after the last evaluation, when no worker pushes any more: worker 0 asks the servers to save. */
 static enum pl_status save(struct trainer *t, struct pl_error *reterr)
 {
     const char *directory =
@@ -287,7 +295,7 @@ static enum pl_status save(struct trainer *t, struct pl_error *reterr)
         return PL_OK;
     }
     if (!directory) {
-        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
+        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir is set");
         return PL_OK;
     }
     snprintf(loss, sizeof(loss), "%.4f", t->test_loss);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A Horovod program ported step by step. Each step's comment names the Horovod call that it replaces; README.md
- * shows the two side by side. Gradients are named tensors in the program's own memory, as Horovod's are; examples/mnist
- * does the same training on a gradient plan, which is faster because nothing is copied.
+ * A Horovod program ported step by step. Each step's comment names the Horovod call that it replaces; README.md shows
+ * the two side by side. Gradients are named tensors in the program's own memory, as in Horovod. examples/mnist does the
+ * same training on a gradient plan, which is faster because it copies nothing.
  */
 #include "examples/mnist/data.h"
 #include "examples/nn/nn.h"
@@ -73,14 +73,14 @@ static enum pl_status build_model(struct port *port, struct pl_error *reterr)
         }
         PL_TRY(nn_model_bind(port->model, i, port->values[i], port->gradients[i], reterr));
     }
-    /* different on every rank, until step 5 */
+    /* different on every rank until step 5 */
     PL_TRY(nn_model_initialize(port->model, (uint64_t)pl_world_rank(port->world) + 1, reterr));
     port->inputs = pl_memory_new(BATCH, images->item_bytes * sizeof(float), reterr);
     port->labels = pl_memory_new(BATCH, 1, reterr);
     return port->inputs && port->labels ? PL_OK : PL_MEMORY;
 }
 
-/* One broadcast a parameter from rank 0, of `arrays`, under names that end in `suffix`. */
+/* Broadcasts each of `arrays` from rank 0, one broadcast per parameter, under names that end in `suffix`. */
 static enum pl_status broadcast(struct port *port, float *const *arrays, const char *suffix, struct pl_error *reterr)
 {
     for (size_t i = 0; i < port->parameters; i++) {
@@ -111,8 +111,10 @@ static enum pl_status broadcast_state(struct port *port, struct pl_error *reterr
     return broadcast(port, port->velocities, ".momentum", reterr);
 }
 
-/* Step 6, first half: hvd.DistributedOptimizer starts a gradient's allreduce as soon as the backward pass has computed
- * it. */
+/*
+ * Step 6, first half: hvd.DistributedOptimizer starts the allreduce of a gradient as soon as the backward pass has
+ * computed it.
+ */
 static enum pl_status gradient_ready(void *context, size_t index, struct pl_error *reterr)
 {
     struct port *port = context;
@@ -162,9 +164,13 @@ static enum pl_status train_epoch(struct port *port, uint64_t epoch, struct pl_e
         PL_TRY(nn_model_backward(port->model, port->labels, &pass, gradient_ready, port, reterr));
         PL_TRY(optimizer_step(port, reterr));
     }
-    /* hvd.join(): ranks may have a batch more or less; a rank that is done contributes nothing until all are. */
+    /*
+     * hvd.join(): ranks may have a different number of batches; a rank without batches contributes nothing until all
+     * have joined.
+     */
     PL_TRY(pl_named_join(port->named, &last_rank, reterr));
-    PL_TRY(broadcast_state(port, reterr)); /* a rank that joined early has missed the last step; rank 0 never does */
+    /* a rank that joined early has missed the last steps, but rank 0 never does */
+    PL_TRY(broadcast_state(port, reterr));
 
     /* MetricAverageCallback */
     PL_TRY(nn_model_score(port->model, &score, reterr));
@@ -285,7 +291,7 @@ int main(int argc, char **argv)
     }
     if (run(&port, argv[1], argv[2], &error) != PL_OK) {
         pl_log_error(&error, "training failed");
-        return EXIT_FAILURE; /* at once: mpirun ends the other ranks */
+        return EXIT_FAILURE; /* exit at once: mpirun ends the other ranks */
     }
     done(&port);
     return EXIT_SUCCESS;

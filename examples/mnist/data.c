@@ -10,7 +10,7 @@
 
 enum { LOAD_TIMEOUT_S = 600 };
 
-/* A world of the `size` ranks of this host. */
+/* Makes a world of the `size` ranks of this host. */
 static enum pl_status join_host(struct pl_world *world, int size, struct pl_world **ret_host, struct pl_error *reterr)
 {
     PL_AUTO_FREE int *ranks = pl_memory_new((size_t)size, sizeof(*ranks), reterr);
@@ -77,8 +77,7 @@ static enum pl_status share_idx(struct pl_world *host, struct pl_idx *idx, size_
     return pl_broadcast(host, idx->data, count * idx->item_bytes, PL_UINT8, 0, reterr);
 }
 
-/* Rank 0 of the host has read `pairs`, unless it was asked to stop; broadcast them to the others, whose own are
- * empty. */
+/* Broadcasts `pairs`, which rank 0 of the host has read unless it was asked to stop, to the other ranks of the host. */
 static enum pl_status share(struct pl_world *host, bool stopped, struct pl_idx_pairs *pairs, struct pl_error *reterr)
 {
     const uint64_t none = UINT64_MAX;

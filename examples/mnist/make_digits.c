@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Synthetic digits in MNIST's format, for trying things out without any data: strokes with random slant, size, place,
- * thickness and noise. They are easier than handwriting; accuracies on them say nothing about MNIST.
+ * Synthetic digits in MNIST's format, for trials without data: strokes with random slant, size, place, thickness and
+ * noise. They are easier than handwriting; accuracies on them tell nothing about MNIST.
  *
  *   make_digits DIR TRAIN_COUNT TEST_COUNT SEED
  *
@@ -40,7 +40,7 @@ struct random {
     uint64_t next;
 };
 
-/* From low to high. */
+/* Returns a number from `low` to `high`. */
 static double draw(struct random *random, double low, double high)
 {
     return low + (high - low) * (double)(nn_random(random->key, random->next++) >> 11) * 0x1p-53;

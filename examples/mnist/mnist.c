@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digit classifier of many tutorials, trained on any number of ranks or of workers of parameter servers: two
- * convolutions, pooling, two dense layers. */
+/*
+ * The digit classifier of many tutorials: two convolutions, pooling, two dense layers. Any number of ranks, or of
+ * workers of parameter servers, train it.
+ */
 #include "examples/mnist/data.h"
 #include "examples/nn/device.h"
 #include "examples/nn/nn.h"
@@ -41,22 +43,22 @@ struct options {
 
 static const struct nn_option option_table[] = {
     NN_NUMBER(struct options, epochs, "3", 0, 1e9, "number of passes over the training images"),
-    NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images for each rank and step"),
+    NN_NUMBER(struct options, batch_size, "64", 1, 65536, "images per rank and step"),
     NN_NUMBER(struct options, learning_rate, "0.02", 0, 1e6,
-              "what one rank would use; multiplied by the number of ranks"),
-    NN_NUMBER(struct options, scale_learning_rate, "1", 0, 1, "0: do not multiply it"),
+              "learning rate for one rank; it is multiplied by the number of ranks"),
+    NN_NUMBER(struct options, scale_learning_rate, "1", 0, 1, "0: do not multiply the learning rate"),
     NN_NUMBER(struct options, warmup_epochs, "1", 0, 1e9, "epochs over which the rate rises to its full size"),
-    NN_NUMBER(struct options, momentum, "0.9", 0, 1, "of SGD"),
-    NN_NUMBER(struct options, weight_decay, "0", 0, 1, "of SGD"),
+    NN_NUMBER(struct options, momentum, "0.9", 0, 1, "momentum of SGD"),
+    NN_NUMBER(struct options, weight_decay, "0", 0, 1, "weight decay of SGD"),
     NN_NUMBER(struct options, dropout, "1", 0, 1, "0: train without dropout"),
-    NN_NUMBER(struct options, seed, "1", 0, 1e15, "of initial weights, shuffle and dropout"),
-    NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "end after so many steps; 0: no limit"),
+    NN_NUMBER(struct options, seed, "1", 0, 1e15, "seed of initial weights, shuffle and dropout"),
+    NN_NUMBER(struct options, max_steps, "0", 0, 1e15, "number of steps after which training ends; 0: no limit"),
     NN_NUMBER(struct options, named, "0", 0, 1, "1: reduce gradients as named tensors, as Horovod does"),
-    NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "end after the first epoch that reaches it; 0: never"),
+    NN_NUMBER(struct options, target_accuracy, "0", 0, 1, "test accuracy that ends training after an epoch; 0: never"),
     NN_TEXT(struct options, checkpoint_dir, "",
-            "directory for checkpoints, instead of the job's (/opt/ml/checkpoints) where that exists"),
+            "directory for checkpoints; default: the job's (/opt/ml/checkpoints), if that exists"),
     NN_NUMBER(struct options, checkpoint_steps, "0", 0, 1e15,
-              "one every so many steps, in addition to those after each epoch; 0: no others"),
+              "steps between checkpoints, in addition to those after each epoch; 0: none in addition"),
     NN_TEXT(struct options, data, "", "directory with training/ and testing/, instead of SageMaker's channels"),
     NN_TEXT(struct options, model_dir, "", "directory for model.safetensors, instead of SM_MODEL_DIR"),
     NN_DEVICE_OPTIONS(struct options),
@@ -73,23 +75,23 @@ struct trainer {
     struct nn_device device;
     struct nn_model *model;
     struct nn_peers peers;
-    struct pl_named *named;   /* NULL: the plan itself exchanges gradients */
-    pl_named_handle *handles; /* of the gradients in flight, by parameter */
-    char *job_checkpoints;    /* the job's directory for them; NULL where --checkpoint-dir names one */
+    struct pl_named *named;   /* NULL if the plan itself exchanges gradients */
+    pl_named_handle *handles; /* handles of the gradients in flight, by parameter */
+    char *job_checkpoints;    /* the job's directory for checkpoints; NULL if --checkpoint-dir names one */
     struct pl_schedule schedule;
     struct pl_stop *stop;
     size_t max_samples;
     float *inputs;   /* [max_samples][pixels] */
     uint8_t *labels; /* [max_samples] */
     uint64_t step;
-    uint64_t first_epoch;            /* of this run */
-    struct pl_sampler_state resumed; /* the position in it where to begin */
+    uint64_t first_epoch;            /* first epoch of this run */
+    struct pl_sampler_state resumed; /* position in it at which training begins */
     struct nn_score resumed_score;
     bool stopped;
-    uint64_t epoch_samples; /* of this rank; equal on all ranks */
+    uint64_t epoch_samples; /* samples per epoch of this rank; equal on all ranks */
 };
 
-/* Put samples from `sampler` one after the other, pixels as 0 to 1. */
+/* Fills a batch with samples from `sampler`, pixels as 0 to 1. */
 static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struct pl_sampler *sampler, size_t want)
 {
     size_t pixels = data->pairs.images.item_bytes;
@@ -109,8 +111,10 @@ static size_t fill_batch(struct trainer *t, const struct mnist_data *data, struc
     return filled;
 }
 
-/* With named tensors the plan keeps values and gradients for the optimizer and the checkpoints, but exchanges nothing.
- * */
+/*
+ * With named tensors the plan holds values and gradients for the optimizer and the checkpoints, but does not exchange
+ * gradients.
+ */
 static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_optimizer_options options = {
@@ -119,7 +123,8 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
     if (t->options.named && pl_server_is_there()) {
-        return pl_error_set(reterr, PL_INVALID, "--named is 1, expected 0 beside a parameter server: it is for ranks");
+        return pl_error_set(reterr, PL_INVALID,
+                            "--named is 1, expected 0: named tensors do not work with parameter servers");
     }
     if (t->options.named) {
         t->handles = pl_memory_new(nn_model_parameter_count(t->model), sizeof(*t->handles), reterr);
@@ -146,7 +151,7 @@ static enum pl_status load_data(struct trainer *t, struct pl_error *reterr)
         status = mnist_data_load(&t->testing, 0, reterr);
         t->has_testing = status == PL_OK;
     }
-    return status == PL_NOT_FOUND ? PL_OK : status; /* training alone is fine */
+    return status == PL_NOT_FOUND ? PL_OK : status; /* a testing channel is optional */
 }
 
 static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
@@ -175,8 +180,10 @@ static enum pl_status make_model(struct trainer *t, struct pl_error *reterr)
     return nn_model_new(t->device.backend, &t->device.options, chain, shape, t->max_samples, &t->model, reterr);
 }
 
-/* Ranks may have different numbers of samples (a channel sharded by key); all do as many steps as the one with the
- * fewest. */
+/*
+ * Counts an epoch's steps. Ranks may have different numbers of samples (a channel sharded by key); all take as many
+ * steps as the rank with the fewest samples.
+ */
 static enum pl_status count_steps(struct trainer *t, const struct pl_sampler *sampler, struct pl_error *reterr)
 {
     t->epoch_samples = pl_sampler_length(sampler);
@@ -191,14 +198,17 @@ static void make_schedule(struct trainer *t)
     double size = t->peers.all.size;
 
     t->schedule = (struct pl_schedule){
-        /* Updates of their own, as late as there are workers, diverge with momentum at a larger rate. */
+        /*
+         * With asynchronous servers each worker's update is applied by itself, delayed by about as many updates as
+         * there are workers. With momentum, training would diverge at a larger rate.
+         */
         .base_rate = t->options.learning_rate / (t->peers.averages ? 1.0 : size),
         .scale = t->options.scale_learning_rate && t->peers.averages ? size : 1.0,
         .warmup_steps = (uint64_t)(t->options.warmup_epochs * (double)steps_per_epoch),
     };
 }
 
-/* The backward pass has computed a gradient: start its average under the parameter's name. */
+/* Called when the backward pass has computed a gradient: starts its average under the parameter's name. */
 static enum pl_status submit_gradient(void *context, size_t index, struct pl_error *reterr)
 {
     struct trainer *t = context;
@@ -249,7 +259,7 @@ static enum pl_status train_step(struct trainer *t, uint64_t taken, size_t sampl
     return PL_OK;
 }
 
-/* Every rank takes its share of the held-out images; the result is the same on all. */
+/* Evaluates the model: every rank takes its share of the held-out images, and the result is the same on all ranks. */
 static enum pl_status evaluate(struct trainer *t, double *ret_accuracy, struct pl_error *reterr)
 {
     struct nn_pass pass = {.training = false};
@@ -305,7 +315,7 @@ static void note_checkpoint(void *context, const char *text)
     pl_log(PL_LOG_WARNING, "%s", text);
 }
 
-/* Resume from the newest checkpoint, if there is one. */
+/* Resumes from the newest checkpoint, if there is one. */
 static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
 {
     struct pl_checkpoints_options options = {.directory = t->options.checkpoint_dir, .note = note_checkpoint};
@@ -334,7 +344,7 @@ static enum pl_status resume(struct trainer *t, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Called by all ranks after the same step; asynchronous workers come to it, each at its own time. */
+/* Saves a checkpoint. All ranks call it after the same step; each asynchronous worker calls it at its own time. */
 static enum pl_status save_checkpoint(struct trainer *t, const struct pl_sampler_state *sampler,
                                       const struct nn_score *score, struct pl_error *reterr)
 {
@@ -356,7 +366,7 @@ static bool steps_used_up(const struct trainer *t)
     return t->options.max_steps > 0 && t->step >= t->options.max_steps;
 }
 
-/* After a step within an epoch. */
+/* Called after a step within an epoch. */
 static enum pl_status checkpoint_step(struct trainer *t, const struct pl_sampler *sampler, uint64_t taken,
                                       struct pl_error *reterr)
 {
@@ -402,14 +412,14 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
                                      score.loss_sum / (double)score.samples);
         }
     }
-    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr)); /* waits for a GPU, too */
+    PL_TRY(nn_plan_score(t->peers.plan, t->model, &score, reterr)); /* also waits for a GPU */
     elapsed_ns = pl_clock_now_ns() - began_ns;
     if (taken < t->epoch_samples) {
         next = pl_sampler_save(sampler);
         t->resumed_score = score;
     }
     if (t->stopped && taken < t->epoch_samples) {
-        return PL_OK; /* the checkpoint is written; a half epoch has no metric line */
+        return PL_OK; /* the checkpoint is written; an incomplete epoch has no metric line */
     }
     PL_TRY(nn_peers_sum_score(&t->peers, &score, reterr));
     if (t->has_testing) {
@@ -420,27 +430,30 @@ static enum pl_status train_epoch(struct trainer *t, struct pl_sampler *sampler,
     return save_checkpoint(t, &next, &t->resumed_score, reterr);
 }
 
-/* The epoch's images. A missing feeder must not delay a stop: then all ranks stop after the epoch before.
- * */
+/*
+ * Loads the epoch's images. If the feeder is missing, a stop must not be delayed: all ranks then stop after the epoch
+ * before.
+ */
 static enum pl_status load_epoch(struct trainer *t, uint64_t epoch, struct pl_error *reterr)
 {
-    /* A restarted job's FIFOs begin with number 0 again. */
+    /* The FIFOs of a restarted job begin with number 0 again. */
     enum pl_status status = mnist_data_load(&t->training, epoch - t->first_epoch, reterr);
 
     if (epoch == t->first_epoch || (status != PL_OK && status != PL_CANCELLED)) {
         return status;
     }
-    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer belongs to the last step's stop check */
+    for (int i = 0; i < 2 && !t->stopped; i++) { /* the first answer belongs to the stop check of the last step */
         PL_TRY(nn_peers_stop_agreed(&t->peers, t->stop, &t->stopped, reterr));
     }
-    t->stopped = t->stopped || (t->peers.server && status == PL_CANCELLED); /* they take no step together here */
+    /* workers of servers take no step together here */
+    t->stopped = t->stopped || (t->peers.server && status == PL_CANCELLED);
     return t->stopped ? PL_OK : status;
 }
 
 /*
- * Where this rank resumes. A checkpoint has rank 0's position; where each host has a shard of its own, of another
- * number of images perhaps, all ranks have taken the same number of images. Another number of ranks than
- * took them begins at the nearest position that it can have, so that a few images are read twice.
+ * Returns the position from which this rank resumes. A checkpoint holds rank 0's position. If each host has its own
+ * shard, perhaps with another number of images, all ranks have taken the same number of images. A job with a different
+ * number of ranks begins at the nearest position that is possible for it, so that a few images are read twice.
  */
 static struct pl_sampler_state own_position(const struct trainer *t, const struct pl_sampler *sampler)
 {
@@ -452,7 +465,8 @@ static struct pl_sampler_state own_position(const struct trainer *t, const struc
             sharing += pl_world_host_of(t->world, r) == pl_world_host_of(t->world, 0);
         }
         place.count = sampler->count;
-        place.position = place.position / sharing * sampler->deal.size; /* by what each has taken, a whole number */
+        /* from the images that each rank has taken, a whole number */
+        place.position = place.position / sharing * sampler->deal.size;
     }
     if (place.position < place.count) {
         place.position -= place.position % sampler->deal.size;
@@ -460,7 +474,7 @@ static struct pl_sampler_state own_position(const struct trainer *t, const struc
     return place;
 }
 
-/* A checkpoint that does not match the data (another number of images) is an error of the user's. */
+/* Starts an epoch. A checkpoint that does not match the data (another number of images) is a user error. */
 static enum pl_status start_epoch(struct trainer *t, uint64_t epoch, struct pl_sampler *sampler,
                                   struct pl_error *reterr)
 {
@@ -506,16 +520,17 @@ static enum pl_status train(struct trainer *t, struct pl_error *reterr)
         }
     }
     if (t->first_epoch >= t->options.epochs && t->has_testing) {
-        PL_TRY(evaluate(t, &accuracy, reterr)); /* nothing was left to train */
+        PL_TRY(evaluate(t, &accuracy, reterr)); /* all epochs were trained already */
     }
     if (t->stopped && t->peers.all.rank == 0) {
         pl_metrics_clear_progress();
         if (t->peers.saves) {
             pl_log(PL_LOG_INFO, "stopped after step %llu, as asked", (unsigned long long)t->step);
         } else {
-            pl_log(PL_LOG_INFO,
-                   "stopped after step %llu, as asked; without a checkpoint, as there is no %s and no --checkpoint-dir",
-                   (unsigned long long)t->step, t->job_checkpoints);
+            pl_log(
+                PL_LOG_INFO,
+                "stopped after step %llu, as asked; no checkpoint was saved: there is neither %s nor --checkpoint-dir",
+                (unsigned long long)t->step, t->job_checkpoints);
         }
     }
     if (t->named) {
@@ -557,7 +572,7 @@ int main(int argc, char **argv)
     if (status != PL_OK) {
         pl_metrics_clear_progress();
         pl_log_error(&error, "training failed");
-        return EXIT_FAILURE; /* at once: the other ranks may be waiting for this one, and mpirun ends them */
+        return EXIT_FAILURE; /* exit at once: other ranks may be waiting for this one, and mpirun ends them */
     }
     done(&trainer);
     return EXIT_SUCCESS;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers on CBLAS. A convolution takes one sample at a time: its patches stay in the cache between gathering and
- * matrix product, and a sample's outputs are the same bits in every batch. */
+/*
+ * The layers on CBLAS. A convolution processes one sample at a time: its patches stay in the cache between gathering
+ * and matrix product, and a sample's outputs have the same bits in every batch.
+ */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -16,13 +18,13 @@ enum {
 
 struct blas_state {
     float *patches;  /* [positions][kernel * kernel * in channels] */
-    float *backward; /* the same for their gradients */
-    double *sums;    /* [most units of a layer], for bias gradients; zero between layers */
+    float *backward; /* the same for the patches' gradients */
+    double *sums;    /* [most units of a layer], for bias gradients; zero while no layer uses it */
     float *part;
     struct nn_score score;
 };
 
-/* Output pixels of one sample, and the elements of the patch that each of them sees. */
+/* Return the number of output pixels of one sample, and the number of elements in the patch of one output pixel. */
 static size_t positions(const struct nn_layer *layer)
 {
     return layer->out.height * layer->out.width;
@@ -123,7 +125,7 @@ static enum pl_status blas_bring(void *state, enum nn_part part, const void *hos
     return PL_OK;
 }
 
-/* One output pixel after the other, the rows of its patch one after the other. */
+/* Gathers the patches of the output pixels in order, the rows of each patch one after the other. */
 static void gather_patches(const struct nn_layer *layer, const float *sample, float *patches)
 {
     size_t row = layer->spec.kernel * layer->in.channels;
@@ -142,7 +144,7 @@ static void gather_patches(const struct nn_layer *layer, const float *sample, fl
     }
 }
 
-/* The opposite of gather_patches(): each input pixel gets the sum over the patches it is in. */
+/* The opposite of gather_patches(): each input pixel gets the sum over the patches that contain it. */
 static void scatter_patches(const struct nn_layer *layer, const float *patches, float *sample)
 {
     size_t row = layer->spec.kernel * layer->in.channels;
@@ -162,7 +164,7 @@ static void scatter_patches(const struct nn_layer *layer, const float *patches, 
     }
 }
 
-/* values[rows][units] += bias, then max(0, x) where the layer says so. */
+/* values[rows][units] += bias, then max(0, x) if the layer has it. */
 static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, float *values)
 {
     const float *bias = layer->bias;
@@ -183,9 +185,9 @@ static void add_bias(const struct nn_layer *layer, size_t rows, size_t units, fl
 }
 
 /*
- * Turn the gradient of the output into that of the sums before max(0, x), and add its column sums to `blas->sums`. Rows
- * are summed a few at a time, those sums in double: one sum over all pixels of a batch would lose half of a float's
- * digits.
+ * Turns the gradient of the output into the gradient of the sums before max(0, x), and adds its column sums to
+ * `blas->sums`. A few rows at a time are summed in float, and these sums in double: one float sum over all pixels of a
+ * batch would lose half of its digits.
  */
 static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, size_t rows, size_t units,
                         const float *values, float *gradient)
@@ -211,7 +213,7 @@ static void reduce_bias(struct blas_state *blas, const struct nn_layer *layer, s
     }
 }
 
-/* The sums since the last call to the bias' gradient. */
+/* Adds the sums since the last call to the bias' gradient. */
 static void finish_bias(struct blas_state *blas, const struct nn_layer *layer, size_t units, bool accumulate)
 {
     for (size_t u = 0; u < units; u++) {
@@ -323,7 +325,7 @@ static void pool_backward(const struct nn_layer *layer, size_t samples, const fl
     const uint8_t *where = layer->where;
 
     if (layer->in.height % 2 != 0 || layer->in.width % 2 != 0) {
-        /* the row or column left out gets nothing */
+        /* a row or column that pooling leaves out gets no gradient */
         memset(input_gradient, 0, samples * layer->in_elems * sizeof(float));
     }
     for (size_t s = 0; s < samples; s++, input_gradient += layer->in_elems) {

@@ -2,8 +2,8 @@
 /**
  * The beginning of a program whose layers run on GPUs or CPUs: --device and --precision.
  *
- * The layers for GPUs are a shared object next to the programs, loaded when GPUs are used: a program also starts where
- * there is no CUDA.
+ * The layers for GPUs are a shared object next to the programs, loaded only if GPUs are used: a program also starts
+ * without CUDA.
  *
  * Test  tests/unit/examples/test_device.c, tests/integration/nn_device.sh, nn_training.py; tests/gpu.sh on a GPU
  */
@@ -14,29 +14,31 @@
 #include "examples/nn/options.h"
 #include "runtime/paceline.h"
 
-/** Two rows of a table of options; `owner` has fields `device` and `precision`. */
+/** Two rows for a table of options; `owner` has fields `device` and `precision`. */
 #define NN_DEVICE_OPTIONS(owner)                                                                                       \
     NN_TEXT(owner, device, "auto",                                                                                     \
-            "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),         \
-        NN_TEXT(owner, precision, "float32", "of products on a GPU: float32, tf32 or bf16; sums are float32")
+            "cpu; cuda: a GPU for each rank; cuda:N: GPU N for all ranks; auto: as the setting `device` says"),        \
+        NN_TEXT(owner, precision, "float32",                                                                           \
+                "precision of products on a GPU: float32, tf32 or bf16; sums are float32")
 
-/** What nn_model_new() takes. */
+/** The arguments of nn_model_new() that depend on the device. */
 struct nn_device {
     const struct nn_backend *backend;
     struct nn_backend_options options;
 };
 
 /**
- * The runtime's setting `device` for --device: "off", "on", "cuda:N", or NULL for "auto". PL_INVALID: none of
- * those above.
+ * Returns the runtime's setting `device` for --device: "off", "on", "cuda:N", or NULL for "auto". Errors: PL_INVALID if
+ * --device has none of these values.
  */
 enum pl_status nn_device_parse(const char *device, const char **ret_knob, struct pl_error *reterr) PL_MUST_CHECK;
 enum pl_status nn_precision_parse(const char *precision, enum nn_precision *ret_precision,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * pl_runtime_start_on_device() as --device wants it, and the layers that work there. Where the layers for GPUs are not
- * installed, "auto" is the CPU; where they are and there is no GPU, rank 0 says why in one line.
+ * Calls pl_runtime_start_on_device() as --device says, and returns the layers that work on that device. If the layers
+ * for GPUs are not installed, "auto" means the CPU. If they are installed and there is no GPU, rank 0 logs the reason
+ * in one line.
  *
  * Collective  yes.
  * Errors      PL_INVALID: a value that is none of those above; PL_UNSUPPORTED: "cuda", and the layers for GPUs, or a

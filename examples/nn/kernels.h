@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the libraries lack for the layers, one element (or group, or sample) at a time: the same code runs on the CPU
- * and, compiled by nvcc, on a GPU, where a thread takes every so many indices. Layouts are nn.h's; `index` goes over
- * what the function's comment says.
+ * Arithmetic that the libraries lack for the layers, one element (or group, or sample) at a time. The same code runs on
+ * the CPU and, compiled by nvcc, on a GPU, where each thread takes every n-th index. nn.h describes the layouts; each
+ * function's comment tells what `index` counts.
  *
  * Test  tests/unit/examples/test_kernels.c
  */
@@ -19,7 +19,7 @@
 #define NN_BOTH static inline
 #endif
 
-/** A well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
+/** Returns a well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
 NN_BOTH uint64_t nn_mix(uint64_t key, uint64_t counter)
 {
     uint64_t x = key + counter * UINT64_C(0x9E3779B97F4A7C15);
@@ -29,7 +29,7 @@ NN_BOTH uint64_t nn_mix(uint64_t key, uint64_t counter)
     return x ^ (x >> 31);
 }
 
-/** A value plus its bias, then max(0, x) where `relu`. */
+/** Returns a value plus its bias; then max(0, x) if `relu`. */
 NN_BOTH float nn_activate(float value, float bias, int relu)
 {
     float sum = value + bias;
@@ -37,21 +37,23 @@ NN_BOTH float nn_activate(float value, float bias, int relu)
     return relu ? (sum > 0.0F ? sum : 0.0F) : sum;
 }
 
-/** Of values that differ by rounding only the first one wins, or noise in the last bit would decide where the gradient
- * goes. */
+/**
+ * Whether `value` is really larger. If values differ by rounding only, the first one wins; otherwise noise in the
+ * last bit would decide which input gets the gradient.
+ */
 NN_BOTH int nn_pool_larger(float value, float best)
 {
     return value > best + fabsf(best) * 0x1p-16F;
 }
 
-/** Max pooling's input, one sample. */
+/** The input of max pooling for one sample. */
 struct nn_pool {
     size_t height;
     size_t width;
     size_t channels;
 };
 
-/** `index` over outputs [samples][height / 2][width / 2][channels]. */
+/** `index` counts outputs [samples][height / 2][width / 2][channels]. */
 NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const float *input, float *output,
                                 uint8_t *where)
 {
@@ -76,7 +78,7 @@ NN_BOTH void nn_pool_forward_at(const struct nn_pool *in, size_t index, const fl
     where[index] = at;
 }
 
-/** `index` over inputs [samples][height][width][channels]: each gets its output's gradient, or nothing. */
+/** `index` counts inputs [samples][height][width][channels]: each input gets its output's gradient, or 0. */
 NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const uint8_t *where,
                                  const float *output_gradient, float *input_gradient)
 {
@@ -92,15 +94,16 @@ NN_BOTH void nn_pool_backward_at(const struct nn_pool *in, size_t index, const u
 }
 
 /**
- * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so a rate is exact to 1/65536;
- * backward draws the same again. Sample s of the batch is number first_sample + s * sample_stride of the step.
+ * Dropout of one layer in one step. Four elements share one random word, 16 bits each, so a rate is exact to 1/65536.
+ * The backward pass draws the same numbers again. Sample s of the batch has number first_sample + s * sample_stride in
+ * the step.
  */
 struct nn_dropout {
     uint64_t key;
     uint64_t first_sample;
     uint64_t sample_stride;
     uint64_t limit;
-    size_t elems; /* of a sample */
+    size_t elems; /* elements of a sample */
     float scale;
 };
 
@@ -109,7 +112,7 @@ NN_BOTH size_t nn_dropout_groups(const struct nn_dropout *drop)
     return (drop->elems + 3) / 4;
 }
 
-/** `index` over groups [samples][nn_dropout_groups()]. */
+/** `index` counts groups [samples][nn_dropout_groups()]. */
 NN_BOTH void nn_dropout_at(const struct nn_dropout *drop, size_t index, float *values)
 {
     size_t groups = nn_dropout_groups(drop);
@@ -125,8 +128,8 @@ NN_BOTH void nn_dropout_at(const struct nn_dropout *drop, size_t index, float *v
 }
 
 /**
- * Softmax and cross-entropy of one sample: returns its loss; `gradient` [classes] unless NULL; *ret_hit: the largest is
- * the label's.
+ * Computes softmax and cross-entropy of one sample and returns its loss. `gradient` [classes] gets the gradient unless
+ * it is NULL; *ret_hit tells whether the label's output is the largest.
  */
 NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, double gradient_scale, float *gradient,
                           int *ret_hit)
@@ -150,8 +153,8 @@ NN_BOTH double nn_softmax(const float *logits, size_t classes, size_t label, dou
 }
 
 /**
- * A bias' gradient is summed over rows a few at a time, those sums in double: one float sum would lose half of its
- * digits. A GPU's block sums groups of such parts, one group a thread of a column.
+ * For a bias' gradient, a few rows at a time are summed in float, and these sums in double: one float sum would lose
+ * half of its digits. A block of the GPU sums groups of such parts, one group per thread of a column.
  */
 enum { NN_SUM_ROWS = 32, NN_SUM_PARTS = 2, NN_SUM_GROUPS = 8, NN_SUM_RUN = 8 };
 
@@ -162,14 +165,16 @@ NN_BOTH size_t nn_bias_blocks(size_t rows)
     return (rows + rows_a_block - 1) / rows_a_block;
 }
 
-/** The first row of a part; it ends NN_SUM_ROWS later or with the rows. */
+/** Returns the first row of a part, which ends NN_SUM_ROWS later or with the last row. */
 NN_BOTH size_t nn_bias_first_row(size_t block, size_t group, size_t part)
 {
     return ((block * NN_SUM_GROUPS + group) * NN_SUM_PARTS + part) * NN_SUM_ROWS;
 }
 
-/** `count` rows of a column, a constant: all loads are under way before the first store, which for all that a compiler
- * knows is of what is loaded next. `part` plus their sum. */
+/**
+ * Returns `part` plus the sum of `count` rows of a column; `count` is a compile-time constant. All loads are issued
+ * before the first store: the compiler cannot move a load before a store, since the two might overlap.
+ */
 NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, size_t count, int relu, float part)
 {
     float value[NN_SUM_RUN] = {0.0F}, slope[NN_SUM_RUN];
@@ -191,8 +196,8 @@ NN_BOTH float nn_bias_run(const float *values, float *gradient, size_t units, si
 }
 
 /**
- * One column of rows [first, end) of `gradient` [rows][units]: turn the gradient of the output `values` into that of
- * the sums before max(0, x) where `relu`, and return its sum. At most NN_SUM_ROWS rows.
+ * Returns the sum of one column of rows [first, end) of `gradient` [rows][units], at most NN_SUM_ROWS rows. With `relu`
+ * it first turns the gradient of the output `values` into the gradient of the sums before max(0, x).
  */
 NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, size_t unit, size_t first, size_t end,
                            int relu)
@@ -209,7 +214,7 @@ NN_BOTH float nn_bias_part(const float *values, float *gradient, size_t units, s
     return part;
 }
 
-/** Round to nearest even; NaN stays NaN. */
+/** Rounds to nearest even; NaN stays NaN. */
 NN_BOTH uint16_t nn_to_bfloat16(float value)
 {
     union {

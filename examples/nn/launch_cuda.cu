@@ -3,8 +3,8 @@
 
 enum {
     THREADS = 256,
-    MOST_BLOCKS = 4096, /* more than any device runs at once; threads loop over further indices */
-    LANES = 32,         /* columns of a block that sums them */
+    MOST_BLOCKS = 4096, /* more than any device runs at once; a thread loops over the further indices */
+    LANES = 32,         /* columns that a block sums */
 };
 
 static unsigned blocks_for(size_t count)
@@ -76,7 +76,7 @@ static __global__ void from_bfloat16(size_t count, const uint16_t *from, int acc
     }
 }
 
-/* Block (b, c) sums its rows of columns [c * LANES, ...) into scratch[b][column]. */
+/* Block (b, c) sums rows of block b of the columns [c * LANES, ...) into scratch[b][column]. */
 static __global__ void bias_parts(size_t rows, size_t units, const float *values, int relu, float *gradient,
                                   double *scratch)
 {
@@ -120,7 +120,7 @@ static __global__ void bias_finish(size_t parts, size_t units, const double *scr
     }
 }
 
-/* One block: samples are few, and their sum has one order. */
+/* Runs in one block: there are few samples, and their sum has a fixed order. */
 static __global__ void loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels,
                             double gradient_scale, float *gradient, nn_device_score *score)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Launches of kernels.h's functions over whole batches, on `stream`. Each returns cudaGetLastError(). */
+/** Launches the functions of kernels.h over whole batches, on `stream`. Each function returns cudaGetLastError(). */
 #ifndef EXAMPLES_NN_LAUNCH_CUDA_H
 #define EXAMPLES_NN_LAUNCH_CUDA_H
 
@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/** What nn_launch_loss() adds to; the layout of struct nn_score. */
+/** The sums that nn_launch_loss() adds to; it has the layout of struct nn_score. */
 struct nn_device_score {
     double loss_sum;
     uint64_t correct;
@@ -32,23 +32,23 @@ cudaError_t nn_launch_activate(size_t rows, size_t units, const float *bias, int
 cudaError_t nn_launch_activate_bfloat16(size_t rows, size_t units, const uint16_t *sums, const float *bias, int relu,
                                         float *values, cudaStream_t stream);
 
-/** Doubles of scratch memory that nn_launch_bias_gradient() needs. */
+/** Returns the number of doubles of scratch memory that nn_launch_bias_gradient() needs. */
 size_t nn_bias_scratch_elems(size_t rows, size_t units);
 
 /**
- * nn_bias_part() over all rows, sums over rows in a fixed order; bias_gradient[units] gets or, where `accumulate`, is
- * increased by them.
+ * Runs nn_bias_part() over all rows and sums over rows in a fixed order. The sums replace bias_gradient[units] or, if
+ * `accumulate`, are added to it.
  */
 cudaError_t nn_launch_bias_gradient(size_t rows, size_t units, const float *values, int relu, float *gradient,
                                     double *scratch, int accumulate, float *bias_gradient, cudaStream_t stream);
 
-/** nn_softmax() of each sample, added to *score in a fixed order. `gradient` may be NULL. */
+/** Runs nn_softmax() for each sample and adds the losses to *score in a fixed order. `gradient` may be NULL. */
 cudaError_t nn_launch_loss(size_t samples, size_t classes, const float *logits, const uint8_t *labels,
                            double gradient_scale, float *gradient, struct nn_device_score *score, cudaStream_t stream);
 
 cudaError_t nn_launch_to_bfloat16(size_t count, const float *from, uint16_t *to, cudaStream_t stream);
 
-/** to = from, or to += from where `accumulate`. */
+/** to = from, or to += from if `accumulate`. */
 cudaError_t nn_launch_from_bfloat16(size_t count, const uint16_t *from, int accumulate, float *to, cudaStream_t stream);
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A parameter bound in memory that the backend cannot use, and the copies that it works on. */
+/* A parameter bound in memory that the backend cannot use, and the copies that the backend uses. */
 struct staged_parameter {
     float *value;
     float *gradient;
@@ -26,9 +26,9 @@ struct nn_model {
     struct staged_parameter *staged_parameter; /* [parameter_count] */
     size_t parameter_count;
     size_t max_samples;
-    float *gradients[2]; /* of a layer's output and of its input, taking turns */
+    float *gradients[2]; /* gradients of a layer's output and of its input, in turn */
 
-    const float *input; /* of the last forward run, as the backend reads it */
+    const float *input; /* input of the last forward run, in the backend's memory */
     size_t samples;
 };
 
@@ -42,7 +42,7 @@ static bool has_parameters(const struct nn_layer *layer)
     return layer->spec.kind == NN_CONV || layer->spec.kind == NN_DENSE;
 }
 
-/* The output shape of `layer`, whose input shape is set. */
+/* Computes the output shape of `layer`, whose input shape is set. */
 static enum pl_status layer_shape(struct nn_layer *layer, struct pl_error *reterr)
 {
     const struct nn_layer_spec *spec = &layer->spec;
@@ -241,7 +241,7 @@ const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size
     return &model->parameters[index];
 }
 
-/* The layer that parameter `index` belongs to; its weight comes first. */
+/* Returns the layer to which parameter `index` belongs; a layer's weight precedes its bias. */
 static struct nn_layer *layer_of(struct nn_model *model, size_t index, bool *ret_bias)
 {
     size_t first = 0;
@@ -286,7 +286,7 @@ enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value,
     return PL_OK;
 }
 
-/* The initial values of parameter `index` in the host's memory. */
+/* Draws the initial values of parameter `index` in the host's memory. */
 static void draw_values(const struct nn_parameter *parameter, size_t index, uint64_t seed, float *values)
 {
     uint64_t key = nn_random(seed, index);
@@ -344,7 +344,7 @@ enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct
                                 model->samples * nn_model_outputs(model) * sizeof(float), reterr);
 }
 
-/* Values that lie elsewhere may have changed since the last run. */
+/* Copies values that are not in the backend's memory: they may have changed since the last run. */
 static enum pl_status upload_values(struct nn_model *model, struct pl_error *reterr)
 {
     for (size_t i = 0; i < model->parameter_count; i++) {

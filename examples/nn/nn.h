@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A small neural network: a chain of layers described by a list, run by a backend (OpenBLAS, or cuDNN and cuBLAS on a
- * GPU), with parameters whose memory belongs to the program, so that their gradients can lie in the buckets of a
+ * A small neural network: a chain of layers that a list describes and that a backend runs (OpenBLAS, or cuDNN and
+ * cuBLAS on a GPU). The parameters' memory belongs to the program, so that gradients can be in the buckets of a
  * gradient plan.
  *
  * Layouts  activations [samples][height][width][channels]; convolution kernels [out][kernel][kernel][in]; dense weights
@@ -19,22 +19,22 @@
 #include <stdint.h>
 
 enum nn_kind {
-    NN_END,      /* closes a list of layers */
+    NN_END,      /* end of a list of layers */
     NN_CONV,     /* square kernel, step 1, no padding, bias */
-    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; the first of those that are nearly equal wins */
-    /* at training each value is dropped with probability `rate`, the others are scaled by 1 / (1 - rate) */
+    NN_MAX_POOL, /* 2x2, step 2; an odd last row or column is left out; of nearly equal values the first wins */
+    /* in training each value is dropped with probability `rate`, the others are scaled by 1 / (1 - rate) */
     NN_DROPOUT,
-    NN_DENSE, /* all inputs of a sample to `outputs` sums, bias */
+    NN_DENSE, /* `outputs` sums over all inputs of a sample, with bias */
 };
 
-/** One layer of a description; fields that a kind does not use stay zero. */
+/** One layer of a description. Fields that its kind does not use are zero. */
 struct nn_layer_spec {
     enum nn_kind kind;
-    const char *name; /* "conv1"; parameters are called NAME.weight and NAME.bias */
+    const char *name; /* for example "conv1"; parameters are called NAME.weight and NAME.bias */
     size_t outputs;   /* channels of a convolution, units of a dense layer */
     size_t kernel;    /* side of a convolution's kernel */
     bool relu;        /* max(0, x) after a convolution or dense layer */
-    double rate;      /* of dropout */
+    double rate;      /* probability of dropout */
 };
 
 struct nn_shape {
@@ -48,9 +48,9 @@ struct nn_layer {
     struct nn_layer_spec spec;
     struct nn_shape in;
     struct nn_shape out;
-    size_t in_elems; /* of one sample */
+    size_t in_elems; /* elements of one sample */
     size_t out_elems;
-    uint32_t index; /* in the chain */
+    uint32_t index; /* place in the chain */
 
     float *weight; /* NULL in layers without parameters */
     float *bias;
@@ -58,7 +58,7 @@ struct nn_layer {
     float *bias_gradient;
 
     float *output;  /* [max_samples][out_elems]; dropout works in place on its input */
-    uint8_t *where; /* max pooling: which of the four was largest */
+    uint8_t *where; /* for max pooling: which of the four values was the largest */
 };
 
 enum { NN_PARAMETER_MAX_DIMS = 4, NN_PARAMETER_NAME_BYTES = 64 };
@@ -73,9 +73,9 @@ struct nn_parameter {
 };
 
 /**
- * What varies from one run over the model to the next. Dropout's choice depends on seed, step, layer, the element and
- * the sample's place in the whole job's step, which is first_sample + i * sample_stride for sample i: n ranks drop what
- * one rank with their samples together would drop.
+ * The arguments that vary between runs of the model. Dropout depends on seed, step, layer, the element and the sample's
+ * place in the whole job's step. That place is first_sample + i * sample_stride for sample i, so that n ranks drop the
+ * same values as one rank that has all their samples.
  */
 struct nn_pass {
     bool training;
@@ -86,7 +86,7 @@ struct nn_pass {
     uint64_t sample_stride;
 };
 
-/** Summed over samples. */
+/** Sums over samples. */
 struct nn_score {
     double loss_sum;
     uint64_t correct;
@@ -94,12 +94,12 @@ struct nn_score {
 };
 
 enum nn_precision {
-    NN_FLOAT32,  /* everywhere */
-    NN_TF32,     /* products of numbers rounded to 11 bits of mantissa, summed in float32; a GPU's */
-    NN_BFLOAT16, /* products of numbers rounded to 8 bits, summed in float32; a GPU's */
+    NN_FLOAT32,  /* on every processor */
+    NN_TF32,     /* only on a GPU: products of numbers rounded to 11 bits of mantissa, summed in float32 */
+    NN_BFLOAT16, /* only on a GPU: products of numbers rounded to 8 bits of mantissa, summed in float32 */
 };
 
-/** Zero-initialise. */
+/** Options of a backend; zero-initialise them. */
 struct nn_backend_options {
     int device; /* number of the GPU */
     enum nn_precision precision;
@@ -109,40 +109,45 @@ struct nn_backend_options {
 enum nn_part { NN_INPUT, NN_LABELS, NN_PARTS };
 
 /**
- * A processor that can run layers. Memory it allocates is where activations and samples lie. Where it has a stream,
- * forward(), backward() and loss() return before their work is done: work given to that stream later runs after it.
+ * A processor that can run layers. Activations and samples are in memory that it allocates. If it has a stream,
+ * forward(), backward() and loss() return before their work is done: work that is submitted to that stream later runs
+ * after it.
  */
 struct nn_backend {
     const char *name;
-    /* PL_UNSUPPORTED when the processor or a precision is not there, in one sentence. */
+    /* PL_UNSUPPORTED, with the reason in one sentence, if there is no such processor or it lacks the precision. */
     enum pl_status (*open)(const struct nn_backend_options *options, const struct nn_layer *layers, size_t layer_count,
                            size_t max_samples, void **ret_state, struct pl_error *reterr);
     void (*close)(void *state);
     void *(*allocate)(void *state, size_t count, size_t item_bytes, struct pl_error *reterr); /* zeroed */
     void (*release)(void *state, void *memory);
     bool (*owns)(void *state, const void *memory); /* whether layers can work on this memory */
-    void *(*stream)(void *state);                  /* a CUstream; NULL when everything is done on return */
-    /* Between any two of the host's and its own memory, after all work so far; done on return. */
+    void *(*stream)(void *state);                  /* a CUstream; NULL if all work is done on return */
+    /* Copies between any two of the host's and the backend's memory, after all work so far; done on return. */
     enum pl_status (*copy)(void *state, void *to, const void *from, size_t bytes, struct pl_error *reterr);
-    /* Make a batch's `part` readable for layers until the next batch's; host memory that is not that already may change
-     * on return. */
+    /*
+     * Makes a batch's `part` readable for layers until the next batch. Host memory that had to be copied may be changed
+     * on return.
+     */
     enum pl_status (*upload)(void *state, enum nn_part part, const void *host, size_t bytes, const void **ret_memory,
                              struct pl_error *reterr);
     enum pl_status (*forward)(void *state, const struct nn_layer *layer, size_t samples, const float *input,
                               const struct nn_pass *pass, struct pl_error *reterr);
-    /* `output_gradient` may be changed; `input_gradient` is NULL when nobody needs it. In place for dropout. */
+    /* `output_gradient` may be changed; `input_gradient` is NULL if it is not needed. Dropout works in place. */
     enum pl_status (*backward)(void *state, const struct nn_layer *layer, size_t samples, const float *input,
                                float *output_gradient, float *input_gradient, const struct nn_pass *pass,
                                struct pl_error *reterr);
-    /* Softmax and cross-entropy, added to the score; `gradient` [samples][classes] gets d(loss_sum * gradient_scale)
-     * unless NULL. Labels were uploaded and are below `classes`. */
+    /*
+     * Computes softmax and cross-entropy and adds them to the score; `gradient` [samples][classes] gets d(loss_sum *
+     * gradient_scale) unless it is NULL. Labels have been uploaded and are below `classes`.
+     */
     enum pl_status (*loss)(void *state, size_t samples, size_t classes, const float *logits, const uint8_t *labels,
                            double gradient_scale, float *gradient, struct pl_error *reterr);
     enum pl_status (*set_score)(void *state, const struct nn_score *score, struct pl_error *reterr);
     enum pl_status (*get_score)(void *state, struct nn_score *ret_score, struct pl_error *reterr);
 };
 
-/** What kernels.h needs to know of a layer. */
+/** Returns the description of a dropout layer for kernels.h. */
 static inline struct nn_dropout nn_layer_dropout(const struct nn_layer *layer, const struct nn_pass *pass)
 {
     return (struct nn_dropout){.key = nn_mix(nn_mix(pass->seed, pass->step), layer->index),
@@ -164,10 +169,10 @@ extern const struct nn_backend nn_backend_blas;
 struct nn_model;
 
 /**
- * Build the chain `layers` (closed by NN_END) for inputs of shape `input` and at most `max_samples` at a time.
- * `options` NULL: all zero.
+ * Builds the chain `layers` (closed by NN_END) for inputs of shape `input`, at most `max_samples` at a time. `options`
+ * may be NULL, which means all zero.
  *
- * Errors  PL_INVALID when a layer does not fit the shape before it, PL_MEMORY; PL_UNSUPPORTED from the backend.
+ * Errors  PL_INVALID if a layer does not fit the shape before it; PL_MEMORY; PL_UNSUPPORTED from the backend.
  */
 enum pl_status nn_model_new(const struct nn_backend *backend, const struct nn_backend_options *options,
                             const struct nn_layer_spec *layers, struct nn_shape input, size_t max_samples,
@@ -176,58 +181,64 @@ void nn_model_free(struct nn_model *model);
 
 size_t nn_model_parameter_count(const struct nn_model *model);
 
-/** In forward order; backward() finishes them in the opposite order. */
+/** Returns a parameter, in forward order; backward() completes the gradients in the opposite order. */
 const struct nn_parameter *nn_model_parameter(const struct nn_model *model, size_t index);
 
 /**
- * Where parameter `index` and its gradient lie; all must be bound before the first run. Either both in memory that the
- * backend can work on, or both in the host's: then a GPU works on copies, which every forward run and every completed
- * gradient costs a transfer.
+ * Sets where parameter `index` and its gradient are; all parameters must be bound before the first run. Both must be in
+ * memory that the backend can use, or both in the host's memory. In the second case a GPU works on copies, at the cost
+ * of a transfer in every forward run and for every completed gradient.
  */
 enum pl_status nn_model_bind(struct nn_model *model, size_t index, float *value, float *gradient,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Fill the bound values: uniform in +-sqrt(6 / (fan_in + fan_out)), biases zero; the same on every machine. */
+/** Fills the bound values: uniform in +-sqrt(6 / (fan_in + fan_out)), biases zero; the same on every machine. */
 enum pl_status nn_model_initialize(struct nn_model *model, uint64_t seed, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The backend's stream, a CUstream, or NULL: gradients that are ready are complete for work that is given to it. */
+/**
+ * Returns the backend's stream, a CUstream, or NULL. For work that is submitted to this stream, gradients that are
+ * ready are complete.
+ */
 void *nn_model_stream(const struct nn_model *model);
 
-/** Classes, i.e. the elements of a sample's output. */
+/** Returns the number of classes, which is the number of elements of a sample's output. */
 size_t nn_model_outputs(const struct nn_model *model);
 
 /**
- * Run `samples` of `input` [samples][height][width][channels], in the host's memory, through the chain. It stays as it
- * is until the next run.
+ * Runs `samples` of `input` [samples][height][width][channels], in the host's memory, through the chain. `input` must
+ * not change until the next run.
  */
 enum pl_status nn_model_forward(struct nn_model *model, const float *input, size_t samples, const struct nn_pass *pass,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Copy the outputs of the last forward run, [samples][outputs], to the host's `ret_output`. */
+/** Copies the outputs of the last forward run, [samples][outputs], to the host's `ret_output`. */
 enum pl_status nn_model_output(struct nn_model *model, float *ret_output, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Count from `score` on; NULL: from zero, as a new model does. */
+/** Makes the score count from `score` on; NULL means from zero, as in a new model. */
 enum pl_status nn_model_set_score(struct nn_model *model, const struct nn_score *score,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What was scored since, on top of that. Waits for a GPU, so not in every step. */
+/**
+ * Returns the score: the value of nn_model_set_score() plus everything scored since. It waits for a GPU, so do not call
+ * it in every step.
+ */
 enum pl_status nn_model_score(struct nn_model *model, struct nn_score *ret_score,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Score the last forward run's samples. PL_INVALID: a label is not below nn_model_outputs(). */
+/** Scores the samples of the last forward run. Errors: PL_INVALID if a label is not below nn_model_outputs(). */
 enum pl_status nn_model_loss(struct nn_model *model, const uint8_t *labels, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Called when the gradient of parameter `index` is complete, last parameter first. */
 typedef enum pl_status nn_ready(void *context, size_t index, struct pl_error *reterr);
 
 /**
- * Score the last forward run as nn_model_loss() and compute the gradients of the mean loss of its samples.
+ * Scores the last forward run as nn_model_loss() does, and computes the gradients of the mean loss of its samples.
  * `ready` may be NULL.
  */
 enum pl_status nn_model_backward(struct nn_model *model, const uint8_t *labels, const struct nn_pass *pass,
                                  nn_ready *ready, void *context, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
+/** Returns a well mixed word for each pair of words (the finalizer of SplitMix64 over key and counter). */
 uint64_t nn_random(uint64_t key, uint64_t counter);
 
 #endif

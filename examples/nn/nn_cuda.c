@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
- * stream; nothing waits for it but copy(), get_score() and a batch that comes before the batch before the last was
- * uploaded. */
+/*
+ * The layers on a GPU: convolutions by cuDNN, dense layers by cuBLAS, the rest by launch_cuda.cu. All work is on one
+ * stream. Only copy(), get_score() and the upload of a batch wait: an upload waits until the batch before the last one
+ * was uploaded.
+ */
 #include "examples/nn/nn.h"
 
 #include "base/memory.h"
@@ -15,7 +17,7 @@ _Static_assert(sizeof(struct nn_device_score) == sizeof(struct nn_score) &&
                    offsetof(struct nn_device_score, samples) == offsetof(struct nn_score, samples),
                "a score is copied byte by byte");
 
-/* The function's name alone; its arguments are for debuggers. */
+/* Returns the length of the function's name in `call`: its arguments are of use only in a debugger. */
 static int name_length(const char *call)
 {
     return (int)strcspn(call, "(");
@@ -92,7 +94,7 @@ static void cuda_close(void *state)
     free(cuda);
 }
 
-/* Zeroed before anything else on the stream. */
+/* Allocates memory and zeroes it before any later work on the stream. */
 static enum pl_status allocate(struct cuda_state *cuda, size_t count, size_t item_bytes, void *ret_memory,
                                struct pl_error *reterr)
 {
@@ -262,7 +264,7 @@ enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *
     return PL_OK;
 }
 
-/* c[n][m] = a x b in cuBLAS' order of columns; a row-major matrix is its transpose there. */
+/* c[n][m] = a x b in cuBLAS' order of columns, in which a row-major matrix is its transpose. */
 static enum pl_status multiply(struct cuda_state *cuda, cublasOperation_t of_a, cublasOperation_t of_b, size_t m,
                                size_t n, size_t k, const float *a, size_t a_stride, const float *b, size_t b_stride,
                                float beta, float *c, size_t c_stride, struct pl_error *reterr)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses --name value hyperparameters into a struct by a table. */
+/* Parses hyperparameters of the form --name value into a struct, by a table. */
 #include "examples/nn/options.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 enum { NAME_BYTES = 64 };
 
-/* The name after "--". */
+/* Returns the name after "--". */
 static const char *name_of(const struct nn_option *option, char name[NAME_BYTES])
 {
     size_t length = 0;
@@ -20,7 +20,7 @@ static const char *name_of(const struct nn_option *option, char name[NAME_BYTES]
     return name;
 }
 
-/* Whether `word` is "--name", up to its end or a '='. */
+/* Whether `word` is "--name", up to the end of the word or a '='. */
 static bool is_option(const char *word, const char *field)
 {
     if (strncmp(word, "--", 2) != 0) {

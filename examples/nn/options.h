@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Hyperparameters as SageMaker passes them: --name value or --name=value; '_' and '-' mean the same. A program has a
- * struct with a field for each and a table that describes them:
+ * Hyperparameters in SageMaker's form: --name value or --name=value; '_' and '-' mean the same. A program has a struct
+ * with a field for each hyperparameter and a table that describes them:
  *
  *   struct options { uint64_t epochs; double momentum; const char *data; };
  *   static const struct nn_option table[] = {
@@ -25,19 +25,19 @@
 enum nn_option_type {
     NN_OPTION_WHOLE, /* uint64_t */
     NN_OPTION_REAL,  /* double */
-    NN_OPTION_TEXT,  /* const char *, into argv or the table */
+    NN_OPTION_TEXT,  /* const char *, which points into argv or the table */
 };
 
 struct nn_option {
-    const char *field; /* batch_size is called --batch-size; NULL closes a table */
+    const char *field; /* name of the field: batch_size is called --batch-size; NULL ends a table */
     enum nn_option_type type;
     size_t offset;
     const char *fallback;
-    double least, most; /* of numbers */
+    double least, most; /* range of a number */
     const char *help;
 };
 
-/** A number, whole or not as the field's type says. `most` of whole numbers is at most 2^53. */
+/** A number, whole or real as the field's type says. `most` of a whole number is at most 2^53. */
 #define NN_NUMBER(owner, name, default_text, smallest, largest, help_text)                                             \
     {                                                                                                                  \
         .field = #name,                                                                                                \
@@ -63,13 +63,13 @@ struct nn_option {
     }
 
 /**
- * Fill the struct that `table` describes: defaults, then the arguments of `argv`. PL_INVALID says which argument was
- * wrong and what was expected.
+ * Fills the struct that `table` describes with the defaults, then with the arguments in `argv`. Errors: PL_INVALID
+ * names the wrong argument and what was expected.
  */
 enum pl_status nn_options_parse(const struct nn_option *table, int argc, char *const *argv, void *ret_options,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What --help prints. */
+/** Prints the text of --help. */
 void nn_options_help(const struct nn_option *table, const char *program, FILE *stream);
 
 #endif

@@ -65,7 +65,7 @@ enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_p
     return PL_OK;
 }
 
-/* What number 0 has found, as numbers that servers can add up: nobody else gives any but zeroes. */
+/* Gives number 0's `data` to all workers, as numbers that servers can add up: all other workers contribute zeros. */
 static enum pl_status share_bytes(struct nn_peers *peers, void *data, size_t bytes, struct pl_error *reterr)
 {
     PL_AUTO_FREE double *values = pl_memory_new(bytes, sizeof(*values), reterr);
@@ -191,7 +191,10 @@ enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score
     return PL_OK;
 }
 
-/* Servers only add: each worker has a place of its own in a list, which stays 0 of one that has left. */
+/*
+ * Finds the least value with servers, which can only add: each worker has its own place in a list, and the place of a
+ * worker that has left stays 0.
+ */
 static enum pl_status least_of_workers(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr)
 {
     PL_AUTO_FREE double *values = pl_memory_new(peers->all.size, sizeof(*values), reterr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * With whom a program trains: the other ranks of its world, or the other workers of the parameter servers beside one of
- * which it was started. What the two ways have in common, so that a program's flow is the same with both.
+ * The processes with which a program trains: the other ranks of its world, or the other workers of parameter servers.
+ * This file has what both ways have in common, so that a program's flow is the same with either.
  *
  * Test  tests/integration/mnist.py
  */
@@ -14,57 +14,63 @@
 
 struct nn_peers {
     struct pl_plan *plan;
-    struct pl_optimizer *optimizer;     /* NULL: the servers have it */
-    struct pl_server *server;           /* NULL: ranks */
-    struct pl_shard all;                /* this process among all of the job */
-    struct pl_shard local;              /* and among those of its host */
-    double rate;                        /* of the optimizer's next step */
-    bool averages;                      /* a step is one update, by the average of all gradients */
-    bool saves;                         /* checkpoints are wanted */
-    struct pl_checkpoints *checkpoints; /* NULL: another one has them, or none are wanted */
+    struct pl_optimizer *optimizer;     /* NULL if the servers have the optimizer */
+    struct pl_server *server;           /* NULL if the processes are ranks */
+    struct pl_shard all;                /* this process's place in the job */
+    struct pl_shard local;              /* this process's place on its host */
+    double rate;                        /* learning rate of the optimizer's next step */
+    bool averages;                      /* whether a step is one update, by the average of all gradients */
+    bool saves;                         /* whether checkpoints are wanted */
+    struct pl_checkpoints *checkpoints; /* NULL if another process has them, or if checkpoints are not wanted */
 };
 
 /**
- * Start on every rank or worker from the initial values that number 0 draws with `seed`. `options` may be NULL, and is
- * ranks' alone; its `memory` and `stream` are the model's.
+ * Makes every rank or worker start from the initial values that number 0 draws with `seed`. `options` is for ranks only
+ * and may be NULL; its `memory` and `stream` are set from the model.
  *
  * Collective  yes.
- * Errors      PL_UNSUPPORTED: a model on a GPU, with servers; those of nn_plan_new() or of runtime/server.h.
+ * Errors      PL_UNSUPPORTED for a model on a GPU with servers; the errors of nn_plan_new() or of runtime/server.h.
  */
 enum pl_status nn_peers_open(const struct pl_runtime *runtime, const struct pl_plan_options *options,
                              const struct pl_optimizer_options *optimizer, struct nn_model *model, uint64_t seed,
                              struct nn_peers *ret_peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Checkpoints are wanted, as `options` say; NULL: none are, which number 0 decides for all workers. The newest one that
- * is there becomes everybody's, with its state. Before the first step. Collective. Errors of runtime/checkpoint.h, and
- * of runtime/server.h.
+ * Sets up checkpoints with `options`; NULL means that they are not wanted, and for workers number 0 decides that. All
+ * processes load the newest checkpoint, if there is one, and get its state. Call before the first step. Collective.
+ * Errors of runtime/checkpoint.h and of runtime/server.h.
  */
 enum pl_status nn_peers_load(struct nn_peers *peers, const struct pl_checkpoints_options *options, bool *ret_found,
                              struct pl_checkpoint_state *ret_state, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Save one. Ranks do it after the same step; of workers number 0 gets what the servers have, while the others may go
- * on. `is_last`: this one takes no more steps; with asynchronous servers the checkpoint is of the moment when all
- * others have ended.
+ * Saves a checkpoint. Ranks call it after the same step. With servers, worker 0 saves the servers' values, while the
+ * others may continue. `is_last` tells that this process takes no more steps; with asynchronous servers the checkpoint
+ * then has the values at the time when all other workers have ended.
  */
 enum pl_status nn_peers_save(struct nn_peers *peers, const struct pl_checkpoint_state *state, bool is_last,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * After a step: whether all are to stop, because one was asked to. The same answer after the same step for all, unless
- * the servers are asynchronous. `stop` is ranks' alone.
+ * Returns, after a step, whether all processes are to stop because one was asked to. All get the same answer after the
+ * same step, unless the servers are asynchronous. `stop` is used by ranks only.
  */
 enum pl_status nn_peers_stop_agreed(struct nn_peers *peers, struct pl_stop *stop, bool *ret_stop,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Of the step whose backward pass comes next: servers apply a gradient as soon as it is there. */
+/**
+ * Sets the learning rate of the step whose backward pass comes next: servers apply a gradient as soon as they receive
+ * it.
+ */
 void nn_peers_set_rate(struct nn_peers *peers, double rate);
 
-/** After the backward pass: take the step. Collective, unless the servers are asynchronous. */
+/** Takes the step after the backward pass. Collective, unless the servers are asynchronous. */
 enum pl_status nn_peers_step(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Of the whole run: pieces pulled, seconds waited for the servers, bytes this host's has sent. Ranks have none. */
+/**
+ * Adds metrics of the whole run: pieces pulled, seconds of waiting for the servers, bytes that this host's server has
+ * sent. For ranks it adds nothing.
+ */
 void nn_peers_add_metrics(const struct nn_peers *peers, struct pl_metrics *metrics);
 
 /** Add up each of `values` [count], or a score, over all ranks, or over all workers that have not left. Collective. */
@@ -73,15 +79,18 @@ enum pl_status nn_peers_sum(struct nn_peers *peers, double *values, size_t count
 enum pl_status nn_peers_sum_score(struct nn_peers *peers, struct nn_score *score,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The least `value` of them, below 2^53. Collective. */
+/** Finds the least `value` of all processes; each is below 2^53. Collective. */
 enum pl_status nn_peers_least(struct nn_peers *peers, uint64_t *value, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Give all of them the same values, as ranks always have: those after every step that was taken. Collective. */
+/**
+ * Gives all workers the same values, those after every step that was taken. Ranks always have the same values.
+ * Collective.
+ */
 enum pl_status nn_peers_meet(struct nn_peers *peers, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The last checkpoint is on disk, and number 0 saves the newest values, as nn_plan_save(); then this one is done.
- * Others need not come.
+ * Ends training for this process: completes the last checkpoint, and number 0 saves the newest values as nn_plan_save()
+ * does. Other processes need not call it.
  */
 enum pl_status nn_peers_finish(struct nn_peers *peers, const struct pl_runtime *runtime, const char *directory,
                                double accuracy, struct pl_error *reterr) PL_MUST_CHECK;

@@ -67,8 +67,10 @@ enum pl_status nn_plan_ready(void *plan, size_t index, struct pl_error *reterr)
 enum pl_status nn_plan_score(struct pl_plan *plan, struct nn_model *model, struct nn_score *ret_score,
                              struct pl_error *reterr)
 {
-    /* The stream may wait for other ranks: only the plan knows until when, so the model must not be the first to wait
-     * for it. */
+    /*
+     * The stream may wait for other ranks. Only the plan knows the deadline, so the plan must be the first to wait for
+     * the stream.
+     */
     PL_TRY(pl_plan_finish(plan, reterr));
     return nn_model_score(model, ret_score, reterr);
 }
@@ -89,7 +91,7 @@ enum pl_status nn_plan_save(const struct pl_runtime *runtime, const struct pl_pl
         directory = pl_runtime_variable(runtime, "SM_MODEL_DIR", NULL);
     }
     if (!directory) {
-        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir says where");
+        pl_log(PL_LOG_WARNING, "the model is not saved: neither SM_MODEL_DIR nor --model-dir is set");
         return PL_OK;
     }
     snprintf(accuracy_text, sizeof(accuracy_text), "%.4f", accuracy);

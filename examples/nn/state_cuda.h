@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the layers for GPUs share. */
+/* The types and functions that the files of the layers for GPUs share. */
 #ifndef EXAMPLES_NN_STATE_CUDA_H
 #define EXAMPLES_NN_STATE_CUDA_H
 
@@ -9,12 +9,12 @@
 #include <cublas_v2.h>
 #include <cudnn.h>
 
-/* A convolution's descriptors and the algorithms for `samples` at a time. */
+/* A convolution's descriptors, and the algorithms for batches of `samples`. */
 struct convolution {
     cudnnTensorDescriptor_t input, output;
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t shape;
-    size_t samples; /* 0: not chosen yet */
+    size_t samples; /* 0 if the algorithms are not chosen yet */
     cudnnConvolutionFwdAlgo_t forward;
     cudnnConvolutionBwdDataAlgo_t backward_data;
     cudnnConvolutionBwdFilterAlgo_t backward_filter;
@@ -22,12 +22,12 @@ struct convolution {
 
 enum { STAGES = 2 };
 
-/* Batches come through pinned memory, so that the host fills one while the device still reads the other. */
+/* Batches pass through pinned memory, so that the host fills one buffer while the device still reads the other. */
 struct staging {
     void *pinned[STAGES];
     cudaEvent_t copied[STAGES];
     unsigned next;
-    void *memory; /* the device's */
+    void *memory; /* in device memory */
     size_t bytes;
 };
 
@@ -37,20 +37,20 @@ struct cuda_state {
     cudaStream_t stream;
     cudnnHandle_t dnn;
     cublasHandle_t blas;
-    struct convolution *convolutions; /* [layer_count]; others stay zero */
+    struct convolution *convolutions; /* [layer_count]; layers that are not convolutions have zeros */
     size_t layer_count;
     void *workspace;
     size_t workspace_bytes;
-    double *sums;           /* for bias gradients */
-    uint16_t *half_input;   /* bfloat16 copies for convolutions: of input or its gradient, */
-    uint16_t *half_output;  /* of output or its gradient, */
-    uint16_t *half_weight;  /* of weights, */
-    uint16_t *half_weights; /* and their gradient */
+    double *sums;           /* scratch memory for bias gradients */
+    uint16_t *half_input;   /* bfloat16 copy of a convolution's input or of its gradient */
+    uint16_t *half_output;  /* bfloat16 copy of a convolution's output or of its gradient */
+    uint16_t *half_weight;  /* bfloat16 copy of a convolution's weights */
+    uint16_t *half_weights; /* bfloat16 copy of the weights' gradient */
     struct staging parts[NN_PARTS];
     struct nn_device_score *score;
 };
 
-/* Each writes what failed, with the device, and returns the status that it means. */
+/* Each fills the report with what failed and the device, and returns the corresponding status. */
 enum pl_status nn_cuda_failed(int device, cudaError_t code, const char *call, struct pl_error *reterr);
 enum pl_status nn_dnn_failed(int device, cudnnStatus_t code, const char *call, struct pl_error *reterr);
 enum pl_status nn_blas_failed(int device, cublasStatus_t code, const char *call, struct pl_error *reterr);
@@ -89,11 +89,11 @@ static inline size_t nn_weight_elems(const struct nn_layer *layer)
     return layer->spec.kernel * layer->spec.kernel * layer->in.channels * layer->out.channels;
 }
 
-/* Mask `output_gradient` by max(0, x) and sum its columns. */
+/* Masks `output_gradient` by max(0, x) and sums its columns. */
 enum pl_status nn_bias_backward(struct cuda_state *cuda, const struct nn_layer *layer, size_t rows,
                                 float *output_gradient, bool accumulate, struct pl_error *reterr);
 
-/* Convolutions, conv_cuda.c. */
+/* Convolutions; they are in conv_cuda.c. */
 enum pl_status nn_conv_open(struct cuda_state *cuda, const struct nn_layer *layer, struct convolution *convolution,
                             struct pl_error *reterr);
 void nn_conv_close(struct convolution *convolution);

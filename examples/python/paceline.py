@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paceline from Python: one file over ctypes, nothing to build. Operations have the names and parameters that they have in Horovod.
+"""Paceline from Python: one file on top of ctypes, without a build. Operations have the same names and parameters as in Horovod.
 
 Server and ServerOptimizer are for workers of parameter servers, which need no init().
 
-Arrays must be contiguous, and in host memory or, torch's, on this rank's GPU. Operations match by name, in any order (runtime/named.h).
+Arrays must be contiguous, and in host memory; torch tensors may also be on this rank's GPU. Operations match by name, in any order (runtime/named.h).
 The library is libpaceline.so next to this file, in $PACELINE_LIBRARY, or where the system's loader finds it.
-One thread uses this module. It stays one file, longer than others, because it is copied next to programs.
+Only one thread may use this module. It is one file, longer than others, so that it can be copied next to programs.
 """
 
 import atexit
@@ -22,7 +22,7 @@ import numpy
 Sum, Average, Min, Max, Product, Adasum = "sum", "average", "min", "max", "product", "adasum"
 
 _MAX_DIMS = 8
-_DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by all ranks, those that have joined too
+_DIVIDE_BY_SIZE = 1  # enum pl_named_divisor: an average divides by the number of all ranks, joined ranks included
 _ON_DEVICE = 2  # enum pl_memory
 _OPS = [Sum, Average, Min, Max, Product, Adasum]  # enum pl_op
 _KINDS = ["allreduce", "reduce_scatter", "allgather", "broadcast", "alltoall", "reduce", "barrier"]  # enum pl_kind
@@ -30,7 +30,7 @@ _DTYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "
 
 
 class PacelineError(RuntimeError):
-    """What the library reported; `status` is its name, "MISMATCH" for example."""
+    """An error that the library reported; `status` is the name of its status, for example "MISMATCH"."""
 
     def __init__(self, status, text):
         super().__init__(f"{text} [{status}]")
@@ -38,7 +38,7 @@ class PacelineError(RuntimeError):
 
 
 class InvalidError(PacelineError, ValueError):
-    """What one rank can see to be wrong; nothing was started."""
+    """An error that one rank can detect by itself; no operation was started."""
 
     def __init__(self, text):
         super().__init__("INVALID", text)
@@ -108,11 +108,11 @@ def _call(function, *arguments):
         _failed(status)
 
 
-_left = []  # arrays of operations whose end is not known, until the process ends
+_left = []  # arrays of operations that may still be in flight; they are kept until the process ends
 
 
 class ProcessSet:
-    """Ranks that work among themselves, once it was given to add_process_set() or init(). Roots are numbered as in the whole job."""
+    """A set of ranks. Operations among them are possible once the set was given to add_process_set() or init(). A root is its rank in the whole job."""
 
     def __init__(self, ranks):
         self.ranks = sorted(ranks)
@@ -130,10 +130,10 @@ class ProcessSet:
     def _close(self):
         self.process_set_id = None
         self._named = ctypes.c_void_p()
-        self._kept = {}  # requests by what they are: see _submit_sum()
-        if self._under_way:  # failed, or not waited for: a message may still come to them
+        self._kept = {}  # requests by name and kind: see _submit_sum()
+        if self._under_way:  # operations that failed or were not waited for: a message may still arrive in their arrays
             _left.append(self._under_way)
-        self._under_way = {}  # by number of the operation: its arrays, which the library uses although the program may have let go of them
+        self._under_way = {}  # arrays by number of the operation: the library uses them even if the program has released them
 
     def _engine(self):
         _running()
@@ -148,7 +148,7 @@ class ProcessSet:
         return len(self.ranks)
 
     def rank(self):
-        """This rank's number in the set, None outside."""
+        """This rank's number in the set, None if it is not in the set."""
         return self.ranks.index(rank()) if self.included() else None
 
 
@@ -157,10 +157,10 @@ _open_sets = []
 
 
 def init(comm=None, process_sets=None):
-    """Join the job: mpirun's ranks, or one rank alone. Calling it again does nothing. A program that ends well leaves by itself.
-    `process_sets` are sets to begin with, or "dynamic", as Horovod has it, which says that others will be added: they always can be.
+    """Join the job: mpirun's ranks, or one rank alone. Further calls have no effect. A program that succeeds leaves the job by itself.
+    `process_sets` are the first sets, or "dynamic" as in Horovod, which means that sets will be added: that is always possible.
 
-    Each rank gets a GPU where PACELINE_DEVICE has it so; without that variable, where torch was imported before and finds one."""
+    Each rank gets a GPU as PACELINE_DEVICE says; without that variable, if torch was imported before and finds a GPU."""
     global _library, _gpu
     if _sets:
         return
@@ -187,7 +187,7 @@ def init(comm=None, process_sets=None):
 
 
 def shutdown():
-    """Leave; all ranks' operations under way end. Collective. The interpreter's end does it for a program that ran through."""
+    """Leave the job; operations in flight on all ranks end. Collective. A program that reaches its end need not call it: the interpreter's exit does."""
     if not _sets:
         return
     atexit.unregister(_leave)
@@ -200,10 +200,10 @@ def shutdown():
 
 
 def add_process_set(process_set):
-    """Make a set of the ranks in a list (or in a ProcessSet). All ranks call, in the set or not."""
+    """Make a set of the ranks in a list (or in a ProcessSet). All ranks call it, also those outside the set."""
     process_set = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     number = ctypes.c_int()
-    barrier()  # adding is not among the operations that come in any order
+    barrier()  # unlike other operations, all ranks must add sets in the same order
     _call(_library.pl_process_sets_add, _sets, (ctypes.c_int * process_set.size())(*process_set.ranks), process_set.size(), ctypes.byref(number))
     process_set._open(number.value)
     _open_sets.append(process_set)
@@ -211,7 +211,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Forget a set, of which no operation is under way. All ranks call. False when there is nothing to forget."""
+    """Remove a set that has no operation in flight. All ranks call it. False if the set was not added."""
     if process_set not in _open_sets[1:]:
         return False
     barrier()
@@ -226,20 +226,20 @@ _exit_status = None
 
 
 def _exit(status=None):
-    """sys.exit(), whose status is unknown at the interpreter's end; see _leave()."""
+    """Replaces sys.exit() and keeps its status, which is not known at the interpreter's exit; see _leave()."""
     global _exit_status
     _exit_status = status
     _sys_exit(status)
 
 
 def _leave(pid):
-    """At the interpreter's end, but not in a child of fork(). A rank that failed ends at once, and is the one that is blamed."""
+    """Runs at the interpreter's exit, but not in a child of fork(). A rank that failed exits at once, so that the job's error names it."""
     if os.getpid() != pid or not _sets:  # init() may have failed
         return
-    if "mpi4py.MPI" not in sys.modules:  # its finalizer gets the exit status; buffers have to last until then
+    if "mpi4py.MPI" not in sys.modules:  # the library's exit handler gets the exit status; buffers must be kept until then
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_open_sets))
         _call(_library.pl_abi_leave_at_exit, _runtime, _sets)
-    elif getattr(sys, "last_type", None) is None and not _exit_status:  # that ends MPI with the interpreter: what is known by now has to do
+    elif getattr(sys, "last_type", None) is None and not _exit_status:  # mpi4py ends MPI with the interpreter, so decide now, by what is known
         shutdown()
 
 
@@ -253,7 +253,7 @@ def _running():
 
 
 def _asking(name):
-    return lambda: _running() or getattr(_library, name)(_world)  # the former gives nothing, or raises
+    return lambda: _running() or getattr(_library, name)(_world)  # _running() returns None or raises
 
 
 rank, size = _asking("pl_world_rank"), _asking("pl_world_size")
@@ -265,7 +265,7 @@ mpi_threads_supported = _asking("pl_world_any_thread")  # whether the program ma
 _HOROVOD = "a program for horovod.torch runs with Horovod's own package: HOROVOD_SKIP_COMPILE=1 pip install horovod==0.28.1 && paceline horovod"
 _ABSENT = {  # names that only Horovod has
     "SyncBatchNorm": "reduce the statistics of a batch with allreduce(), which gradients pass through",
-    "elastic": "a job whose rank fails ends, and goes on from its checkpoint when it is started again",
+    "elastic": "a job ends when a rank fails, and continues from its checkpoint when it is started again",
     **dict.fromkeys(("DistributedOptimizer", "broadcast_optimizer_state", "sparse_allreduce_async"), _HOROVOD),
     **dict.fromkeys(("start_timeline", "stop_timeline"), "PACELINE_TRACE=PATH in the environment writes a trace of the whole run"),
 }
@@ -281,7 +281,7 @@ def _is_torch(array):
 
 
 def _gpu_of(array):
-    """The number of the GPU that has it, None in host memory."""
+    """The number of the GPU that holds the array, None in host memory."""
     return array.device.index if _is_torch(array) and array.is_cuda else None
 
 
@@ -289,7 +289,7 @@ def _view(array, written=False):
     """Address, shape and type name of a contiguous array."""
     if _is_torch(array):
         if array.layout is not sys.modules["torch"].strided:
-            raise ValueError("a sparse torch tensor: give a dense one, .to_dense()")
+            raise ValueError("expected a dense torch tensor, found a sparse one: use .to_dense()")
         if not (array.is_cpu or array.is_cuda) or not array.is_contiguous():
             raise ValueError("a torch tensor must be contiguous, and on the CPU or a GPU: .contiguous()")
         if _gpu_of(array) not in (None, _gpu):
@@ -320,7 +320,7 @@ class Handle:
         return done.value
 
     def wait(self):
-        results = self._finish and (_Result * self._count)()  # without `_finish` the result is where it was wanted
+        results = self._finish and (_Result * self._count)()  # without `_finish` the result is in the caller's array already
         number, self._number = self._number, ctypes.c_uint64(0)
         status = _library.pl_named_wait(self._set._engine(), number, results, _error)
         if status:
@@ -333,7 +333,7 @@ poll, synchronize = Handle.poll, Handle.wait
 
 
 def _waiting(start):
-    """The function that does what `start` does, and waits for its result."""
+    """Returns a function that calls `start` and waits for its result."""
     return functools.wraps(start)(lambda *arguments, **keywords: start(*arguments, **keywords).wait())
 
 
@@ -359,17 +359,17 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
 
 
 def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, result: recv, grouped=False, combine=None, **settings):
-    """Start an operation, or with `grouped` as many as there are arrays; `combine` makes the handle's result of all that `finish` gives."""
+    """Start an operation, or with `grouped` one per array; `combine` turns the results of `finish` into the handle's result."""
     engine = process_set._engine()
     send = list(send)
-    if recv is None:  # the result is new memory, which the library makes in the host's
+    if recv is None:  # the result is new memory, which the library allocates in host memory
         given, recv = [array if _gpu_of(array) is None else array.cpu() for array in send], [None] * len(send)
     else:
         given, recv = send, list(recv)
     requests = (_Op * len(send))()
     for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
-    if any(request.memory for request in requests):  # which start after the default stream's work
+    if any(request.memory for request in requests):  # such operations start after the work of the default stream
         cuda = sys.modules["torch"].cuda
         if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
             cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
@@ -385,8 +385,8 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
 
 
 def _submit_sum(name, process_set, send, recv, op, scales):
-    """An allreduce of `send` into `recv`, which is like it. For a torch tensor in host memory the request is kept, so that the next one of its name
-    needs its addresses only: 2 us of Python with all the rest."""
+    """An allreduce of `send` into `recv`, which has the same shape and type. For a torch tensor in host memory the request is kept, so that the next
+    one of its name only sets the addresses: the whole call then takes 2 us of Python."""
     kept = process_set._kept.get((name, op, scales))
     if not (kept and type(send) is kept[2] and send.is_cpu and send.dtype is kept[3] and send.layout is kept[4] and send.shape == kept[5] and
             send.is_contiguous()):
@@ -394,7 +394,7 @@ def _submit_sum(name, process_set, send, recv, op, scales):
             return _submit("allreduce", name, process_set, [send], [recv], op=op, scales=scales)
         request = _Op(name=name and name.encode())
         _describe(request, "allreduce", send, recv, op=op, scales=scales)
-        if len(process_set._kept) > 1 << 14:  # a program with ever new names
+        if len(process_set._kept) > 1 << 14:  # the program uses new names all the time
             process_set._kept.clear()
         kept = process_set._kept[name, op, scales] = request, ctypes.byref(request), type(send), send.dtype, send.layout, send.shape
     request, number = kept[0], ctypes.c_uint64()
@@ -421,16 +421,16 @@ def _rows_like(array, _, result):
 
 
 def _op(average, op):
-    """The reduction, by Horovod's older parameter or by the newer."""
+    """The reduction that Horovod's older parameter `average` or its newer `op` names."""
     if isinstance(average, str):
-        raise TypeError(f"the second parameter is average, as Horovod has it; give the name by keyword, name={average!r}")
+        raise TypeError(f"the second parameter is average, as in Horovod; give the name by keyword, name={average!r}")
     if average is not None and op is not None:
-        raise ValueError("average and op say the same; give one of them")
+        raise ValueError("average and op have the same meaning; give only one of them")
     return (Average if average is None or average else Sum) if op is None else op
 
 
 def _differentiable(forward, backward, *tensors):
-    """forward(*tensors), a list; where torch follows them for gradients, backward(*gradients of the results) makes those of the tensors."""
+    """Returns the list of forward(*tensors). If torch records the tensors for gradients, backward(*gradients of the results) computes their gradients."""
     torch = sys.modules.get("torch")
     if not torch or not torch.is_grad_enabled() or not any(_is_torch(tensor) and tensor.requires_grad for tensor in tensors):
         return list(forward(*tensors))
@@ -442,7 +442,7 @@ def _differentiable(forward, backward, *tensors):
 
 
 class Compression:
-    """What is exchanged in the place of an array; a program's own class with these two methods does as well."""
+    """The form in which an array is exchanged. A program may give its own class with these two methods."""
 
     class none:
         compress, decompress = staticmethod(lambda tensor: (tensor, None)), staticmethod(lambda tensor, context: tensor)
@@ -470,7 +470,7 @@ allreduce_ = _waiting(allreduce_async_)
 
 
 def _reduce(kind, tensors, compression, name, process_set, grouped, op, scales):
-    """New arrays of what an allreduce or a reduce_scatter leaves on this rank."""
+    """New arrays with this rank's results of an allreduce or a reduce_scatter."""
     def forward(*tensors):
         pairs = [compression.compress(tensor) for tensor in tensors]
         small, more = [tensor for tensor, _ in pairs], {"finish": _rows_like}
@@ -496,7 +496,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 
 
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
-    """As allreduce_async_() with a list, of which all or none are reduced."""
+    """As allreduce_async_() with a list: if one array fails, no array is reduced."""
     return _submit("allreduce", name, process_set, tensors, tensors, grouped=True, op=_op(average, op), scales=(prescale_factor, postscale_factor))
 
 
@@ -554,7 +554,7 @@ def _broadcast_async(tensor, out, root_rank, name, process_set):
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
-    """Replace `tensor` on every rank by that of `root_rank`; returns a Handle."""
+    """Replace `tensor` on every rank by the tensor of `root_rank`; returns a Handle."""
     return _broadcast_async(tensor, tensor, root_rank, name, process_set)
 
 
@@ -574,12 +574,12 @@ def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
 
 
 def _alltoall_async(tensor, splits, name, process_set, combine):
-    """combine(rows, how many of them came from each rank) is the result."""
+    """The result is combine(rows, number of rows from each rank)."""
     if splits is not None:
         try:
             splits = [operator.index(rows) for rows in splits]
         except TypeError as error:
-            raise InvalidError("splits are whole numbers") from error
+            raise InvalidError("expected whole numbers as splits") from error
         if len(splits) != process_set.size():
             raise InvalidError(f"{len(splits)} splits for {process_set.size()} ranks")
 
@@ -603,7 +603,7 @@ def alltoall_async(tensor, splits=None, name=None, process_set=global_process_se
 
 
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
-    """Equal parts of the rows to every rank; with `splits`, splits[r] rows to rank r, and the result is (rows, rows from each rank)."""
+    """Send equal parts of the rows to every rank. With `splits`, send splits[r] rows to rank r; the result is (rows, number of rows from each rank)."""
     came = []
 
     def forward(tensor):
@@ -639,20 +639,20 @@ def barrier(process_set=global_process_set):
 
 
 def join(device=-1):
-    """No more data on this rank: stay neutral until all ranks have joined. Returns the last rank to join. `device` is Horovod's, without effect."""
+    """Call it when this rank has no more data: it contributes nothing until all ranks have joined. Returns the last rank to join. `device` has no effect."""
     last = ctypes.c_int()
     _call(_library.pl_named_join, global_process_set._engine(), ctypes.byref(last))
     return last.value
 
 
 def broadcast_parameters(params, root_rank=0):
-    """Give every rank `root_rank`'s values: a dict (a state_dict(), say), (name, array) pairs, or arrays in an order that all ranks share."""
+    """Give every rank the values of `root_rank`: a dict (for example a state_dict()), (name, array) pairs, or arrays in the same order on all ranks."""
     pairs = sorted(params.items()) if hasattr(params, "items") else [
         item if isinstance(item, tuple) else (i, item) for i, item in enumerate(params)]
     broadcasts = []
     for name, value in pairs:
         value = value.data if _is_torch(value) else value
-        here = value.contiguous() if _is_torch(value) else value  # itself, but for layouts such as channels_last
+        here = value.contiguous() if _is_torch(value) else value  # the tensor itself, except for layouts such as channels_last
         broadcasts.append((value, here, broadcast_async_(here, root_rank, f"parameter.{name}")))
     for value, here, handle in broadcasts:
         handle.wait()
@@ -661,7 +661,7 @@ def broadcast_parameters(params, root_rank=0):
 
 
 def _dumps(obj):
-    """By cloudpickle where it is installed, which takes functions and classes of the program's own too."""
+    """Pickles by cloudpickle if it is installed, since it also takes functions and classes that the program defines."""
     try:
         import cloudpickle
     except ImportError:
@@ -692,13 +692,14 @@ _SERVER_KINDS = ["sgd", "adam", "adamw", "adagrad"]  # enum pl_optimizer_kind
 
 
 class Server:
-    """This process as a worker of Paceline's parameter servers (docs/parameter-servers.md), beside one of which it was started. It joins once; no init().
+    """This process as a worker of Paceline's parameter servers (docs/parameter-servers.md), one of which has started it. A process joins once, without init().
 
-    `arrays` are first values by name, float32, in the order of the forward pass, with the same names and shapes in all workers; worker 0's count.
-    Arrays of the same kinds are in `values`, whose numbers step() makes the newest, and in `gradients`, where a program may compute in place.
+    `arrays` are initial values by name, float32, in the order of the forward pass, with the same names and shapes in all workers. Worker 0's values are used.
+    Arrays of the same kinds are in `values`, which step() updates, and in `gradients`, where a program may compute in place.
     The servers apply `optimizer` (one of _SERVER_KINDS, with torch's options) at the rate `lr`, which may be set before each step.
-    `staleness` is "none" or a number; None: the setting ps_staleness. `tables` are of rows by id, which the servers alone have, as {"users": dict(columns=64,
-    bound=0.05, seed=1, optimizer="adagrad", lr=0.1, eps=1e-8)}: first values are drawn from -bound to bound by seed and id, or zeros; "sgd" is the other one."""
+    `staleness` is "none" or a number; None means the setting ps_staleness. `tables` describe rows by id that only the servers hold: {"users": dict(columns=64,
+    bound=0.05, seed=1, optimizer="adagrad", lr=0.1, eps=1e-8)}. Initial values are drawn from -bound to bound by seed and id; without bound they are
+    zeros. The optimizer is "adagrad" or "sgd"."""
 
     def __init__(self, arrays, optimizer="sgd", lr=0.01, staleness=None, momentum=0.0, nesterov=False, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, tables=None):
         global _library
@@ -728,10 +729,10 @@ class Server:
         for name, array in arrays.items():
             self._put(self.values[name], array)
         _call(_library.pl_server_start, self._server)
-        _call(_library.pl_abi_leave_servers_at_exit, self._runtime, self._server)  # which keeps the arrays until then
+        _call(_library.pl_abi_leave_servers_at_exit, self._runtime, self._server)  # the library keeps the arrays until then
 
     def _array(self, name, what, like):
-        """The library's memory for a tensor as an array of `like`'s kind."""
+        """The library's memory of a tensor, as an array of the same kind as `like`."""
         tensor = _library.pl_plan_tensor(self._plan, self._indices[name]).contents
         array = numpy.frombuffer((ctypes.c_float * tensor.count_elems).from_address(getattr(tensor, what)), numpy.float32).reshape(like.shape)
         return sys.modules["torch"].from_numpy(array) if _is_torch(like) else array
@@ -743,8 +744,8 @@ class Server:
         (target.numpy() if _is_torch(target) else target)[...] = source
 
     def push(self, gradients):
-        """Hand over gradients by name, each once a step, as soon as they are there: they leave for the servers meanwhile. wait() ends the step."""
-        _library.pl_server_set_rate(self._server, ctypes.c_double(self.lr))  # which counts until the step's first piece leaves
+        """Hand over gradients by name, each once per step, as soon as they are computed: they are sent in the background. wait() ends the step."""
+        _library.pl_server_set_rate(self._server, ctypes.c_double(self.lr))  # the rate may change until the step's first piece is sent
         for name, gradient in gradients.items():
             own = self.gradients.get(name)
             if own is None or numpy.shape(gradient) != numpy.shape(own):
@@ -755,7 +756,7 @@ class Server:
             _call(_library.pl_plan_ready, self._plan, self._indices[name])
 
     def wait(self):
-        """End the step: what was not pushed counts as zeros. Then the servers have applied all of it, and `values` are the newest."""
+        """End the step: gradients that were not pushed count as zeros. On return the servers have applied the step, and `values` are the newest."""
         self.push({})
         _call(_library.pl_server_step, self._server)
 
@@ -769,11 +770,11 @@ class Server:
         _call(_library.pl_server_pull, self._server)
 
     def assign(self):
-        """Make `values`, which the program has changed, those of the servers."""
+        """Copy `values`, which the program has changed, to the servers."""
         _call(_library.pl_server_assign, self._server)
 
     def sum(self, values=()):
-        """The sums over all workers of some numbers, as float64; of none it is a barrier. All workers that have not left call it."""
+        """The sums of `values` over all workers, as float64; without values it is a barrier. All workers that have not left call it."""
         total = numpy.array(values, numpy.float64, order="C")
         _call(_library.pl_server_sum, self._server, ctypes.c_void_p(total.ctypes.data), ctypes.c_size_t(total.size))
         return total if total.ndim else float(total)
@@ -795,7 +796,8 @@ class Server:
         _call(call, self._server, self._table(table)[0], ctypes.c_void_p(_view(ids)[0]), ctypes.c_uint64(math.prod(ids.shape)), ctypes.c_void_p(_view(rows)[0]))
 
     def pull_rows(self, table, ids):
-        """The rows of `ids`, whole numbers in an array or tensor of any shape; the result is of its kind, float32, and has the columns as one more dimension."""
+        """The rows of `ids`, which are whole numbers in an array or tensor of any shape. The result is of the same kind, float32, and has the columns as one
+        more dimension."""
         ids = ids.detach().long().contiguous() if _is_torch(ids) else numpy.ascontiguousarray(ids, numpy.int64)
         shape = (*ids.shape, self._table(table)[1])
         rows = sys.modules["torch"].empty(shape) if _is_torch(ids) else numpy.empty(shape, numpy.float32)
@@ -803,7 +805,7 @@ class Server:
         return rows
 
     def push_rows(self, table, ids, gradients):
-        """Take a step with the rows of `ids`; `gradients` are shaped as what pull_rows() gives. Those of one id are added up first."""
+        """Take a step with the rows of `ids`; `gradients` have the shape that pull_rows() returns. Gradients of the same id are added up first."""
         ids, gradients = (array.detach().cpu().numpy() if _is_torch(array) else array for array in (ids, gradients))
         ids, gradients = numpy.ascontiguousarray(ids, numpy.int64), numpy.ascontiguousarray(gradients, numpy.float32)
         if gradients.shape != (*ids.shape, self._table(table)[1]):
@@ -811,32 +813,32 @@ class Server:
         self._list_rows(_library.pl_server_rows_push, table, ids, gradients)
 
     def count_rows(self, table):
-        """How many rows have been pushed, and so are kept."""
+        """The number of rows that the servers keep, since they were pushed."""
         count = ctypes.c_uint64()
         _call(_library.pl_server_rows_count, self._server, self._table(table)[0], ctypes.byref(count))
         return count.value
 
     def save_rows(self, table, directory):
-        """Each server writes its part there. One worker calls it, after sum() as a barrier."""
+        """Each server writes its part of the table to that directory. One worker calls it, after sum() as a barrier."""
         _call(_library.pl_server_rows_save, self._server, self._table(table)[0], os.fspath(directory).encode())
 
     def load_rows(self, table, directory):
-        """The table becomes what was saved there. One worker calls it, between two barriers."""
+        """Replace the table by what was saved in that directory. One worker calls it, between two barriers."""
         _call(_library.pl_server_rows_load, self._server, self._table(table)[0], os.fspath(directory).encode())
 
     def leave(self):
-        """This worker is done, the others go on. A program that ends well leaves by itself."""
+        """Leave the job; the other workers continue. A program that succeeds leaves by itself."""
         _call(_library.pl_server_leave, self._server)
 
     __enter__ = lambda self: self
 
     def __exit__(self, kind, *_):
-        if kind is None:  # a worker that failed is lost, for the servers
+        if kind is None:  # a worker that failed does not leave: the servers treat it as lost
             self.leave()
 
 
 class _Served:
-    """What ServerOptimizer() puts before an optimizer's own class."""
+    """The base class that ServerOptimizer() puts before an optimizer's own class."""
 
     def _serve(self, kind, named, staleness, overlap):
         self._kind, self._options, self._sent, self._hooks, self._problem = kind, None, {}, [], None
@@ -852,7 +854,7 @@ class _Served:
                 self._hooks[-1].register_hook(functools.partial(self._passed, name, parameter))
 
     def _wanted(self):
-        """The options of the groups, which must be the same in all, and for the servers the same in all steps, but for lr."""
+        """The options of the groups. They must be the same in all groups, and all but lr the same in all steps."""
         names = ["dampening", "amsgrad", "maximize", "lr_decay", "initial_accumulator_value"] + ["decoupled_weight_decay"] * (self._kind == "adam")
         refused = [name for name in names if any(group.get(name) for group in self.param_groups)]
         if refused:
@@ -872,7 +874,7 @@ class _Served:
         self._sent[name] = parameter.grad, parameter.grad._version
 
     def _passed(self, name, parameter, *_):
-        """In the backward pass, where an exception would keep torch's graph alive past the interpreter's end: step() raises it."""
+        """Runs in the backward pass. An exception there would keep torch's graph alive beyond the interpreter's exit, so step() raises it."""
         if self._problem is None and name not in self._sent:
             try:
                 self._send(name, parameter)
@@ -897,7 +899,7 @@ class _Served:
         self._sent.clear()
         return loss
 
-    step.hooked = True  # torch would run an optimizer's step hooks here too, before the gradients are there
+    step.hooked = True  # otherwise torch would run the optimizer's step hooks here too, before the gradients are complete
 
     def zero_grad(self, *arguments, **keywords):
         if self._sent:
@@ -909,16 +911,17 @@ class _Served:
 
 
 def ServerOptimizer(optimizer, named_parameters, staleness=None, overlap=True):
-    """Make the step() of a torch.optim.SGD, Adam, AdamW or Adagrad one by parameter servers (see Server), which join here; returns the same object.
+    """Make parameter servers (see Server) do the step() of a torch.optim.SGD, Adam, AdamW or Adagrad; this call joins them. Returns the same object.
 
-    The model's parameters become `values` of its `server`. Gradients are sent as the backward pass has them; step() waits for the newest values. Schedulers
-    work, by the lr of param_groups, which all have the same. With `overlap` False gradients are sent in step(), for programs that change them after
-    backward(), or call it several times. What is frozen is left alone, and so is what is no parameter, such as the statistics of a BatchNorm."""
+    The model's parameters become `values` of its `server`. Gradients are sent as soon as the backward pass has computed them; step() waits for the newest
+    values. Schedulers work: they set the lr of param_groups, which must be equal in all groups. With `overlap` False gradients are sent in step(), for
+    programs that change them after backward() or call backward() several times. Frozen parameters are not changed, nor are values that are not parameters,
+    such as the statistics of a BatchNorm."""
     torch = sys.modules["torch"]
     kinds = dict(zip((torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad), _SERVER_KINDS))
     if type(optimizer) not in kinds:
         raise ValueError(f"parameter servers have SGD, Adam, AdamW and Adagrad, not {type(optimizer).__name__}")
-    vars(optimizer).pop("step", None)  # a scheduler that was made before has put its own step() over the class's
+    vars(optimizer).pop("step", None)  # a scheduler that was made before has replaced the class's step() by its own
     kind = kinds[type(optimizer)]
     optimizer.__class__ = type(type(optimizer).__name__, (_Served, type(optimizer)), {})
     optimizer._serve(kind, named_parameters, staleness, overlap)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train a digit classifier with torch on several ranks, as a user of SageMaker writes it.
+"""Trains a digit classifier with torch on several ranks, in the form in which users of SageMaker write programs.
 
     paceline train                                   with sagemaker_program=train_mnist.py
     mpirun -n 2 python3 train_mnist.py --data DIR    by hand
@@ -66,7 +66,7 @@ def main():
 
     paceline.init()
     device = torch.device("cuda", paceline.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
-    torch.manual_seed(options.seed + paceline.rank())  # different everywhere: the broadcast below makes them equal
+    torch.manual_seed(options.seed + paceline.rank())  # different on every rank; the broadcast below makes the weights equal
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // paceline.local_size()))
     images, labels = load(options.data, "train", device)
     model = Network().to(device)

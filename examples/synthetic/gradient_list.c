@@ -39,7 +39,7 @@ static enum pl_status wrong(const char *path, const char *what, struct pl_error 
     return pl_error_set(reterr, PL_INVALID, "%s: expected %s", path, what);
 }
 
-/* The file's text, with a NUL after it. */
+/* Reads the file's text and adds a NUL. */
 static enum pl_status read_text(const char *path, char **ret_text, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *text = pl_memory_new(FILE_BYTES + 1, 1, reterr);
@@ -72,7 +72,7 @@ static enum pl_status read_tensors(const char *path, const cJSON *tensors, struc
     cJSON_ArrayForEach(tensor, tensors)
     {
         const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(tensor, "name"));
-        double elems = cJSON_GetNumberValue(cJSON_GetObjectItem(tensor, "count")); /* NaN where there is none */
+        double elems = cJSON_GetNumberValue(cJSON_GetObjectItem(tensor, "count")); /* NaN if there is no count */
 
         if (!name || !(elems >= 1.0 && elems <= MOST_ELEMS) || elems != floor(elems)) {
             return pl_error_set(reterr, PL_INVALID,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A model's gradients as a file lists them: {"model": NAME, "tensors": [{"name": ..., "count": elements}, ...]},
- * forward order.
+ * A model's gradients as a file lists them, in forward order: {"model": NAME, "tensors": [{"name": ..., "count":
+ * elements}, ...]}.
  *
  * Test  tests/unit/examples/test_gradient_list.c
  */
@@ -16,18 +16,19 @@
 struct gradient_list {
     char *name;
     size_t count;
-    uint64_t elems;   /* of all tensors */
+    uint64_t elems;   /* elements of all tensors */
     char **names;     /* [count] */
     uint64_t *counts; /* [count] elements */
 };
 
 /**
- * Errors  PL_INVALID: no JSON, or a tensor without name or elements; PL_SYSTEM. The report names the path.
+ * Errors  PL_INVALID if the file is not JSON or a tensor has no name or no elements; PL_SYSTEM. The report names the
+ * path.
  */
 enum pl_status gradient_list_read(const char *path, struct gradient_list *ret_list,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The digit classifier of examples/mnist, 8 tensors. */
+/** Returns the gradients of the digit classifier of examples/mnist, 8 tensors. */
 enum pl_status gradient_list_default(struct gradient_list *ret_list, struct pl_error *reterr) PL_MUST_CHECK;
 
 void gradient_list_done(struct gradient_list *list);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A training step without a model: the gradients of a list, a backward pass that only takes time, and real
- * communication, on CPUs or GPUs. It shows how fast a machine's network is for a model before the model exists, and how
- * much of it the backward pass hides.
+ * A training step without a model: a list of gradients, a backward pass that only takes time, and real communication,
+ * on CPUs or GPUs. It shows how fast a machine's network is for a model before the model exists, and how much of the
+ * communication the backward pass hides.
  */
 #include "examples/nn/device.h"
 #include "examples/synthetic/gpu.h"
@@ -29,16 +29,16 @@ struct options {
 static const struct nn_option option_table[] = {
     NN_TEXT(struct options, gradients, "", "JSON file with the gradients; without one, those of examples/mnist"),
     NN_NUMBER(struct options, backward_ms, "0", 0, 1e6,
-              "of the backward pass, shared out over tensors by size; 0: as long as the communication"),
+              "time of the backward pass, divided among tensors by size; 0: as long as the communication"),
     NN_TEXT(
         struct options, work, "busy",
-        "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them alone"),
+        "busy: the backward pass keeps the CPU, or every multiprocessor of the GPU, busy; timer: it leaves them idle"),
     NN_TEXT(struct options, device, "auto",
-            "cpu; cuda: a GPU for each rank; cuda:N: all ranks on GPU N; auto: as the setting `device` says"),
+            "cpu; cuda: a GPU for each rank; cuda:N: GPU N for all ranks; auto: as the setting `device` says"),
     NN_NUMBER(struct options, poll, "0", 0, 1,
-              "1: call pl_plan_progress() twice a millisecond meanwhile; 0: only mark tensors ready; on the CPU"),
-    NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "that are timed, of each kind"),
-    NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "before them"),
+              "1: on the CPU, call pl_plan_progress() twice per millisecond meanwhile; 0: only mark tensors ready"),
+    NN_NUMBER(struct options, steps, "20", 1, MOST_STEPS, "timed steps of each kind"),
+    NN_NUMBER(struct options, warmup, "3", 0, MOST_STEPS, "steps of each kind before the timed ones"),
     NN_NUMBER(struct options, json, "0", 0, 1, "1: print one JSON object"),
     NN_OPTIONS_END,
 };
@@ -48,28 +48,29 @@ struct synthetic {
     struct pl_runtime *runtime;
     struct pl_world *world;
     struct gradient_list list;
-    struct gpu *gpu; /* NULL: on the CPU */
+    struct gpu *gpu; /* NULL on the CPU */
     struct pl_plan *plan;
     bool busy;
     uint64_t step;
-    float *ends; /* [2 * tensors] what this rank writes into each tensor, then what it finds there */
-    double *ms;  /* [steps] */
+    /* [2 * tensors] the values that this rank writes into each tensor, then the values that it finds there */
+    float *ends;
+    double *ms; /* [steps] */
 };
 
-/* The times of the three kinds of step: medians of the slowest rank's. */
+/* The times of the three kinds of step: medians over the steps of the slowest rank's time. */
 struct result {
     double communication_ms;
     double backward_ms;
     double step_ms;
 };
 
-/* What a rank writes into tensor i: whole numbers, so that their average can be checked. */
+/* Returns the value that a rank writes into tensor i: a whole number, so that the average can be checked. */
 static float value_of(const struct synthetic *s, size_t i, int rank)
 {
     return (float)((i + s->step) % 8) + (float)rank;
 }
 
-/* Only the ends of a tensor: writing all of it is the backward pass' work, whose time is given. */
+/* Writes only the ends of a tensor: writing all of it belongs to the backward pass, whose time is given. */
 static void mark(const struct synthetic *s, size_t i)
 {
     float *gradient = pl_plan_tensor(s->plan, i)->gradient;
@@ -110,7 +111,7 @@ static enum pl_status check(const struct synthetic *s, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* Work until `end_ns`, if wanted with calls to the runtime meanwhile as a program can make them between layers. */
+/* Works until `end_ns`. If wanted it calls the runtime meanwhile, as a program can do between layers. */
 static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool poll, struct pl_error *reterr)
 {
     int64_t now_ns;
@@ -131,7 +132,7 @@ static enum pl_status work_until(const struct synthetic *s, int64_t end_ns, bool
     return PL_OK;
 }
 
-/* When in a backward pass of `backward_ms` so many elements are done. */
+/* Returns the time in a backward pass of `backward_ms` at which `elems` elements are done. */
 static int64_t done_ns(const struct synthetic *s, double backward_ms, uint64_t elems)
 {
     return (int64_t)(backward_ms * (double)PL_NS_PER_MS * (double)elems / (double)s->list.elems);
@@ -146,10 +147,10 @@ static enum pl_status begin_step(struct synthetic *s, double backward_ms, struct
         return PL_OK;
     }
     PL_TRY(gpu_set_ends(s->gpu, s->ends, reterr));
-    return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* a launch a tensor is the backward pass' */
+    return backward_ms > 0.0 ? PL_OK : gpu_mark_all(s->gpu, reterr); /* the backward pass has one launch per tensor */
 }
 
-/* One step: tensors become ready from the last to the first, each when its share of the time is over. */
+/* Runs one step: tensors become ready from the last to the first, each when its share of the time is over. */
 static enum pl_status run_step(struct synthetic *s, double backward_ms, bool communicate, struct pl_error *reterr)
 {
     int64_t start_ns = pl_clock_now_ns();
@@ -208,7 +209,7 @@ static enum pl_status time_steps(struct synthetic *s, double backward_ms, bool c
     return PL_OK;
 }
 
-/* The part of the communication that was hidden, of what could be. */
+/* Returns the hidden part of the communication, as a share of the part that could be hidden. */
 static double overlap_of(const struct result *result)
 {
     double shorter_ms = fmin(result->communication_ms, result->backward_ms);
@@ -217,8 +218,10 @@ static double overlap_of(const struct result *result)
     return shorter_ms > 0.0 ? fmin(fmax(saved_ms / shorter_ms, 0.0), 1.0) : 0.0;
 }
 
-/* What each rank's link carries in one direction during a ring reduction: the figure that can be compared between
- * numbers of ranks. */
+/*
+ * Returns the rate of each rank's link in one direction during a ring reduction. This figure can be compared between
+ * numbers of ranks.
+ */
 static double busbw_gb_s(const struct synthetic *s, const struct result *result)
 {
     double ranks = pl_world_size(s->world);
@@ -330,7 +333,7 @@ int main(int argc, char **argv)
     }
     if (status != PL_OK) {
         pl_log_error(&error, "no result");
-        return EXIT_FAILURE; /* at once: mpirun ends the other ranks */
+        return EXIT_FAILURE; /* exit at once: mpirun ends the other ranks */
     }
     pl_plan_free(synthetic.plan);
     gpu_free(synthetic.gpu);

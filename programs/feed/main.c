@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-#define LIST_NS (300 * PL_NS_PER_S) /* for listing, and for a manifest */
+#define LIST_NS (300 * PL_NS_PER_S) /* limit for listing objects, and for reading a manifest */
 
 struct tool {
     struct pl_feeder_options options;
@@ -28,14 +28,14 @@ struct tool {
     uint64_t epochs;
     bool quiet;
     bool manifest;
-    const char *attributes; /* as given: "source-ref,class"; NULL: no augmented manifest */
+    const char *attributes; /* as given, for example "source-ref,class"; NULL if it is not an augmented manifest */
     const char *from;
     const char *path;
 };
 
-enum { MOST_ATTRIBUTES = 16 }; /* as many as SageMaker takes */
+enum { MOST_ATTRIBUTES = 16 }; /* limit of SageMaker */
 
-/* What every epoch of an augmented manifest is made from. */
+/* The data from which every epoch of an augmented manifest is made. */
 struct augmented {
     struct pl_s3_client *client;
     struct pl_augmented lines;
@@ -136,7 +136,7 @@ static enum pl_status take_option(struct tool *tool, int option, const char *arg
     }
 }
 
-/* Parse and check the arguments. */
+/* Parses and checks the arguments. */
 static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -147,7 +147,7 @@ static enum pl_status parse_arguments(struct tool *tool, int argc, char **argv, 
     }
     tool->from = argv[0];
     tool->path = argv[1];
-    /* An augmented manifest's records are framed already, and never decompressed. */
+    /* The records of an augmented manifest are framed already, and never decompressed. */
     if (tool->attributes && (tool->manifest || tool->options.compression || tool->options.wrapper)) {
         return pl_error_set(reterr, PL_INVALID,
                             "--augmented goes with neither --manifest, --recordio nor --decompress");
@@ -186,7 +186,7 @@ static void say_epoch(const struct tool *tool, uint64_t epoch, const struct pl_f
     }
 }
 
-/* Feed all epochs and close the feeder. */
+/* Feeds all epochs and closes the feeder. */
 static enum pl_status feed(const struct tool *tool, struct pl_feeder *feeder, struct pl_error *reterr)
 {
     enum pl_status status = PL_OK;
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("feed", argc > 1 ? stdout : stderr);
         return argc > 1 ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    /* A reader that leaves early is an ordinary end of an epoch; a stop request has to remove the FIFOs first. */
+    /* A reader that leaves early is a normal end of an epoch. On a stop request the FIFOs must be removed first. */
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline horovod: let an installed Horovod, whose Python was installed without compiling, use Paceline. */
+/* paceline horovod: makes an installed Horovod, whose Python files were installed without compiling, use Paceline. */
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/json/json_write.h"
@@ -23,7 +23,7 @@
 
 enum { ANSWER_BYTES = 8192, PATH_BYTES = 4096, FRAMEWORKS = 2, LINES = 3 + FRAMEWORKS };
 
-/* TensorFlow says much to standard error while it is imported. */
+/* TensorFlow writes much to standard error while it is imported. */
 #define QUIETLY                                                                                                        \
     "import os, sys\n"                                                                                                 \
     "def quietly(name):\n"                                                                                             \
@@ -45,13 +45,13 @@ static const char inquiry[] = QUIETLY "import importlib.metadata as m, importlib
                                       "        print('')\n"
                                       "        print(f'import {name}: {error}', file=sys.stderr)\n";
 
-/* What is served, with a short program for each. */
+/* The supported frameworks, with a short test program for each. */
 static const struct framework {
     const char *name;
-    const char *key;    /* in Horovod's list of the versions that it was built for */
-    const char *folder; /* in Horovod's */
-    const char *stem;   /* of the module's name there */
-    const char *module; /* ours */
+    const char *key;    /* key in Horovod's list of the versions that it was built for */
+    const char *folder; /* folder in Horovod's */
+    const char *stem;   /* stem of the module's name in that folder */
+    const char *module; /* name of our module */
     const char *trial;
 } frameworks[FRAMEWORKS] = {
     {"torch", "pytorch", "torch", "mpi_lib_v2", "libpaceline-horovod-torch.so",
@@ -73,13 +73,13 @@ static const struct framework {
              "hvd.shutdown()\n"},
 };
 
-/* What a Python says of itself. */
+/* The answer of a Python interpreter about what is installed. */
 struct installed {
     char answer[ANSWER_BYTES];
-    const char *folder, *suffix, *version, *frameworks[FRAMEWORKS]; /* "": not there */
+    const char *folder, *suffix, *version, *frameworks[FRAMEWORKS]; /* "" if it is missing */
 };
 
-/* Run `script`; its output goes into `answer` [bytes], or where that is NULL to standard output. */
+/* Runs `script`; its output goes into `answer` [bytes], or to standard output if `answer` is NULL. */
 static enum pl_status run_python(const char *python, const char *script, char *answer, size_t bytes,
                                  struct pl_error *reterr)
 {
@@ -132,7 +132,7 @@ static enum pl_status ask(const char *python, struct installed *installed, struc
         char *end = strchr(at, '\n');
 
         if (!end) {
-            return pl_error_set(reterr, PL_CORRUPT, "'%s' did not answer as a Python does", python);
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' did not answer as a Python interpreter does", python);
         }
         *end = '\0';
         *lines[i] = at;
@@ -146,7 +146,7 @@ static enum pl_status ask(const char *python, struct installed *installed, struc
     return PL_OK;
 }
 
-/* Whether `path` is a link of ours; false in `*ret_exists`: there is nothing. */
+/* Whether `path` is a link to our library or module; `*ret_exists` tells whether `path` exists. */
 static bool is_ours(const char *path, const char *name, bool *ret_exists)
 {
     char target[PATH_BYTES];
@@ -163,7 +163,7 @@ static bool is_ours(const char *path, const char *name, bool *ret_exists)
     return strcmp(slash ? slash + 1 : target, name) == 0;
 }
 
-/* Let `path` be a link to `name` in the folder of this program, whatever it was. */
+/* Replaces `path`, whatever it was, by a link to `name` in the folder of this program. */
 static enum pl_status link_to(const char *path, const char *name, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text target = PL_TEXT_NONE, before = PL_TEXT_NONE;
@@ -190,7 +190,7 @@ static enum pl_status link_to(const char *path, const char *name, struct pl_erro
     return PL_OK;
 }
 
-/* Where the module for a framework lies in Horovod, and our library beside it. */
+/* The paths of a framework's module in Horovod, and of our library beside it. */
 struct place {
     struct pl_text module, library;
     bool exists, ours;
@@ -208,7 +208,7 @@ static enum pl_status find_place(const struct installed *installed, const struct
     return PL_OK;
 }
 
-/* Horovod compares the framework that is loaded with the one that it was built for. */
+/* Writes the frameworks' versions: Horovod compares the framework that is loaded with the one that it was built for. */
 static enum pl_status write_versions(const struct installed *installed, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text metadata = PL_TEXT_NONE, path = PL_TEXT_NONE;
@@ -228,8 +228,10 @@ static enum pl_status write_versions(const struct installed *installed, struct p
     return pl_file_write_atomic(path.data, metadata.data, metadata.length, 0644, reterr);
 }
 
-/* Horovod's Python for Keras does not know Keras 3, say: a package of ours is put beside Horovod, which Python looks
- * into at its start. Where the link leads nowhere, nothing happens. */
+/*
+ * Puts a package of ours beside Horovod, which Python looks into at its start: for example, Horovod's Python files for
+ * Keras do not support Keras 3. A link that leads nowhere has no effect.
+ */
 static enum pl_status add_package(const struct installed *installed, struct pl_error *reterr)
 {
     static const char line[] = "import sys; exec('try: import paceline_horovod.redirect\\nexcept ImportError: pass')\n";
@@ -243,10 +245,10 @@ static enum pl_status add_package(const struct installed *installed, struct pl_e
     return pl_file_write_atomic(start.data, line, sizeof(line) - 1, 0644, reterr);
 }
 
-/* What becomes of a compiled Horovod. */
+/* Treatment of a compiled Horovod. */
 enum compiled { REFUSED, REPLACED, KEPT };
 
-/* Whether what is installed may be changed; PL_END: it stays, as was wanted. */
+/* Checks whether the installed Horovod may be changed. PL_END if it is to stay unchanged, as requested. */
 static enum pl_status check_install(const struct installed *installed, const struct place *places,
                                     enum compiled compiled, struct pl_error *reterr)
 {
@@ -261,18 +263,18 @@ static enum pl_status check_install(const struct installed *installed, const str
 
     if (strcmp(installed->version, VERSION) != 0 && !force) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "Horovod in %s is %s, not " VERSION "; --force takes it all the same", installed->folder,
+                            "Horovod in %s is %s, not " VERSION "; --force uses it nevertheless", installed->folder,
                             installed->version);
     }
     for (int i = 0; i < FRAMEWORKS; i++) {
         any = any || *installed->frameworks[i];
         if (places[i].exists && !places[i].ours && !force) {
             return pl_error_set(reterr, PL_INVALID,
-                                "Horovod in %s was compiled: %s is no link of Paceline's; --force replaces it",
+                                "Horovod in %s was compiled: %s is not a link to Paceline; --force replaces it",
                                 installed->folder, places[i].module.data);
         }
     }
-    return any ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "there is neither torch nor TensorFlow to serve");
+    return any ? PL_OK : pl_error_set(reterr, PL_NOT_FOUND, "neither torch nor TensorFlow is installed");
 }
 
 static enum pl_status install(const struct installed *installed, const struct place *places, enum compiled compiled,
@@ -307,7 +309,7 @@ static enum pl_status install(const struct installed *installed, const struct pl
     return PL_OK;
 }
 
-/* Say what is there, and try each framework that is. */
+/* Prints what is installed, and tests each framework. */
 static enum pl_status check(const char *python, const struct installed *installed, const struct place *places,
                             struct pl_error *reterr)
 {
@@ -381,7 +383,7 @@ int main(int argc, char **argv)
     }
     if (status == PL_INVALID || optind < argc) {
         pl_log(PL_LOG_ERROR, "%s%s",
-               status == PL_INVALID ? error.cause : "no word is expected: ", status == PL_INVALID ? "" : argv[optind]);
+               status == PL_INVALID ? error.cause : "unexpected argument: ", status == PL_INVALID ? "" : argv[optind]);
         return PL_EXIT_USAGE;
     }
     if (run(python, checks, compiled, &error) != PL_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks AWS CodeArtifact for a token and for a repository's address, and makes pip's index from both. */
+/* Asks AWS CodeArtifact for a token and for a repository's address, and makes the URL of pip's index from both. */
 #include "programs/index/codeartifact.h"
 
 #include "base/clock.h"
@@ -22,7 +22,7 @@ enum { MAX_BODY_BYTES = 64 << 10, MAX_ATTEMPTS = 4, MAX_LINES = 4, SHOWN_BYTES =
 
 #define CALL_NS (60 * PL_NS_PER_S)
 
-/* The parts of an ARN, in its own copy. */
+/* The parts of an ARN, in a copy that it owns. */
 struct repository {
     char *text;
     const char *region, *owner, *domain, *name;
@@ -37,7 +37,7 @@ struct service {
     struct pl_credentials *credentials;
 };
 
-/* One request; after the start it is the engine's until `ended`. */
+/* One request. After its start it belongs to the engine until `ended`. */
 struct call {
     struct pl_http_task task;
     struct pl_credentials_waiter waiter;
@@ -49,11 +49,11 @@ struct call {
     const char *headers[MAX_LINES];
     unsigned attempt;
     struct pl_completion ended;
-    enum pl_status status; /* once it has ended */
+    enum pl_status status; /* result, once it has ended */
     struct pl_error error;
 };
 
-/* The text before the next `end` at `*at_at`, which is cut off; NULL where there is none or it is empty. */
+/* Cuts off and returns the text before the next `end` at `*at_at`; NULL if there is no `end` or the text is empty. */
 static const char *take_part(char **at_at, char end)
 {
     char *begin = *at_at, *stop = begin ? strchr(begin, end) : NULL;
@@ -100,7 +100,7 @@ static void end_call(struct call *call, enum pl_status status)
     pl_completion_set(&call->ended);
 }
 
-/* The headers of the request, signed now. */
+/* Makes the headers of the request, with a signature of this moment. */
 static enum pl_status sign(struct call *call, struct pl_error *reterr)
 {
     const struct pl_sigv4_key *key = pl_credentials_key(call->service->credentials);
@@ -122,8 +122,8 @@ static enum pl_status sign(struct call *call, struct pl_error *reterr)
     pl_sigv4_date(scope.time_s, date);
     pl_text_append(&call->lines[0], "Authorization: ");
     PL_TRY(pl_sigv4_authorize(key, &scope, &request, &call->lines[0], reterr));
-    pl_text_append(&call->lines[1], "Content-Type:");   /* none, instead of what libcurl gives a POST */
-    for (size_t i = 1; i < request.header_count; i++) { /* libcurl writes Host itself, from the same URL */
+    pl_text_append(&call->lines[1], "Content-Type:");   /* without this libcurl would add a Content-Type to a POST */
+    for (size_t i = 1; i < request.header_count; i++) { /* libcurl writes the Host header itself, from the same URL */
         pl_text_printf(&call->lines[i + 1], "%s: %s", headers[i].name, headers[i].value);
     }
     call->request.header_count = request.header_count + 1;
@@ -179,7 +179,7 @@ static enum pl_status take_body(struct pl_http_request *request, const void *dat
     return pl_text_check(&call->body, reterr);
 }
 
-/* What the service says of a request that it refuses: {"message": ...}, or what else there is. */
+/* Reports a refused request with the service's message, {"message": ...}, or else with its text. */
 static enum pl_status refused(const struct call *call, int http_status, struct pl_error *reterr)
 {
     PL_AUTO_JSON struct pl_json *document = NULL;
@@ -238,7 +238,8 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
     call->waiter.ready = credentials_ready;
     call->task.run = start_call;
     pl_http_post(call->service->http, &call->task);
-    while (!pl_completion_wait(&call->ended, PL_DEADLINE_NEVER)) { /* credentials and requests have deadlines */
+    /* no deadline here: credentials and requests have their own */
+    while (!pl_completion_wait(&call->ended, PL_DEADLINE_NEVER)) {
     }
     if (call->status != PL_OK && reterr) {
         *reterr = call->error;
@@ -246,7 +247,7 @@ static enum pl_status run_call(struct call *call, struct pl_error *reterr)
     return call->status;
 }
 
-/* *ret_value = the text `member` of the answer to `method` PATH?QUERY. */
+/* Sets *ret_value to the text `member` in the answer to `method` PATH?QUERY. */
 static enum pl_status ask(const struct service *service, const char *name, const char *method, const char *path,
                           const char *query, const char *member, char **ret_value, struct pl_error *reterr)
 {
@@ -310,7 +311,7 @@ static void close_service(struct service *service)
     free(service->repository.text);
 }
 
-/* https://aws:TOKEN@HOST/.../simple/ */
+/* Makes https://aws:TOKEN@HOST/.../simple/ */
 static enum pl_status join_index(const char *endpoint, const char *token, bool plain, char **ret_url,
                                  struct pl_error *reterr)
 {

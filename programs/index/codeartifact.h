@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * pip's index in a repository of AWS CodeArtifact: its address and a token for it, by two signed requests.
+ * The address of a pip index in a repository of AWS CodeArtifact, and a token for it, by two signed requests.
  *
  * Source  AWS CodeArtifact API Reference: GetAuthorizationToken, GetRepositoryEndpoint; user guide: "Configure and use
  *         pip with CodeArtifact".
@@ -13,9 +13,10 @@
 #include "base/status.h"
 
 /**
- * The index of the repository `arn`, "arn:PARTITION:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY", as a URL
- * that holds a token for it: a secret. Credentials come from where an S3 client has them, the service's address from
- * AWS_ENDPOINT_URL_CODEARTIFACT, AWS_ENDPOINT_URL, the profile, else AWS's own for the region. The caller frees.
+ * Returns the index of the repository `arn`, "arn:PARTITION:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY",
+ * as a URL that holds a token for it. The URL is a secret; the caller frees it. Credentials come from the same places
+ * as for an S3 client. The service's address comes from AWS_ENDPOINT_URL_CODEARTIFACT, AWS_ENDPOINT_URL, the profile,
+ * or else is AWS's own for the region.
  *
  * Errors  PL_INVALID for an ARN or an endpoint of another form; those of pl_credentials_new(); PL_FAILED with the name
  *         of the request, its HTTP status and the service's words; PL_TIMEOUT.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-index: runs pip with the index of a CodeArtifact repository, whose token only that process gets. */
+/* paceline-index: runs pip with the index of a CodeArtifact repository. Only that process gets the token. */
 #include "base/environment.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("index", stderr);
         return 2;
     }
-    run(argv + 1, &error); /* it returns where it fails */
+    run(argv + 1, &error); /* run() returns only if it fails */
     pl_log_error(&error, "pip's index");
     return EXIT_FAILURE;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline-info: topology, backends and why each is off, devices, algorithms by size, settings in force. */
+/*
+ * paceline-info: shows topology, backends and why each is off, devices, algorithms by size, and the settings in force.
+ */
 #include "base/cpus.h"
 #include "base/knob.h"
 #include "base/log.h"
@@ -80,8 +82,8 @@ static void print_devices(void)
 }
 
 /*
- * As a training program would make it: with a GPU for each rank where there are any. What keeps a GPU from being used
- * is part of the answer: `ret_reason`, and a world without.
+ * Makes the world as a training program would: with a GPU for each rank if there are GPUs. If a GPU cannot be used,
+ * `ret_reason` tells why, and the world has no GPUs.
  */
 static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_device **ret_device,
                                  struct pl_world **ret_world, struct pl_error *ret_reason, struct pl_error *reterr)
@@ -92,7 +94,7 @@ static enum pl_status make_world(struct pl_bootstrap *bootstrap, struct pl_devic
     return pl_world_new(bootstrap, NULL, ret_world, reterr);
 }
 
-/* Each rank knows its own CPUs alone. Collective; rank 0 prints, a line a host. */
+/* Prints the CPUs of the ranks; each rank knows only its own. Collective; rank 0 prints one line per host. */
 static enum pl_status print_placement(struct pl_world *world, struct pl_error *reterr)
 {
     const size_t size = (size_t)pl_world_size(world);

@@ -46,7 +46,9 @@ enum pl_status pl_keys_public(const unsigned char seed[PL_KEYS_SEED_BYTES],
     return made ? PL_OK : pl_error_set(reterr, PL_LIBRARY, "make an Ed25519 key: libcrypto refused");
 }
 
-/* ssh's wire format: 32-bit big endian numbers, and byte strings after their length. */
+/*
+ * Appends a number in ssh's wire format, in which numbers are 32-bit big endian and byte strings follow their length.
+ */
 static void put_number(struct pl_text *text, size_t number)
 {
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -98,7 +100,7 @@ static void put_private_section(struct pl_text *text, const unsigned char seed[P
 
     memcpy(both, seed, PL_KEYS_SEED_BYTES);
     memcpy(both + PL_KEYS_SEED_BYTES, public_key, PL_KEYS_PUBLIC_BYTES);
-    /* Two equal numbers, by which ssh recognises the right passphrase; without a passphrase any will do. */
+    /* Two equal numbers, by which ssh recognises the right passphrase. Without a passphrase any value will do. */
     put_number(text, 0x50414345);
     put_number(text, 0x50414345);
     put_public(text, public_key);
@@ -127,9 +129,9 @@ enum pl_status pl_keys_print(const unsigned char seed[PL_KEYS_SEED_BYTES], const
     put_private_section(&section, seed, public_key, comment);
     pl_text_append_n(&whole, "openssh-key-v1", sizeof("openssh-key-v1"));
     put_bytes(&whole, "none", 4); /* cipher */
-    put_bytes(&whole, "none", 4); /* what makes a key of a passphrase */
-    put_bytes(&whole, "", 0);     /* its options */
-    put_number(&whole, 1);        /* keys in this file */
+    put_bytes(&whole, "none", 4); /* function that derives a key from a passphrase */
+    put_bytes(&whole, "", 0);     /* options of that function */
+    put_number(&whole, 1);        /* number of keys in this file */
     put_bytes(&whole, pl_text_string(&blob), blob.length);
     put_bytes(&whole, pl_text_string(&section), section.length);
     pl_text_append(private_file, "-----BEGIN OPENSSH PRIVATE KEY-----\n");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `cat`: objects to standard output. */
+/* `paceline s3 cat`: writes objects to standard output. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline s3 cp`. */
+/* `paceline s3 cp`: copies files and objects. */
 #include "programs/s3/s3.h"
 
 #include "base/clock.h"
@@ -74,7 +74,7 @@ static enum pl_status download_one(struct pl_tool *tool, const char *uri, const 
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     if (!*key || key[strlen(key) - 1] == '/') {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it", uri);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an object; use --recursive for the objects below it", uri);
     }
     if (is_directory(target)) {
         PL_TRY(pl_s3_local_path(target, last_part(key), &path, reterr));
@@ -82,8 +82,8 @@ static enum pl_status download_one(struct pl_tool *tool, const char *uri, const 
     }
     PL_TRY(pl_tool_connect(tool, reterr));
     status = pl_s3_head(tool->client, bucket, key, pl_deadline_after_ns(tool->timeout_ns), &info, reterr);
-    if (status == PL_NOT_FOUND) { /* the answer to a HEAD has no message */
-        pl_error_context(reterr, "no such object; what lies below such a name takes --recursive");
+    if (status == PL_NOT_FOUND) { /* S3's answer to a HEAD request has no message */
+        pl_error_context(reterr, "no such object; use --recursive for the objects below such a name");
     }
     PL_TRY(status);
     fetch.object = object_of(bucket, key, &info);
@@ -99,7 +99,7 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
     PL_AUTO_FREE char *prefix = NULL;
     PL_AUTO_S3_LISTING struct pl_s3_listing listing = {.items = NULL};
     PL_AUTO_FREE struct pl_s3_fetch *fetches = NULL;
-    PL_AUTO_FREE char **names = NULL; /* the download reorders what it gets */
+    PL_AUTO_FREE char **names = NULL; /* the download reorders its list */
     size_t count = 0, cut;
     enum pl_status status = PL_OK;
 
@@ -114,13 +114,14 @@ static enum pl_status download_tree(struct pl_tool *tool, const char *uri, const
     if (!fetches || !names) {
         return PL_MEMORY;
     }
-    cut = (size_t)(last_part(prefix) - prefix); /* names keep what follows the prefix's last slash */
+    cut = (size_t)(last_part(prefix) - prefix); /* file names keep the part after the prefix's last slash */
     for (size_t i = 0; i < listing.count && status == PL_OK; i++) {
         const struct pl_s3_entry *entry = &listing.items[i];
         PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
 
         if (entry->size_bytes == 0 && entry->key[strlen(entry->key) - 1] == '/') {
-            continue; /* a folder's marker; one with bytes cannot be a file, and is not silently skipped */
+            /* this object marks a folder; one with bytes cannot become a file and must not be skipped silently */
+            continue;
         }
         status = pl_s3_local_path(target, entry->key + cut, &path, reterr);
         if (status == PL_OK) {
@@ -179,7 +180,7 @@ static void close_input(struct pl_source *source)
     free(source);
 }
 
-/* Standard input, whatever it is. */
+/* Opens standard input, of any kind, as a source. */
 static enum pl_status open_input(struct pl_source **ret_source, struct pl_error *reterr)
 {
     static const struct pl_source_ops ops = {.read = read_input, .close = close_input};
@@ -194,7 +195,9 @@ static enum pl_status open_input(struct pl_source **ret_source, struct pl_error 
     return PL_OK;
 }
 
-/* The object that is copied: its size decides how large the parts of its copy are, and its copy carries what it does.
+/*
+ * Finds the object that is copied: its size decides how large the parts of the copy are, and the copy keeps its
+ * properties.
  */
 static enum pl_status find_object(struct pl_tool *tool, const char *uri, struct pl_s3_info *ret_info,
                                   struct pl_error *reterr)
@@ -225,7 +228,7 @@ static enum pl_status open_object(struct pl_tool *tool, const char *uri, const s
     return pl_source_s3_open_object(tool->client, uri, &object, &options, ret_source, reterr);
 }
 
-/* A file, standard input ("-") or another object, which `object` is about, to s3://bucket/key. */
+/* Uploads a file, standard input ("-") or another object, which `object` describes, to s3://bucket/key. */
 static enum pl_status upload_source(struct pl_tool *tool, const char *from, const struct pl_s3_info *object,
                                     const char *bucket, const char *key, uint64_t budget_bytes,
                                     struct pl_tool_progress *progress, pthread_mutex_t *lock, struct pl_error *reterr)
@@ -255,7 +258,7 @@ static enum pl_status upload_source(struct pl_tool *tool, const char *from, cons
     return pl_s3_upload(tool->client, bucket, key, source, size_bytes, &options, PL_DEADLINE_NEVER, reterr);
 }
 
-/* Before any request: a stream, a file that is there, or the address of an object. */
+/* Checks, before any request, that the source is standard input, a file that exists, or the address of an object. */
 static enum pl_status check_source(const char *from, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *bucket = NULL;
@@ -273,7 +276,7 @@ static enum pl_status check_source(const char *from, struct pl_error *reterr)
         return pl_error_errno(reterr, "find '%s'", from);
     }
     return S_ISDIR(info.st_mode)
-               ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for what lies in it", from)
+               ? pl_error_set(reterr, PL_INVALID, "'%s' is a directory; use --recursive for its files", from)
                : PL_OK;
 }
 
@@ -292,8 +295,8 @@ static enum pl_status upload_one(struct pl_tool *tool, const char *from, const c
     pl_text_append(&full, key);
     if (!*key || key[strlen(key) - 1] == '/') {
         if (strcmp(from, "-") == 0) {
-            return pl_error_set(reterr, PL_INVALID, "standard input has no name to go below '%s'; give the whole key",
-                                uri);
+            return pl_error_set(reterr, PL_INVALID,
+                                "standard input has no file name to add to '%s'; give the whole key", uri);
         }
         pl_text_append(&full, last_part(from));
     }
@@ -301,7 +304,7 @@ static enum pl_status upload_one(struct pl_tool *tool, const char *from, const c
     PL_TRY(check_source(from, reterr));
     PL_TRY(pl_tool_connect(tool, reterr));
     if (pl_s3_uri_is(from)) {
-        /* while a signal still ends the process: there is nothing to clean up */
+        /* here a signal still ends the process: there is nothing to clean up */
         status = find_object(tool, from, &object, reterr);
     }
     if (status == PL_OK) {
@@ -324,9 +327,9 @@ struct tree_upload {
     const char *directory, *bucket, *prefix;
     const struct pl_object_list *files;
     const struct pl_s3_listing *there;
-    uint64_t budget_bytes; /* for one file */
+    uint64_t budget_bytes; /* memory budget for one file */
     pthread_mutex_t lock;
-    struct pl_tool_progress progress; /* under `lock` */
+    struct pl_tool_progress progress; /* guarded by `lock` */
 };
 
 static enum pl_status upload_file(void *context, size_t index, struct pl_error *reterr)
@@ -355,8 +358,10 @@ static enum pl_status upload_file(void *context, size_t index, struct pl_error *
                          &tree->lock, reterr);
 }
 
-/* The memory budget of one file of a tree: those that are uploaded in parts share what the others, which need their
- * size only, leave. */
+/*
+ * Returns the memory budget of one file of a tree. Small files need only their size; files that are uploaded in parts
+ * share the rest.
+ */
 static uint64_t share_of_budget(uint64_t budget_bytes, const struct pl_object_list *files)
 {
     size_t at_a_time = files->count < TOOL_AT_A_TIME ? files->count : TOOL_AT_A_TIME, large = 0;
@@ -419,7 +424,7 @@ enum pl_status pl_tool_cp(struct pl_tool *tool, struct pl_error *reterr)
     }
     if (tool->recursive &&
         ((is_upload && (is_download || !is_directory(from))) || (is_download && strcmp(to, "-") == 0))) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory, as --recursive needs one",
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a directory; --recursive needs one",
                             is_upload ? from : to);
     }
     if (is_download && strcmp(to, "-") == 0) {

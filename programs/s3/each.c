@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* Each thread takes the next index. */
+/* State of one pl_tool_each(): each thread takes the next index. */
 struct each {
     size_t count;
     tool_each_function *function;
@@ -54,7 +54,7 @@ enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *co
            pthread_create(&threads[started], NULL, run, &each) == 0) {
         started++;
     }
-    run(&each); /* on this thread too, and only here where no other could be started */
+    run(&each); /* this thread works too, alone if no other thread could be started */
     for (size_t i = 0; i < started; i++) {
         pthread_join(threads[i], NULL);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of objects: for other verbs, and those that `ls` prints. */
+/* Lists objects: for other verbs, and for `ls`. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "programs/s3/s3.h"
@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <time.h>
 
-/* A list may take so many times the longest wait for one page to bring a new key: where many objects were deleted,
- * pages without keys are many. */
+/*
+ * Limit for the time until a list has a new key, as a multiple of the limit for one request: after many deletions there
+ * may be many pages without keys.
+ */
 enum { LIST_TIMEOUT_FACTOR = 10 };
 
 static enum pl_status next_page(struct pl_tool *tool, const char *bucket, const char *prefix, const char *delimiter,
@@ -19,8 +21,8 @@ static enum pl_status next_page(struct pl_tool *tool, const char *bucket, const 
     enum pl_status status = pl_s3_list_page(tool->client, bucket, prefix, delimiter, pages,
                                             pl_deadline_after_ns(tool->timeout_ns), listing, reterr);
 
-    if (status == PL_TIMEOUT && pages->count > before) { /* no request's time has passed */
-        pl_error_context(reterr, "a longer --timeout allows %d times as much", LIST_TIMEOUT_FACTOR);
+    if (status == PL_TIMEOUT && pages->count > before) { /* the list's limit has passed, not that of a request */
+        pl_error_context(reterr, "use a longer --timeout: a list may take %d times as long", LIST_TIMEOUT_FACTOR);
     }
     return status;
 }
@@ -71,7 +73,7 @@ enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr)
         for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
             print_entry(&page.items[i]);
         }
-        if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is no failure */
+        if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is not a failure */
             return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");
         }
         count += page.count;

@@ -178,7 +178,7 @@ static enum pl_status take_options(struct pl_tool *tool, int argc, char **argv, 
     return status == PL_END ? pl_s3_encryption_check(&tool->encryption, &pl_s3_encryption_options, reterr) : status;
 }
 
-/* Arguments are checked before credentials: each subcommand connects once it knows what to request. */
+/* Arguments are checked before credentials: each subcommand connects once it knows its requests. */
 static enum pl_status run(struct pl_tool *tool, int argc, char **argv, struct pl_error *reterr)
 {
     for (size_t i = 0; i < PL_ARRAY_ITEMS(subcommands); i++) {
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
         pl_verbs_print_help("s3", help ? stdout : stderr);
         return help ? EXIT_SUCCESS : PL_EXIT_USAGE;
     }
-    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is an error with a message, not a silent death */
+    signal(SIGPIPE, SIG_IGN); /* report a reader that is gone as an error with a message, instead of dying silently */
     status = run(&tool, argc - optind, argv + optind, &error);
     pl_s3_client_free(tool.client);
     pl_s3_headers_done(&tool.headers);

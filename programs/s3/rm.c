@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline s3 rm`. */
+/* `paceline s3 rm`: deletes objects. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -28,7 +28,7 @@ static enum pl_status remove_tree(struct pl_tool *tool, const char *uri, const c
     PL_AUTO_TEXT struct pl_text folder = PL_TEXT_NONE;
     struct removal removal = {.tool = tool, .bucket = bucket, .listing = &listing};
 
-    /* For "runs/1" nothing below "runs/10". */
+    /* "runs/1" must not match keys below "runs/10". */
     pl_text_printf(&folder, "%s%s", prefix, *prefix && prefix[strlen(prefix) - 1] != '/' ? "/" : "");
     PL_TRY(pl_text_check(&folder, reterr));
     PL_TRY(pl_tool_list(tool, bucket, pl_text_string(&folder), &listing, reterr));
@@ -48,7 +48,7 @@ enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr)
     }
     PL_TRY(pl_s3_uri_parse(tool->args[0], &bucket, &key, reterr));
     if (!tool->recursive && (!*key || key[strlen(key) - 1] == '/')) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no object; use --recursive for what lies below it",
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not an object; use --recursive for the objects below it",
                             tool->args[0]);
     }
     PL_TRY(pl_tool_connect(tool, reterr));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the subcommands of paceline-s3 share. */
+/** The types and functions that the subcommands of paceline-s3 share. */
 #ifndef PL_PROGRAMS_S3_S3_H
 #define PL_PROGRAMS_S3_S3_H
 
@@ -9,29 +9,30 @@
 
 struct pl_tool {
     struct pl_environment *environment;
-    struct pl_s3_client *client; /* NULL before pl_tool_connect() */
+    struct pl_s3_client *client; /* NULL until pl_tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
     bool recursive, again, quiet, no_checksums;
-    struct pl_s3_encryption encryption; /* of what is written */
-    bool drop_properties, keep_tags;    /* of an object that is copied to another */
-    struct pl_s3_headers headers;       /* for all of these */
-    int stop_fd;                        /* readable once SIGINT or SIGTERM has come; -1: they end the process */
-    int64_t timeout_ns;                 /* longest wait for a byte, and for one small request */
-    char **args;                        /* the arguments after the options */
+    struct pl_s3_encryption encryption; /* encryption of objects that are written */
+    bool drop_properties, keep_tags;    /* options for an object that is copied to another */
+    struct pl_s3_headers headers;       /* request headers for all of these options */
+    /* readable once SIGINT or SIGTERM has arrived; -1 if these signals end the process */
+    int stop_fd;
+    int64_t timeout_ns; /* longest wait for a byte, and for one small request */
+    char **args;        /* the arguments after the options */
     int arg_count;
 };
 
-/** Read keys and settings and make the client. */
+/** Reads keys and settings and makes the client. */
 enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** As pl_s3_list(), with the tool's time for each page. */
+/** The same as pl_s3_list(), with the tool's limit for each page. */
 enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char *prefix, struct pl_s3_listing *listing,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * From here on pl_tool_goes_on() reports SIGINT and SIGTERM, so that no incomplete file is left.
- * pl_tool_let_stop() lets them end the process again.
+ * After pl_tool_hold_stop() SIGINT and SIGTERM no longer end the process; pl_tool_goes_on() reports them, so that no
+ * incomplete file is left. pl_tool_let_stop() lets them end the process again.
  */
 enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr) PL_MUST_CHECK;
 bool pl_tool_goes_on(const struct pl_tool *tool);
@@ -45,21 +46,21 @@ enum pl_status pl_tool_rm(struct pl_tool *tool, struct pl_error *reterr) PL_MUST
 enum { TOOL_AT_A_TIME = 5 };
 
 /**
- * Call `function` once for each index below `count`, TOOL_AT_A_TIME at a time. After a failure no more are begun; the
- * first is reported.
+ * Calls `function` once for each index below `count`, at most TOOL_AT_A_TIME at a time. After a failure it starts no
+ * more calls, and reports the first failure.
  */
 typedef enum pl_status tool_each_function(void *context, size_t index, struct pl_error *reterr);
 enum pl_status pl_tool_each(size_t count, tool_each_function *function, void *context,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A progress line on a terminal. Zero-initialise. */
+/** A progress line on a terminal. Zero-initialise it. */
 struct pl_tool_progress {
     bool shown;
     uint64_t total_bytes, moved_bytes;
     int64_t begun_ns, drawn_ns;
 };
 
-/** Nothing is shown when stderr is no terminal, or `quiet`. */
+/** Begins the progress line. Nothing is shown if `quiet` or if stderr is not a terminal. */
 void pl_tool_progress_begin(struct pl_tool_progress *progress, uint64_t total_bytes, bool quiet);
 void pl_tool_progress_move(struct pl_tool_progress *progress, const char *name, uint64_t bytes);
 void pl_tool_progress_end(struct pl_tool_progress *progress);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What each verb of paceline-s3 begins with: a client, and being told of signals that would end the process. */
+/* The beginning of each verb of paceline-s3: a client, and notice of signals that would end the process. */
 #include "programs/s3/s3.h"
 
 #include "base/environment.h"
@@ -17,7 +17,10 @@ enum pl_status pl_tool_connect(struct pl_tool *tool, struct pl_error *reterr)
     return pl_s3_client_new(tool->environment, &tool->client_options, &tool->client, reterr);
 }
 
-/* Except signals that our parent had us ignore: blocked, they would be delivered all the same. */
+/*
+ * Returns the signals to hold, except those that our parent set to be ignored: if they were blocked, they would be
+ * delivered nevertheless.
+ */
 static void stop_signals(sigset_t *ret_signals)
 {
     static const int signals[] = {SIGINT, SIGTERM};
@@ -37,7 +40,7 @@ enum pl_status pl_tool_hold_stop(struct pl_tool *tool, struct pl_error *reterr)
     sigset_t stop;
 
     stop_signals(&stop);
-    /* the client's thread blocks all signals, and later threads inherit this mask */
+    /* the client's thread blocks all signals itself, and later threads inherit this mask */
     sigprocmask(SIG_BLOCK, &stop, NULL);
     tool->stop_fd = signalfd(-1, &stop, SFD_CLOEXEC);
     return tool->stop_fd >= 0 ? PL_OK : pl_error_errno(reterr, "set up signals");
@@ -56,5 +59,5 @@ void pl_tool_let_stop(struct pl_tool *tool)
 
     pl_file_close_at(&tool->stop_fd);
     stop_signals(&stop);
-    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* nothing has read it: a pending signal is delivered now */
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* a pending signal, which was not read, is delivered now */
 }

@@ -2,9 +2,10 @@
 /*
  * paceline server [--workers N] [--min-workers N] PROGRAM [ARGUMENTS...]
  *
- * The parameter server of one host, which mpirun starts once a host: it starts the host's workers, processes of PROGRAM
- * without anything of MPI in their environment, and serves them. It ends as the first worker that fails does, unless
- * the job may go on with fewer of them; a worker that a stop has ended has not failed.
+ * The parameter server of one host, which mpirun starts once per host. It starts the host's workers, which are
+ * processes of PROGRAM without MPI's variables in their environment, and serves them. It ends in the same way as the
+ * first worker that fails, unless the job may continue with fewer workers. A worker that a stop has ended has not
+ * failed.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -35,18 +36,18 @@
 
 struct children {
     int count;
-    _Atomic pid_t *pids; /* [count], 0: ended */
-    int ended_fd;        /* the server hears there who has ended */
-    int min_workers;     /* of the job, without which it ends; 0: all */
-    bool is_stopped;     /* one was ended by a stop */
+    _Atomic pid_t *pids; /* [count], 0 for a worker that has ended */
+    int ended_fd;        /* pipe by which the server learns which workers have ended */
+    int min_workers;     /* number of workers without which the job ends; 0: all */
+    bool is_stopped;     /* whether a stop has ended a worker */
 };
 
-/* What the workers do with SIGTERM is over for them before this process has run its handler, at times. */
+/* SIGTERM may have ended a worker before this process has run its own handler: longest wait for the handler. */
 #define STOP_LAG_NS (200 * PL_NS_PER_MS)
-/* A failure is known to the workers, which end by it and say so. */
+/* Wait after a failure of the server: the workers learn of the failure, log it and end by themselves. */
 #define FAILED_LAG_NS PL_NS_PER_S
 
-/* For the signal handler alone. */
+/* Set by the signal handler only. */
 static atomic_bool is_stopping;
 
 static void on_stop(int number)
@@ -55,13 +56,19 @@ static void on_stop(int number)
     atomic_store(&is_stopping, true);
 }
 
-/* Some are the program's own: they reach the whole group, and this process lives on. */
+/*
+ * Handles signals that are meant for the program: they reach the whole process group, and this process must survive
+ * them.
+ */
 static void on_other(int number)
 {
     (void)number;
 }
 
-/* Handlers are gone in the workers, which run another program; ignored signals would stay so. */
+/*
+ * Sets handlers, not SIG_IGN: the workers, which run another program, get the default action back, but ignored signals
+ * would stay ignored.
+ */
 static enum pl_status handle_signals(struct pl_error *reterr)
 {
     static const int stops[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT}, others[] = {SIGUSR1, SIGUSR2};
@@ -78,7 +85,10 @@ static enum pl_status handle_signals(struct pl_error *reterr)
     return code == 0 ? PL_OK : pl_error_errno(reterr, "handle signals");
 }
 
-/* Two descriptors for each worker; the workers themselves have what they were given. */
+/*
+ * Raises the limit of descriptors: this process needs two for each worker. The workers, started before, keep the
+ * original limit.
+ */
 static void raise_descriptors(void)
 {
     struct rlimit limit;
@@ -113,7 +123,7 @@ static enum pl_status read_options(int argc, char **argv, struct children *child
     return status == PL_END ? PL_OK : status;
 }
 
-/* In the run directory, else in /tmp. */
+/* Makes the path of the socket: in the run directory, else in /tmp. */
 static enum pl_status name_socket(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -122,7 +132,7 @@ static enum pl_status name_socket(const struct pl_environment *environment, char
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* A worker is no rank: what it starts with MPI is a world of its own. */
+/* Removes MPI's variables. A worker is not a rank: a program that it starts with MPI is a world by itself. */
 static enum pl_status hide_mpi(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_", "PRTE_", "ORTE_", "OPAL_"};
@@ -148,7 +158,7 @@ static void run_worker(char **argv, const struct pl_environment *environment, pi
 {
     prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL, 0UL, 0UL, 0UL);
     if (getppid() != parent) {
-        _exit(1); /* it has ended before that */
+        _exit(1); /* the parent ended before prctl() */
     }
     execvpe(argv[0], argv, pl_environment_strings(environment));
     pl_log(PL_LOG_ERROR, "start '%s': %s", argv[0], strerror(errno));
@@ -170,7 +180,7 @@ static enum pl_status start_workers(struct children *children, char **argv, cons
 
         snprintf(number, sizeof(number), "%d", w);
         PL_TRY(pl_environment_set(environment, PL_SERVER_WORKER_VARIABLE, number, reterr));
-        if (*trace) { /* each is a rank 0 to itself */
+        if (*trace) { /* each worker would write the trace of a rank 0 */
             pl_text_printf(&path, "%s.worker%d", trace, w);
             PL_TRY(pl_text_check(&path, reterr));
             PL_TRY(pl_environment_set(environment, "PACELINE_TRACE", pl_text_string(&path), reterr));
@@ -195,7 +205,10 @@ static void signal_workers(const struct children *children, int number)
     }
 }
 
-/* A stop reaches the workers too, and one may end before this process knows of it. */
+/*
+ * Whether a stop ended the worker. A stop reaches the workers too, and one may end before this process knows of the
+ * stop.
+ */
 static bool is_ended_by_stop(int status)
 {
     int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
@@ -210,7 +223,7 @@ static bool is_ended_by_stop(int status)
     return atomic_load(&is_stopping);
 }
 
-/* What the server is to know of its end; a failure that ends the job does not return. */
+/* Returns the worker's status as the server must know it. Does not return if its failure ends the job. */
 static int check_end(struct children *children, int worker, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
@@ -250,7 +263,7 @@ static void *await_workers(void *argument)
         while (worker < children->count && children->pids[worker] != pid) {
             worker++;
         }
-        if (worker < children->count) { /* else a helper of a library's */
+        if (worker < children->count) { /* otherwise it is a helper process of a library */
             children->pids[worker] = 0;
             left--;
             ended.worker = worker;
@@ -261,8 +274,10 @@ static void *await_workers(void *argument)
     return NULL;
 }
 
-/* Pieces leave as they are. Larger messages than Open MPI's limits wait for an agreement of their own first, which over
- * TCP takes half of the link's rate. What the job says itself holds. */
+/*
+ * Makes Open MPI send pieces at once. Before a message above its limits it first waits for the receiver's consent,
+ * which over TCP costs half of the link's rate. Limits that the job has set stay.
+ */
 static enum pl_status send_pieces_at_once(struct pl_error *reterr)
 {
     static const char *const limits[] = {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_max_send_size"};
@@ -277,7 +292,7 @@ static enum pl_status send_pieces_at_once(struct pl_error *reterr)
     return PL_OK;
 }
 
-/* One line at the end, for people. */
+/* Logs the counts in one line at the end, for people. */
 static void say_counts(const struct pl_server_serve_counts *counts, int host, int64_t elapsed_ns)
 {
     const double seconds = (double)elapsed_ns / (double)PL_NS_PER_S;
@@ -326,7 +341,7 @@ static enum pl_status serve(struct children *children, const char *socket_path, 
     status = pl_server_serve(&options, reterr);
     say_counts(&counts, bootstrap->rank, pl_clock_now_ns() - began_ns);
     if (status == PL_OK) {
-        pthread_join(waiter, NULL); /* workers may still be saving; the job's own stop ends that */
+        pthread_join(waiter, NULL); /* workers may still be saving, which only a stop of the job limits */
         status = pl_bootstrap_leave(bootstrap, PL_DEADLINE_NEVER, reterr);
     }
     if (status == PL_OK) {
@@ -368,7 +383,7 @@ int main(int argc, char **argv)
         pl_log_error(&error, "serving");
         pl_clock_nap(FAILED_LAG_NS, PL_DEADLINE_NEVER);
         signal_workers(&children, SIGTERM);
-        _exit(EXIT_FAILURE); /* MPI may be in the middle of something */
+        _exit(EXIT_FAILURE); /* other threads may be inside MPI */
     }
     free(children.pids);
     return children.is_stopped ? 128 + SIGTERM : EXIT_SUCCESS;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `paceline shell`: a shell, or one command, on another host of the job that runs on this one. ssh has the terminal,
- * which it makes raw meanwhile; this process waits for it, and puts the terminal back however it ends.
+ * `paceline shell`: runs a shell, or one command, on another host of the job that runs on this host. ssh uses the
+ * terminal and makes it raw. This process waits for ssh, and restores the terminal however ssh ends.
  *
- * paceline-shell --serve DIRECTORY is the far side, which `paceline relay` becomes.
+ * paceline-shell --serve DIRECTORY is the far side; `paceline relay` executes it.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -29,7 +29,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* From SIGTERM to SIGKILL for ssh, when this process is to end. */
+/* Time from SIGTERM to SIGKILL for ssh, if this process must end. */
 #define SSH_END_NS (5 * PL_NS_PER_S)
 
 enum { SSH_FAILED = 255, SIGNAL_EXIT = 128 };
@@ -37,10 +37,10 @@ enum { SSH_FAILED = 255, SIGNAL_EXIT = 128 };
 struct terminal {
     bool is_saved;
     struct termios before;
-    int flags[3]; /* of the standard descriptors; ssh leaves them non-blocking when it is killed */
+    int flags[3]; /* flags of the standard descriptors, which a killed ssh leaves non-blocking */
 };
 
-/* Where the hosts of the job that runs here can be reached. */
+/* The run directory and the hosts of the job that runs here. */
 struct place {
     char run_dir[PL_RUNDIR_PATH_BYTES];
     struct pl_sshd sshd;
@@ -63,7 +63,7 @@ static enum pl_status refuse_host(const struct place *place, const char *host, s
         pl_text_printf(&others, "%s%s", i > 1 ? ", " : "", place->hosts.items[i]);
     }
     return pl_error_set(reterr, PL_INVALID, "'%.100s' is %s: expected one of %.300s", host,
-                        strcmp(host, place->current_host) == 0 ? "this host" : "no host of this job",
+                        strcmp(host, place->current_host) == 0 ? "this host" : "not a host of this job",
                         pl_text_string(&others));
 }
 
@@ -76,13 +76,13 @@ static enum pl_status find_host(struct place *place, const struct pl_environment
     status = pl_sshd_load_hosts(place->run_dir, &place->sshd, &place->current_host, &place->hosts, reterr);
     if (status == PL_NOT_FOUND) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "the job here has no link to other hosts: expected one on several hosts that has begun and "
-                            "is not without a link (PACELINE_LINK=0)");
+                            "the job on this host has no link to other hosts: expected a started job on several hosts, "
+                            "without PACELINE_LINK=0");
     }
     PL_TRY(status);
     if (strcmp(place->hosts.items[0], place->current_host) != 0) {
         return pl_error_set(reterr, PL_INVALID,
-                            "this host, %.100s, has no way to the others: expected the job's master, %.100s",
+                            "this host, %.100s, cannot reach the others: expected the job's master, %.100s",
                             place->current_host, place->hosts.items[0]);
     }
     return pl_strv_find(&place->hosts, host) > 0 ? PL_OK : refuse_host(place, host, reterr);
@@ -96,7 +96,9 @@ static enum pl_status ssh_words(const struct place *place, const char *host, con
 
     PL_TRY(pl_shell_request_print(command, &text, reterr));
     PL_TRY(pl_sshd_client(&place->sshd, place->run_dir, host, pl_text_string(&text), &client, reterr));
-    /* a host that is silent for as long is gone; the job may know later, and nobody can type meanwhile */
+    /*
+     * ssh gives up a host that is silent for so long: nobody can type meanwhile, and the job may notice the loss later
+     */
     PL_TRY(pl_strv_add_list(
         argv, (const char *const[]){"ssh", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", NULL},
         reterr));
@@ -116,7 +118,7 @@ static void terminal_save(struct terminal *terminal, bool has_terminal)
     terminal->is_saved = has_terminal && tcgetattr(STDIN_FILENO, &terminal->before) == 0;
 }
 
-/* From the background too, where changing the terminal would stop this process. */
+/* Restores the terminal, also from the background, where changing the terminal would stop this process. */
 static void terminal_restore(const struct terminal *terminal)
 {
     sigset_t output;
@@ -134,7 +136,7 @@ static void terminal_restore(const struct terminal *terminal)
     }
 }
 
-/* Signals are taken one by one from here on, so that none ends or stops this process while the terminal is raw. */
+/* Blocks signals, so that no signal ends or stops this process while the terminal is raw. They are taken one by one. */
 static void block_signals(sigset_t *ret_set, sigset_t *ret_before)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGTSTP, SIGPIPE};
@@ -144,7 +146,7 @@ static void block_signals(sigset_t *ret_set, sigset_t *ret_before)
         sigaddset(ret_set, numbers[i]);
     }
     sigprocmask(SIG_BLOCK, ret_set, ret_before);
-    signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, there would be no exit code */
 }
 
 static enum pl_status start_ssh(const struct pl_strv *argv, const struct pl_environment *environment,
@@ -163,7 +165,7 @@ static enum pl_status start_ssh(const struct pl_strv *argv, const struct pl_envi
     return error == 0 ? PL_OK : pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, error, "start 'ssh'");
 }
 
-/* The exit code of ssh when it has ended, -1 before. */
+/* Returns the exit code of ssh if it has ended, else -1. */
 static int ended_code(pid_t ssh)
 {
     int status;
@@ -174,7 +176,7 @@ static int ended_code(pid_t ssh)
     return WIFEXITED(status) ? WEXITSTATUS(status) : SSH_FAILED;
 }
 
-/* This process is to end: ssh has its time, then it is killed. */
+/* Ends ssh because this process must end: ssh gets SIGTERM, and after some time SIGKILL. */
 static void end_ssh(pid_t ssh, const sigset_t *set)
 {
     int64_t deadline_ns = pl_deadline_after_ns(SSH_END_NS);
@@ -193,7 +195,7 @@ static void end_ssh(pid_t ssh, const sigset_t *set)
     }
 }
 
-/* The user's session has no deadline: it lasts until the shell, the connection, the job or this process is ended. */
+/* Waits for ssh without a deadline: a session lasts until the shell, the connection, the job or this process ends. */
 static int wait_for_ssh(pid_t ssh, const sigset_t *set)
 {
     int code = -1, number;
@@ -214,7 +216,7 @@ static enum pl_status run(const struct pl_environment *environment, char **words
 {
     __attribute__((cleanup(place_done))) struct place place = {.sshd = PL_SSHD_NONE, .hosts = PL_STRV_NONE};
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE, argv = PL_STRV_NONE;
-    const bool has_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); /* on both sides of this process */
+    const bool has_terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO); /* both input and output are a terminal */
     struct terminal terminal = {.is_saved = false};
     enum pl_status status;
     sigset_t set, before;
@@ -233,12 +235,12 @@ static enum pl_status run(const struct pl_environment *environment, char **words
     }
     terminal_restore(&terminal);
     if (status == PL_OK && *ret_code == SSH_FAILED) {
-        pl_log(PL_LOG_ERROR, "there is no connection to %s, or what ran there ended with 255", words[0]);
+        pl_log(PL_LOG_ERROR, "there is no connection to %s, or the command there exited with 255", words[0]);
     }
     return status;
 }
 
-/* No program that one would run has such a name. */
+/* Whether `word` asks for help: a command to run does not have such a name. */
 static bool is_help(const char *word)
 {
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads what a shell's session asks for. */
+/* Writes and reads the request for a shell's session. */
 #include "programs/shell/request.h"
 
 #include "entrypoint/ssh/relay.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a shell or a command for a session, with the session's own descriptors, which are a terminal where the client
- * has one. The session's end, be it the client's, ends the command by SIGHUP.
+ * Runs a shell or a command for a session, with the session's own descriptors, which are a terminal if the client has
+ * one. When the session or the client ends, the command gets SIGHUP.
  */
 #include "programs/shell/serve.h"
 
@@ -25,21 +25,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* From SIGHUP to SIGKILL, when the client has gone. */
+/* Time from SIGHUP to SIGKILL when the client is gone. */
 #define HANGUP_NS (2 * PL_NS_PER_S)
 
 enum { EXIT_NOT_RUN = 126, EXIT_NOT_FOUND = 127, SIGNAL_EXIT = 128 };
 
 struct command {
-    struct pl_strv words; /* none: the user's shell */
+    struct pl_strv words; /* empty for the user's shell */
     struct pl_environment *environment;
     const char *const *argv;
-    char *path; /* of the program */
+    char *path; /* path of the program */
     char *cwd;
     int signal_fd;
     pid_t pid;
     bool ended;
-    int code; /* when it has ended */
+    int code; /* exit code once it has ended */
 };
 
 static void command_done(struct command *command)
@@ -51,7 +51,7 @@ static void command_done(struct command *command)
     pl_file_close_at(&command->signal_fd);
 }
 
-/* The shell of the user: as the container says, else as /etc/passwd does. */
+/* Returns the user's shell: from the container's environment, else from /etc/passwd. */
 static const char *user_shell(const struct pl_environment *environment)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -69,7 +69,7 @@ static enum pl_status prepare(struct command *command, const char *run_dir, cons
     if (term) {
         PL_TRY(pl_environment_set(command->environment, "TERM", term, reterr));
     }
-    /* as the job's program */
+    /* the directory of the job's program */
     pl_text_append(&cwd, pl_environment_get_or(command->environment, "SM_SOURCE_DIR", ""));
     if (cwd.length == 0) {
         pl_text_printf(&cwd, "%s/code", pl_job_base_dir(command->environment));
@@ -81,7 +81,7 @@ static enum pl_status prepare(struct command *command, const char *run_dir, cons
                                 reterr);
 }
 
-/* What a terminal's keys send to its foreground is for the command. */
+/* Opens a descriptor for signals. Signals that a terminal's keys send to the foreground are for the command only. */
 static enum pl_status open_signals(int *ret_fd, struct pl_error *reterr)
 {
     sigset_t set;
@@ -93,7 +93,7 @@ static enum pl_status open_signals(int *ret_fd, struct pl_error *reterr)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGQUIT);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGCHLD, SIG_DFL); /* where it was ignored, no exit code could be had */
+    signal(SIGCHLD, SIG_DFL); /* if SIGCHLD were ignored, there would be no exit code */
     if (sigprocmask(SIG_BLOCK, &set, NULL) != 0) {
         return pl_error_errno(reterr, "block signals");
     }
@@ -101,7 +101,7 @@ static enum pl_status open_signals(int *ret_fd, struct pl_error *reterr)
     return *ret_fd >= 0 ? PL_OK : pl_error_errno(reterr, "wait for signals");
 }
 
-/* In the child, with its descriptors in place. */
+/* Runs the program in the child, whose descriptors are in place. */
 static _Noreturn void run_program(const struct command *command)
 {
     sigset_t none;
@@ -116,7 +116,7 @@ static _Noreturn void run_program(const struct command *command)
     _exit(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN);
 }
 
-/* Take the signals that have come: the command may have ended. False when this process is to end. */
+/* Takes the signals that have arrived; the command may have ended. False if this process must end. */
 static bool take_signals(struct command *command)
 {
     struct signalfd_siginfo info;
@@ -133,7 +133,7 @@ static bool take_signals(struct command *command)
     return stays;
 }
 
-/* The session is over and the command has got SIGHUP: wait for it, then kill its process group. */
+/* Waits for the command, which has got SIGHUP at the session's end; then kills its process group. */
 static void end_command(struct command *command)
 {
     int64_t deadline_ns = pl_deadline_after_ns(HANGUP_NS);
@@ -148,7 +148,7 @@ static void end_command(struct command *command)
     }
     if (!command->ended) {
         kill(-command->pid, SIGKILL);
-        kill(command->pid, SIGKILL); /* should it have no group yet */
+        kill(command->pid, SIGKILL); /* in case it has no process group yet */
         waitpid(command->pid, NULL, 0);
         command->ended = true;
         command->code = SIGNAL_EXIT + SIGKILL;
@@ -156,8 +156,8 @@ static void end_command(struct command *command)
 }
 
 /*
- * On a terminal the command stays in this process's group, its foreground: a group of its own, which is not orphaned,
- * would be stopped by Ctrl-Z, and nobody could continue it.
+ * Runs the command. On a terminal it stays in this process's group, which is in the foreground. In a group of its own,
+ * which would not be orphaned, Ctrl-Z would stop it, and nobody could continue it.
  */
 static enum pl_status run_command(struct command *command, bool has_terminal, struct pl_error *reterr)
 {
@@ -204,7 +204,7 @@ enum pl_status pl_serve_shell(const char *run_dir, const struct pl_environment *
                                   reterr));
     status = prepare(&command, run_dir, term, shell_argv, reterr);
     if (status == PL_NOT_FOUND && command.argv) {
-        *ret_code = EXIT_NOT_FOUND; /* the caller says why */
+        *ret_code = EXIT_NOT_FOUND; /* the caller reports the error */
         return status;
     }
     PL_TRY(status);

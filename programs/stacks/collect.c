@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One program's report, filled in by a forked process in shared memory. */
+/* Collects one program's report: a forked process fills it in, in shared memory. */
 #include "programs/stacks/collect.h"
 
 #include "base/clock.h"
@@ -18,9 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define REAP_NS PL_NS_PER_S /* a killed process that still cannot end is left alone */
+#define REAP_NS PL_NS_PER_S /* longest wait for the end of a killed process */
 
-/* For the forked process to end in time by itself: then it says how far it came. */
+/* Time that the forked process gets to end by itself before the deadline, so that it can report how far it came. */
 #define MARGIN_NS (200 * PL_NS_PER_MS)
 
 void pl_collect_describe(struct pl_stacks_program *program, int64_t deadline_ns)
@@ -30,7 +30,7 @@ void pl_collect_describe(struct pl_stacks_program *program, int64_t deadline_ns)
     pl_unwind_program(program, deadline_ns);
 }
 
-/* Wait for the forked process; 1 with its status, 0 where the time is over. Its end closes `done_fd`. */
+/* Waits for the forked process, whose end closes `done_fd`. Returns 1 with its status, 0 at the deadline. */
 static int await_end(pid_t collector, int done_fd, int64_t deadline_ns, int *ret_status)
 {
     if (pl_file_poll_readable(done_fd, deadline_ns) == 0) {
@@ -43,7 +43,7 @@ static int await_end(pid_t collector, int done_fd, int64_t deadline_ns, int *ret
 
 static void run_collector(struct pl_stacks_program *program, pl_collect_run *run, pid_t parent, int64_t deadline_ns)
 {
-    /* Who is killed takes its collector with it, and that its trace of a thread. */
+    /* The collector must die with its parent, so that it does not keep a thread traced. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent) {
         run(program, deadline_ns);
     }

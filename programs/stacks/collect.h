@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Everything about one program, collected by a process of its own: whatever happens to that one, be it a file that
- * libdw cannot cope with or a read of /proc that does not return, what it has found so far is reported in time.
+ * Collects everything about one program in a separate process. That process may come to a file that libdw cannot
+ * handle, or to a read of /proc that does not return: what it has found so far is reported in time.
  *
  * Test  tests/unit/programs/stacks/test_collect.c
  */
@@ -11,14 +11,14 @@
 #include "base/status.h"
 #include "programs/stacks/stacks.h"
 
-/** Fills in what it finds of the program `program->pid` in shared memory; runs in a process of its own. */
+/** Fills in what it finds about the program `program->pid`, in shared memory. It runs in a separate process. */
 typedef void pl_collect_run(struct pl_stacks_program *program, int64_t deadline_ns);
 
-/** The usual one: what /proc says, then the stacks. */
+/** The usual function: first what /proc says, then the stacks. */
 pl_collect_run pl_collect_describe;
 
 /**
- * Collect with `run` about the process `pid`, until `deadline_ns`.
+ * Collects with `run` about the process `pid`, until `deadline_ns`.
  *
  * Ownership  release `*ret_program` with pl_collect_free().
  * Errors     PL_MEMORY, PL_SYSTEM; what stands in the way of stacks is written to the program's `problem` instead.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program and its threads, as /proc describes them, for a report. */
+/* Describes a program and its threads for a report, as /proc shows them. */
 #include "programs/stacks/describe.h"
 
 #include "base/file.h"
@@ -58,7 +58,10 @@ static bool is_python_name(const char *name)
     return starts_with(name, "python") || starts_with(name, "pypy");
 }
 
-/* Of an interpreter's words the one that tells what it runs; `*ret_option` is "-m " before a module. NULL: none. */
+/*
+ * Finds the argument that names the script or module that an interpreter runs. `*ret_option` is "-m " for a module.
+ * NULL if there is none.
+ */
 static const char *find_script(const char *words, const char *end, bool is_python, const char **ret_option)
 {
     const char *word = pl_proc_next_word(words, end);
@@ -69,7 +72,7 @@ static const char *find_script(const char *words, const char *end, bool is_pytho
             *ret_option = "-m ";
             return pl_proc_next_word(word, end);
         }
-        if (word[1] == 'c') { /* the text of a program is none of our business */
+        if (word[1] == 'c') { /* the text of a program is not shown */
             return NULL;
         }
         if (strcmp(word, "-W") == 0 || strcmp(word, "-X") == 0) {
@@ -181,7 +184,7 @@ void pl_describe_program(struct pl_stacks_program *program)
     if (words && bytes > 0) {
         pl_describe_name(words, bytes, program->name, sizeof(program->name));
     }
-    if (program->name[0] == '\0') { /* a zombie, or another user's */
+    if (program->name[0] == '\0') { /* a zombie, or a process of another user */
         snprintf(program->name, sizeof(program->name), "%s", program->threads[0].name);
     }
     variables = pl_proc_read(program->pid, "environ", WORDS_BYTES, &bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking the other hosts where their programs stand, and answering. */
+/* Asks the other hosts what their programs are doing, and answers other hosts that ask. */
 #include "programs/stacks/hosts.h"
 
 #include "base/clock.h"
@@ -42,7 +42,7 @@ static enum pl_status start_ssh(struct pl_hosts_host *host, const struct pl_strv
     return pl_process_spawn(&setup, &host->pid, reterr);
 }
 
-/* The same program is on all hosts. */
+/* All hosts have the same program, at the same path. */
 static enum pl_status ask(struct pl_hosts *hosts, const struct pl_sshd *sshd, const char *run_dir,
                           const struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -83,11 +83,11 @@ enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const
     if (strcmp(hosts->names.items[0], hosts->host_name) == 0) {
         return ask(hosts, &sshd, run_dir, environment, reterr);
     }
-    pl_log(PL_LOG_WARNING, "these are this host's only: on the master host %s all are shown", hosts->names.items[0]);
+    pl_log(PL_LOG_WARNING, "only this host's programs are shown; the master host %s shows all", hosts->names.items[0]);
     return PL_OK;
 }
 
-/* Add a program with copies of the texts. */
+/* Adds a program with copies of its texts. */
 static enum pl_status add(struct pl_hosts *hosts, const struct pl_order_program *program, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *host = pl_memory_string(program->host, reterr);
@@ -151,7 +151,7 @@ static bool read_number(const char *text, long least, int *ret_number)
     return end != text && *end == '\0' && number >= least && number <= INT32_MAX;
 }
 
-/* Add what the answer of `host` has. PL_CORRUPT: it is none, or not all of one. */
+/* Adds the programs in the answer of `host`. Errors: PL_CORRUPT if it is not an answer, or only a part of one. */
 static enum pl_status take_answer(struct pl_hosts *hosts, const struct pl_hosts_host *host, struct pl_error *reterr)
 {
     const char *at = host->answer.data, *end = at + host->answer.length, *fields[PROGRAM_FIELDS];
@@ -180,7 +180,7 @@ static enum pl_status take_answer(struct pl_hosts *hosts, const struct pl_hosts_
         count = 0;
     }
     if (at != end || count != 1) {
-        return pl_error_set(reterr, PL_CORRUPT, "its answer has no end");
+        return pl_error_set(reterr, PL_CORRUPT, "its answer is incomplete");
     }
     if (fields[0][0] != '\0') {
         pl_log(PL_LOG_WARNING, "host %s: %s", host->name, fields[0]);
@@ -250,7 +250,7 @@ void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text)
     }
     if (first->rank >= 0) {
         pl_text_printf(text, "rank %d", first->rank);
-    } else if (on_host > 1) { /* a parameter server is there too */
+    } else if (on_host > 1) { /* the host also runs a parameter server */
         pl_text_printf(text, "process %d", (int)first->pid);
     } else {
         pl_text_append(text, "the program");

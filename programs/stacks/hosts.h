@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * `paceline stacks` on all hosts of a job. The master's runs `paceline-stacks --local HOST` on each other host
- * (entrypoint/ssh/exec.h), whose output is the answer: texts that each end with a NUL, five for each program (rank,
- * process, key, report, place) and then one, which says what stood in the way, or nothing. A key is what
- * stacks/order.h compares; the report is text as it is printed.
+ * `paceline stacks` on all hosts of a job. On the master it runs `paceline-stacks --local HOST` on each other host
+ * (entrypoint/ssh/exec.h), whose output is the answer. An answer is a sequence of texts that each end with a NUL: five
+ * for each program (rank, process, key, report, place), then one that tells what failed, or is empty. stacks/order.h
+ * compares keys; a report is printed as it is.
  *
  * Test  tests/unit/programs/stacks/test_hosts.c, tests/integration/hangs.sh
  */
@@ -17,49 +17,52 @@
 #include "programs/stacks/order.h"
 #include "programs/stacks/stacks.h"
 
-/** Another host, which was asked. */
+/** Another host, which was asked for its programs. */
 struct pl_hosts_host {
     const char *name;
-    pid_t pid; /* ssh; 0: it was not started */
-    int fd;    /* its output; -1: it has ended */
+    pid_t pid; /* process of ssh; 0 if it was not started */
+    int fd;    /* output of ssh; -1 once it has ended */
     struct pl_text answer;
 };
 
 struct pl_hosts {
-    char *host_name;      /* this host's; NULL: it has none */
-    struct pl_strv names; /* of the job's hosts, the master first */
+    char *host_name;      /* name of this host; NULL if it has none */
+    struct pl_strv names; /* names of the job's hosts, the master first */
     struct pl_hosts_host *hosts;
     size_t host_count;
-    struct pl_order_program *programs; /* their texts are owned too */
+    struct pl_order_program *programs; /* programs, whose texts are owned too */
     size_t count, capacity;
 };
 
 #define PL_HOSTS_NONE ((struct pl_hosts){.names = PL_STRV_NONE})
 
 /**
- * Ask the other hosts of the job whose process 1 has `run_dir` on this host, which sets `host_name`. A job without a
- * link has no others; on a worker, which cannot reach them, a warning names the master.
+ * Asks the other hosts of the job; `run_dir` is the run directory of its process 1 on this host. Sets `host_name`. A
+ * job without a link has no other hosts. A worker cannot reach other hosts: a warning then names the master.
  */
 enum pl_status pl_hosts_start(struct pl_hosts *hosts, const char *run_dir, const struct pl_environment *environment,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Take the answers until all hosts have answered, or `deadline_ns`. What a host could not do is logged as a warning,
- * and so is which host has not answered.
+ * Takes the answers until all hosts have answered, or until `deadline_ns`. Logs a warning for each failure that a host
+ * reports, and for each host that has not answered.
  */
 enum pl_status pl_hosts_await(struct pl_hosts *hosts, int64_t deadline_ns, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add a program of this host, which its report calls `host` where that is not "". Errors: PL_MEMORY. */
+/** Adds a program of this host; its report names the host as `host`, unless that is "". Errors: PL_MEMORY. */
 enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const struct pl_stacks_program *program,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append the answer of this host: the programs that were added, and `problem`, "" for none. */
+/** Appends the answer of this host: the programs that were added, and `problem`, which is "" if there is none. */
 void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl_text *text);
 
-/** Append one sentence about the ordered programs, at least one: which one stands elsewhere than others, and where. */
+/**
+ * Appends one sentence about the ordered programs, of which there is at least one: which program differs from the
+ * others, and what it is doing.
+ */
 void pl_hosts_describe(const struct pl_hosts *hosts, struct pl_text *text);
 
-/** Those that have not answered are given up. */
+/** Frees everything and gives up waiting for hosts that have not answered. */
 void pl_hosts_close(struct pl_hosts *hosts);
 
 #endif

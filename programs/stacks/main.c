@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `paceline stacks`: where the training programs of the job stand.
+ * `paceline stacks`: shows what the training programs of the job are doing.
  *
- * First the CPU time of this host's is sampled, then one after the other is looked at, then what was found here and
- * came from other hosts is ordered and printed. Three options are not for users: with --local HOST it answers another
- * host's (hosts.h), and a supervisor's watch for hangs uses --log HOST, which prints to standard error, and at the end
- * a line about the first program, and --below PID, its own number, so that it sees no other job of its host.
+ * First it samples the CPU time of this host's programs, then looks at one after the other, then orders and prints what
+ * it found here and what came from other hosts. Three options are not for users. With --local HOST it answers another
+ * host (hosts.h). A supervisor that watches for hangs uses --log HOST: output goes to standard error, with a last line
+ * about the first program. It also uses --below PID with its own number, so that no other job of its host is shown.
  */
 #include "base/clock.h"
 #include "base/environment.h"
@@ -30,17 +30,17 @@
 
 #define SAMPLE_NS (200 * PL_NS_PER_MS)
 #define WHOLE_NS (30 * PL_NS_PER_S)
-#define LOCAL_NS (25 * PL_NS_PER_S)      /* the same on a host that was asked */
-#define ANSWER_NS (30 * PL_NS_PER_S)     /* for what comes from other hosts after this one's programs were looked at */
-#define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* of the time for one program, where there is that much */
+#define LOCAL_NS (25 * PL_NS_PER_S)      /* the same for a host that was asked */
+#define ANSWER_NS (30 * PL_NS_PER_S)     /* wait for other hosts after this host's programs were examined */
+#define LEAST_SHARE_NS (2 * PL_NS_PER_S) /* least time for one program, if there is that much time left */
 
-/* One program, until it is printed. */
+/* The sample of one program, kept until it is printed. */
 struct sampled {
     pid_t pid;
     struct pl_proc_stat stat;
     int64_t at_ns;
     double cpu_s, cpu_percent;
-    char state; /* 0: it has ended */
+    char state; /* 0 if it has ended */
     struct pl_stacks_program *program;
 };
 
@@ -57,7 +57,7 @@ static void samples_done(struct samples *samples)
     free(samples->items);
 }
 
-/* The front binary, which the job's process 1 and the shims run: from the directory of this program. */
+/* Finds the front binary, which the job's process 1 and the shims run, from the directory of this program. */
 static enum pl_status find_paceline(struct stat *ret_file, struct pl_error *reterr)
 {
     static const char *const places[] = {"../../bin/paceline", "../entrypoint/paceline", "paceline"};
@@ -102,7 +102,7 @@ static enum pl_status find_programs(struct samples *samples, pid_t supervisor, s
     samples->items = pl_memory_new(count + 1, sizeof(*samples->items), reterr);
     PL_TRY(samples->items ? PL_OK : PL_MEMORY);
     for (size_t i = 0; i < count; i++) {
-        add_process(samples, pids[i], NULL); /* one that has ended since is none */
+        add_process(samples, pids[i], NULL); /* a process that has ended meanwhile is skipped */
     }
     if (samples->count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND,
@@ -139,7 +139,7 @@ static enum pl_status take_words(struct samples *samples, char **words, size_t c
     }
     for (size_t i = 0; i < count; i++) {
         PL_TRY(parse_pid(words[i], &pid, reterr));
-        if (add_process(samples, pid, &error) != PL_OK && count > 1) { /* the last report is the caller's */
+        if (add_process(samples, pid, &error) != PL_OK && count > 1) { /* the caller reports the last error */
             pl_log(PL_LOG_WARNING, "%s", error.cause);
         }
     }
@@ -150,7 +150,7 @@ static enum pl_status take_words(struct samples *samples, char **words, size_t c
     return PL_OK;
 }
 
-/* The second look at CPU time and state. */
+/* Takes the second look at CPU time and state. */
 static void finish_sample(struct sampled *item)
 {
     double ticks_per_s = (double)sysconf(_SC_CLK_TCK);
@@ -174,7 +174,7 @@ static void say_ended(struct pl_stacks_program *program, int64_t deadline_ns)
 
 static enum pl_status collect(struct samples *samples, int64_t deadline_ns, struct pl_error *reterr)
 {
-    pl_clock_nap(SAMPLE_NS, deadline_ns); /* what CPU use is measured over */
+    pl_clock_nap(SAMPLE_NS, deadline_ns); /* the interval over which CPU use is measured */
     for (size_t i = 0; i < samples->count; i++) {
         finish_sample(&samples->items[i]);
     }
@@ -194,7 +194,7 @@ static enum pl_status collect(struct samples *samples, int64_t deadline_ns, stru
     return PL_OK;
 }
 
-/* Look at the programs that were found, and add them to what the other hosts send. */
+/* Examines the programs that were found, and adds them to those of the other hosts. */
 static enum pl_status look(struct samples *samples, const char *host, int64_t deadline_ns, struct pl_hosts *hosts,
                            struct pl_error *reterr)
 {
@@ -218,7 +218,10 @@ static enum pl_status print(struct pl_hosts *hosts, int fd, struct pl_error *ret
     return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
 }
 
-/* The run directory of this host's process 1: a child of it has it in its environment, and so do its programs. */
+/*
+ * Returns the run directory of this host's process 1, from this process's environment if process 1 has started it, else
+ * from the environment of a program of the job.
+ */
 static char *find_run_dir(const struct samples *samples, const struct pl_environment *environment)
 {
     const char *own = pl_environment_get_or(environment, PL_RUNDIR_VARIABLE, NULL);
@@ -229,7 +232,7 @@ static char *find_run_dir(const struct samples *samples, const struct pl_environ
     return pl_proc_variable(samples->items[0].pid, PL_RUNDIR_VARIABLE);
 }
 
-/* For another host, which has asked. */
+/* Answers another host, which has asked for this host's programs. */
 static enum pl_status answer(const char *host, struct samples *samples, struct pl_hosts *hosts, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -244,13 +247,13 @@ static enum pl_status answer(const char *host, struct samples *samples, struct p
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "the answer", reterr);
 }
 
-/* What the options say. */
+/* The values of the options. */
 struct task {
-    const char *local_host, *log_host; /* NULL: without this option */
-    pid_t supervisor;                  /* 0: of all jobs of this host */
+    const char *local_host, *log_host; /* NULL if the option was not given */
+    pid_t supervisor;                  /* 0 for all jobs of this host */
 };
 
-/* Ask the other hosts, look at this one's programs meanwhile, print all. */
+/* Asks the other hosts, examines this host's programs meanwhile, and prints all. */
 static enum pl_status print_all_hosts(const struct task *task, const struct pl_environment *environment,
                                       struct samples *samples, struct pl_hosts *hosts, struct pl_error *reterr)
 {
@@ -264,7 +267,7 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
         PL_TRY(hosts->host_name ? PL_OK : PL_MEMORY);
     }
     if (run_dir && pl_hosts_start(hosts, run_dir, environment, &ask_error) != PL_OK) {
-        pl_log_error(&ask_error, "asking the other hosts"); /* what is here is still printed */
+        pl_log_error(&ask_error, "asking the other hosts"); /* the programs of this host are still printed */
     }
     if (found != PL_OK && hosts->host_count == 0) {
         return pl_error_set(reterr, found, "%s", error.cause);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The odd one out among programs, by where their main threads' stacks part. */
+/* Orders programs by the place where their main threads' stacks diverge: the one that differs comes first. */
 #include "programs/stacks/order.h"
 
 #include "base/memory.h"
@@ -8,15 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A program and its row. */
+/* A program and its row of numbers. */
 struct place {
     struct pl_order_program program;
     size_t line_count;
-    uint32_t *shared_with; /* programs whose key begins alike, up to this line, itself among them */
+    uint32_t *shared_with; /* for each line: number of programs, itself included, whose keys are equal up to it */
 };
 
-/* Running and sleeping are one kind: what polls is seen in both. So is a wait that only one of two looks found
- * uninterruptible: a page fault is one. */
+/*
+ * Running and sleeping are one kind, since a thread that polls is seen in both. A wait that only one of the two looks
+ * found uninterruptible belongs to the same kind: it may be a page fault.
+ */
 static char kind_of(const struct pl_stacks_program *program)
 {
     bool is_short = program->state == 'D' && program->threads[0].state != 'D';
@@ -40,7 +42,7 @@ void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key)
 
         if (frame->function[0] != '\0') {
             pl_text_printf(key, "%s (%s)\n", frame->function, frame->module);
-        } else { /* without a name the address in its file is it */
+        } else { /* without a name the offset in its file identifies the function */
             pl_text_printf(key, "+0x%llx (%s)\n", (unsigned long long)frame->offset, frame->module);
         }
     }
@@ -57,7 +59,7 @@ static size_t count_lines(const char *key)
     return lines;
 }
 
-/* How many lines are alike before the first that is not. */
+/* Returns the number of equal lines before the first difference. */
 static size_t count_alike(const char *left, const char *right)
 {
     size_t lines = 0;

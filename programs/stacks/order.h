@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Which program comes first: the odd one out.
+ * Orders programs: the one that differs from the others comes first.
  *
  * A program's key is a line with its kind of state, then a line for each function of its main thread from the outermost
- * inwards (Python's own first, where they are known), then its state and wait. Each program has a row of numbers: how
- * many programs have the same first line, then how many the same first two, and so on. The least row, compared number
- * by number, comes first: that of the program which departs first, with the fewest others. Comparing the innermost
- * functions alone would not do: ranks that poll in one and the same allreduce are seen in different ones.
+ * inwards (Python's own functions first, if they are known), then its state and wait. Each program has a row of
+ * numbers: how many programs have the same first line, then how many have the same first two lines, and so on. Rows are
+ * compared number by number, and the least row comes first: it belongs to the program that diverges first, with the
+ * fewest others. It is not enough to compare the innermost functions: ranks that poll in one and the same allreduce are
+ * seen in different functions.
  *
  *     rank 0   running  main  step  MPI_Allreduce  poll    4 4 4 3 2 2
  *     rank 1   running  main  step  MPI_Allreduce  poll    4 4 4 3 2 2
  *     rank 2   running  main  step  stuck_here             4 4 4 1 1     <- first
  *     rank 3   running  main  step  MPI_Allreduce  yield   4 4 4 3 1 1
  *
- * A program that is stopped is before all others whatever they do. Equal ones are ordered by rank, host and process.
+ * A stopped program comes before all others. Programs with equal rows are ordered by rank, host and process.
  *
  * Test  tests/unit/programs/stacks/test_order.c
  */
@@ -24,20 +25,20 @@
 #include "base/text.h"
 #include "programs/stacks/stacks.h"
 
-/** A program of this host or of another one. */
+/** A program of this host or of another host. */
 struct pl_order_program {
     char *host;
-    int rank; /* -1: none */
+    int rank; /* -1 if it has no rank */
     pid_t pid;
-    char *key;            /* lines, the last without a newline */
-    char *report, *place; /* for the caller */
+    char *key;            /* lines of the key, the last without a newline */
+    char *report, *place; /* texts that only the caller uses */
 };
 
-/** Append the key of `program`. */
+/** Appends the key of `program`. */
 void pl_order_key(const struct pl_stacks_program *program, struct pl_text *key);
 
 /**
- * Sort the `count` programs.
+ * Sorts the `count` programs.
  *
  * Cost    count^2 comparisons of keys, each line compared once.
  * Errors  PL_MEMORY.

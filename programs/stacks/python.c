@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks Python's faulthandler for stacks, and takes apart what it writes. */
+/* Asks Python's faulthandler for stacks, and parses what it writes. */
 #include "programs/stacks/python.h"
 
 #include "base/clock.h"
@@ -15,13 +15,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WRITE_NS (2 * PL_NS_PER_S)   /* a handler that has not begun by then will not */
-#define QUIET_NS (50 * PL_NS_PER_MS) /* without another byte for so long it has ended */
+#define WRITE_NS (2 * PL_NS_PER_S)   /* longest wait for a handler to begin */
+#define QUIET_NS (50 * PL_NS_PER_MS) /* the handler is done when it has written nothing for so long */
 #define LOOK_NS (5 * PL_NS_PER_MS)
 
 enum {
-    MOST_FRAMES = 100, /* of one thread, as faulthandler has it */
-    PLACE_FRAMES = 3,  /* the innermost function says how it waits, those around it for what */
+    MOST_FRAMES = 100, /* limit of faulthandler for one thread */
+    PLACE_FRAMES = 3,  /* the innermost function tells how the thread waits, those around it for what */
 };
 
 static const char frame_start[] = "  File \"", line_start[] = "\", line ", function_start[] = " in ";
@@ -33,7 +33,7 @@ static off_t size_of(int fd)
     return fstat(fd, &info) == 0 ? info.st_size : 0;
 }
 
-/* Wait until what is written after `before` bytes is whole. */
+/* Waits until the text that is written after `before` bytes is complete. Returns where it ends. */
 static off_t await_text(int fd, off_t before, int64_t deadline_ns)
 {
     int64_t end_ns = pl_deadline_after_ns(WRITE_NS), grown_ns = 0;
@@ -61,7 +61,7 @@ static void read_text(int fd, off_t before, off_t after, char *ret_text, size_t 
 
     ret_text[length] = '\0';
     length = strlen(ret_text);
-    if ((size_t)(after - before) > text_bytes - 1) { /* cut: without the line that is not whole */
+    if ((size_t)(after - before) > text_bytes - 1) { /* the text was cut: drop its incomplete last line */
         const char *last = strrchr(ret_text, '\n');
 
         length = last ? (size_t)(last + 1 - ret_text) : 0;
@@ -89,7 +89,7 @@ void pl_python_collect(struct pl_stacks_program *program, int64_t deadline_ns)
         return;
     }
     before = size_of(fd);
-    /* To the main thread, whose stack is then the one that faulthandler calls the current one. */
+    /* Send the signal to the main thread, so that faulthandler calls its stack the current one. */
     if (syscall(SYS_tgkill, program->pid, program->pid, PL_PYTHON_SIGNAL) != 0) {
         return;
     }
@@ -99,7 +99,7 @@ void pl_python_collect(struct pl_stacks_program *program, int64_t deadline_ns)
     }
 }
 
-/* The frames of the main thread, the innermost first. Returns how many. */
+/* Finds the frames of the main thread, the innermost first, and returns their number. */
 static size_t find_main_frames(const char *stacks, const char *frames[MOST_FRAMES])
 {
     const char *at = strncmp(stacks, "Current thread ", 15) == 0 ? stacks : strstr(stacks, "\nCurrent thread ");
@@ -148,7 +148,7 @@ size_t pl_python_append_report(const char *stacks, size_t most_lines, struct pl_
     return lines;
 }
 
-/* Take "  File "PATH", line N in FUNCTION" apart, and append it as "FUNCTION (NAME line N)". */
+/* Parses "  File "PATH", line N in FUNCTION" and appends it as "FUNCTION (NAME line N)". */
 static bool append_frame(const char *frame, struct pl_text *text)
 {
     const char *file = frame + sizeof(frame_start) - 1, *end = file + strcspn(file, "\n");

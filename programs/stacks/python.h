@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Python's own stacks, written by its faulthandler: `programs/python/sitecustomize.py`, which `PACELINE_HANG_S`
- * puts on PYTHONPATH, registers a signal and a file, and `paceline stacks` sends the one and reads the other.
+ * Python's own stacks, which its faulthandler writes. `PACELINE_HANG_S` puts `programs/python/sitecustomize.py` on
+ * PYTHONPATH, which registers a signal and a file. `paceline stacks` sends the signal and reads the file.
  *
  * Source  Python's documentation of faulthandler.register() and site (sitecustomize).
  * Test    tests/unit/programs/stacks/test_python.c
@@ -12,22 +12,24 @@
 #include "base/text.h"
 #include "programs/stacks/stacks.h"
 
-enum { PL_PYTHON_SIGNAL = 62 }; /* SIGRTMAX - 2, as the hook has it */
+enum { PL_PYTHON_SIGNAL = 62 }; /* SIGRTMAX - 2, as in sitecustomize.py */
 
 /**
- * Have the process `program->pid` write its stacks, and fill in `program->python`; nothing happens to one without the
- * hook, or that is stopped. Waits until `deadline_ns` at the longest.
+ * Makes the process `program->pid` write its stacks, and fills in `program->python`. Does nothing if the process did
+ * not register the signal or is stopped. Waits until `deadline_ns` at most.
  */
 void pl_python_collect(struct pl_stacks_program *program, int64_t deadline_ns);
 
-/** Append the main thread's functions of `stacks`, the outermost first, each with a newline. */
+/** Appends the main thread's functions of `stacks`, the outermost first, each with a newline. */
 void pl_python_append_key(const char *stacks, struct pl_text *text);
 
-/** Append at most `most_lines` lines of the report. Returns how many. */
+/** Appends at most `most_lines` lines of the report. Returns their number. */
 size_t pl_python_append_report(const char *stacks, size_t most_lines, struct pl_text *text);
 
-/** Append where the main thread stands: "wait (threading.py line 320) in get (queue.py line
- * 171) in main (train.py line 8)". False: not known. */
+/**
+ * Appends what the main thread is doing: "wait (threading.py line 320) in get (queue.py line 171) in main (train.py
+ * line 8)". False if that is unknown.
+ */
 bool pl_python_append_place(const char *stacks, struct pl_text *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program's report: its head, then its threads, those that stand at the same place once. */
+/* Prints a program's report: its head, then its threads; threads at the same place are printed once. */
 #include "programs/stacks/report.h"
 
 #include "programs/stacks/describe.h"
@@ -65,7 +65,7 @@ static void append_frame(const struct pl_stacks_frame *frame, size_t number, str
     }
 }
 
-/* The thread at `index`, with the number of others at the same place. Returns how many lines that takes. */
+/* Appends the thread at `index`, with the number of other threads at the same place. Returns the number of lines. */
 static size_t append_thread(const struct pl_stacks_program *program, size_t index, size_t others, struct pl_text *text)
 {
     const struct pl_stacks_thread *thread = &program->threads[index];
@@ -96,7 +96,8 @@ static size_t append_thread(const struct pl_stacks_program *program, size_t inde
 void pl_report_program(const struct pl_stacks_program *program, const char *host, struct pl_text *text)
 {
     bool listed[PL_STACKS_MOST_THREADS] = {false};
-    size_t lines = 5, left_out = program->threads_left_out; /* the head and the lines about the whole program */
+    /* 5 lines for the head and the lines about the whole program */
+    size_t lines = 5, left_out = program->threads_left_out;
 
     append_head(program, host, text);
     if (program->problem[0] != '\0') {
@@ -113,7 +114,7 @@ void pl_report_program(const struct pl_stacks_program *program, const char *host
         if (listed[i]) {
             continue;
         }
-        if (lines + PL_REPORT_MOST_FRAMES + 4 > PL_REPORT_MOST_LINES) { /* the last may need all of these */
+        if (lines + PL_REPORT_MOST_FRAMES + 4 > PL_REPORT_MOST_LINES) { /* a thread may need all of these lines */
             left_out++;
             continue;
         }
@@ -130,7 +131,10 @@ void pl_report_program(const struct pl_stacks_program *program, const char *host
     }
 }
 
-/* The innermost functions of threads that wait say how they wait; what they wait for stands further out. */
+/*
+ * Number of functions in a place. The innermost functions of a waiting thread tell how it waits; functions further out
+ * tell for what.
+ */
 enum { PLACE_FRAMES = 3 };
 
 void pl_report_place(const struct pl_stacks_program *program, struct pl_text *text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stops one thread at a time by ptrace, and has libdw walk its stack. */
+/* Stops one thread at a time by ptrace, and lets libdw walk its stack. */
 #include "programs/stacks/unwind.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 
 enum { FILE_BYTES = 65536 };
 
-#define SHORT_WAIT_NS (100 * PL_NS_PER_MS) /* for a thread that the kernel may not let stop */
+#define SHORT_WAIT_NS (100 * PL_NS_PER_MS) /* wait for a thread that the kernel may not be able to stop */
 
 void pl_unwind_explain(int code, const char *own_status, const char *yama_scope, char *ret_text, size_t text_bytes)
 {
@@ -38,7 +38,9 @@ void pl_unwind_explain(int code, const char *own_status, const char *yama_scope,
                           "`--cap-add SYS_PTRACE`");
 }
 
-/* Why ptrace failed: who else traces, or what is not allowed. False where the thread has merely ended. */
+/*
+ * Writes why ptrace failed: who else traces the process, or what is not permitted. False if the thread has only ended.
+ */
 static bool explain_error(pid_t pid, pid_t tid, int code, char *ret_text, size_t text_bytes)
 {
     PL_AUTO_FREE char *status = NULL;
@@ -72,7 +74,7 @@ static bool explain_error(pid_t pid, pid_t tid, int code, char *ret_text, size_t
     return true;
 }
 
-/* Wait until the traced thread has stopped. 0, or an errno: ESRCH where it has ended, ETIMEDOUT. */
+/* Waits until the traced thread has stopped. Returns 0 or an errno: ESRCH if the thread has ended, ETIMEDOUT. */
 static int await_stop(pid_t tid, int64_t deadline_ns, int *ret_signal)
 {
     int64_t began_ns = pl_clock_now_ns();
@@ -82,7 +84,7 @@ static int await_stop(pid_t tid, int64_t deadline_ns, int *ret_signal)
         pid_t waited = waitpid(tid, &status, __WALL | WNOHANG);
 
         if (waited == tid && WIFSTOPPED(status)) {
-            /* It may have stopped because a signal came first, which it gets when it goes on. */
+            /* A signal may have stopped it first; the thread gets that signal when it continues. */
             *ret_signal = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
             return 0;
         }
@@ -98,7 +100,7 @@ static int await_stop(pid_t tid, int64_t deadline_ns, int *ret_signal)
 
 struct walk {
     struct pl_stacks_thread *thread;
-    bool calls[PL_STACKS_MOST_FRAMES]; /* the address is where a call returns to, one past what runs */
+    bool calls[PL_STACKS_MOST_FRAMES]; /* whether the address is a return address, which is one past the call */
     int64_t deadline_ns;
 };
 
@@ -142,7 +144,7 @@ static void name_frame(Dwfl *dwfl, struct pl_stacks_frame *frame, bool is_call)
     }
 }
 
-/* The frame of an earlier thread at the same address: looking a name up takes a walk over all of a file's symbols. */
+/* Returns the frame of an earlier thread at the same address: each look-up of a name walks all symbols of a file. */
 static const struct pl_stacks_frame *find_named(const struct pl_stacks_program *program, size_t before, uint64_t pc)
 {
     for (size_t i = 0; i < before; i++) {
@@ -157,7 +159,7 @@ static const struct pl_stacks_frame *find_named(const struct pl_stacks_program *
     return NULL;
 }
 
-/* False where this thread cannot be traced, and so none of its process. */
+/* Collects one thread's stack. False if this thread, and so every thread of its process, cannot be traced. */
 static bool unwind_thread(Dwfl *dwfl, struct pl_stacks_program *program, size_t index, int64_t deadline_ns)
 {
     struct pl_stacks_thread *thread = &program->threads[index];
@@ -171,7 +173,7 @@ static bool unwind_thread(Dwfl *dwfl, struct pl_stacks_program *program, size_t 
     }
     code = ptrace(PTRACE_INTERRUPT, thread->tid, NULL, NULL) == 0 ? 0 : errno;
     code = code == 0 ? await_stop(thread->tid, stop_by_ns, &signal_number) : code;
-    if (code == ETIMEDOUT) { /* the trace ends with this process */
+    if (code == ETIMEDOUT) { /* the trace ends when this process ends */
         snprintf(thread->problem, sizeof(thread->problem), "the kernel did not let it stop in time%s",
                  thread->state == 'D' ? ": its wait is uninterruptible" : "");
         return true;
@@ -180,7 +182,7 @@ static bool unwind_thread(Dwfl *dwfl, struct pl_stacks_program *program, size_t 
         snprintf(thread->problem, sizeof(thread->problem), "it has ended");
         return true;
     }
-    dwfl_getthread_frames(dwfl, thread->tid, take_frame, &walk); /* ends with an error where a stack ends early */
+    dwfl_getthread_frames(dwfl, thread->tid, take_frame, &walk); /* this returns an error if a stack ends early */
     ptrace(PTRACE_DETACH, thread->tid, NULL, (void *)(intptr_t)signal_number);
     if (thread->frame_count == 0) {
         snprintf(thread->problem, sizeof(thread->problem), "libdw: %s", dwfl_errmsg(-1));
@@ -204,7 +206,7 @@ static int find_no_debug_info(Dwfl_Module *module, void **user, const char *name
     return -1;
 }
 
-/* Read a file's unwind tables now, not while a thread is stopped. */
+/* Reads a file's unwind tables in advance, so that it is not done while a thread is stopped. */
 static int load_tables(Dwfl_Module *module, void **user, const char *name, Dwarf_Addr start, void *deadline_ns)
 {
     Dwarf_Addr bias;
@@ -214,7 +216,7 @@ static int load_tables(Dwfl_Module *module, void **user, const char *name, Dwarf
     return pl_deadline_passed(*(const int64_t *)deadline_ns) ? DWARF_CB_ABORT : DWARF_CB_OK;
 }
 
-/* True where the process, or its main thread, with which /proc loses what it has mapped, is no more. */
+/* Whether the process has ended, or its main thread: after that /proc no longer shows the process's mappings. */
 static bool has_ended(struct pl_stacks_program *program)
 {
     struct pl_proc_stat stat;
@@ -230,7 +232,7 @@ static bool has_ended(struct pl_stacks_program *program)
     return *text != '\0';
 }
 
-/* libdw's own words; it gives an errno or its own number. */
+/* Whether `code` is an error; `program->problem` then gets its text: an errno's if above 0, else libdw's. */
 static bool fails(struct pl_stacks_program *program, int code)
 {
     if (code != 0 && !has_ended(program)) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline sync`: files of a directory to S3 as they are written. SageMaker's toolkit does the same with intermediate
- * output. */
+/*
+ * `paceline sync`: copies files of a directory to S3 while they are written, as SageMaker's toolkit does with
+ * intermediate output.
+ */
 #include "base/clock.h"
 #include "base/environment.h"
 #include "base/file.h"
@@ -27,14 +29,14 @@
 
 enum { EVENT_BYTES = 64 << 10, LOOK_S = 10 };
 
-/* How long to wait after a file was closed: its writer may open it again at once. */
+/* Wait after a file was closed: its writer may open it again at once. */
 #define STABLE_NS (300 * PL_NS_PER_MS)
 #define TRY_AGAIN_NS (30 * PL_NS_PER_S)
 #define UPLOAD_NS (1800 * PL_NS_PER_S)
 #define DEFAULT_FINISH_S 60
-#define SAME_STOP_NS (5 * PL_NS_PER_S) /* a signal to a whole group of processes may reach one of them twice */
+#define SAME_STOP_NS (5 * PL_NS_PER_S) /* a signal to a whole process group may reach one process twice */
 
-/* The state of one file. */
+/* The version of one file. */
 struct version {
     int64_t modified_ns;
     int64_t size_bytes;
@@ -42,35 +44,35 @@ struct version {
 };
 
 struct entry {
-    char *name; /* below the directory */
+    char *name; /* path below the directory */
     struct version sent;
-    struct version seen; /* at the last check */
-    int64_t due_ns;      /* PL_DEADLINE_NEVER: nothing to do */
+    struct version seen; /* version at the last check */
+    int64_t due_ns;      /* PL_DEADLINE_NEVER if there is nothing to do */
     bool complained;
 };
 
 struct watched {
-    int id;     /* inotify's */
-    char *name; /* below the directory; "" for itself */
+    int id;     /* inotify's number */
+    char *name; /* path below the directory; "" for the directory itself */
 };
 
 struct sync {
     struct pl_s3_client *client;
     struct pl_s3_upload_options upload;
     struct pl_s3_encryption encryption;
-    struct pl_s3_headers headers; /* for the same */
-    char *directory;              /* absolute */
+    struct pl_s3_headers headers; /* request headers for the encryption */
+    char *directory;              /* absolute path */
     char *bucket, *prefix;
-    int events_fd; /* -1: no inotify here */
+    int events_fd; /* -1 if there is no inotify */
     int signals_fd;
-    bool scans;             /* inotify does not report everything: scan every LOOK_S too */
-    size_t unread_count;    /* directories that the last walk could not read */
-    struct pl_error unread; /* the first of them */
-    int64_t finish_ns;      /* how long */
-    int64_t finish_by_ns;   /* until when, once a signal has come */
-    uint32_t stop_signal;   /* the first; 0: none yet */
-    int64_t stop_ns;        /* when it came */
-    struct entry *entries;  /* by name */
+    bool scans;             /* inotify does not report everything: also scan every LOOK_S */
+    size_t unread_count;    /* number of directories that the last walk could not read */
+    struct pl_error unread; /* error of the first of them */
+    int64_t finish_ns;      /* time for the last uploads */
+    int64_t finish_by_ns;   /* deadline of the last uploads, once a signal has arrived */
+    uint32_t stop_signal;   /* first signal; 0 before a signal arrives */
+    int64_t stop_ns;        /* time of its arrival */
+    struct entry *entries;  /* sorted by name */
     size_t entry_count, entry_capacity;
     struct watched *watched;
     size_t watched_count, watched_capacity;
@@ -89,7 +91,7 @@ static struct version version_of(const struct stat *info)
                             .inode = (uint64_t)info->st_ino};
 }
 
-/* The index of `name` in the entries, or where it belongs. */
+/* Returns the index of `name` in the entries, or the index at which it must be inserted. */
 static size_t find_place(const struct sync *sync, const char *name)
 {
     size_t low = 0, high = sync->entry_count;
@@ -127,7 +129,7 @@ static enum pl_status find_entry(struct sync *sync, const char *name, struct ent
     return PL_OK;
 }
 
-/* The file has to be sent if it has changed. */
+/* Marks a file as due: it is sent if it has changed. */
 static enum pl_status mark(struct sync *sync, const char *name, struct pl_error *reterr)
 {
     struct entry *entry;
@@ -137,7 +139,7 @@ static enum pl_status mark(struct sync *sync, const char *name, struct pl_error 
     return PL_OK;
 }
 
-/* The same without events for closing: a file counts as written when two scans see the same. */
+/* The same without events for closing: a file counts as complete if two scans find the same version. */
 static enum pl_status mark_stable(struct sync *sync, const char *name, const struct stat *info, struct pl_error *reterr)
 {
     struct version now = version_of(info);
@@ -151,7 +153,7 @@ static enum pl_status mark_stable(struct sync *sync, const char *name, const str
     return PL_OK;
 }
 
-/* inotify or a directory fails: warn once, then scan for changes. */
+/* Called if inotify or a directory fails: warns once, and from then on scans for changes. */
 static void fall_back_to_scan(struct sync *sync, const struct pl_error *error)
 {
     if (!sync->scans) {
@@ -191,7 +193,7 @@ static enum pl_status watch(struct sync *sync, const char *path, const char *nam
         return PL_OK;
     }
     copy = pl_memory_string(name, reterr);
-    if (copy && watched) { /* moved here */
+    if (copy && watched) { /* it was moved here */
         free(watched->name);
         watched->name = copy;
         return PL_OK;
@@ -220,7 +222,7 @@ static void close_walk_at(FTS **walk)
     }
 }
 
-/* Mark every file (ALL), or those that two scans found the same (STABLE). */
+/* Marks every file (ALL), or those that two scans found unchanged (STABLE). */
 enum which { ALL, STABLE };
 
 static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum which which, struct pl_error *reterr)
@@ -232,7 +234,7 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
         name++;
     }
     switch (item->fts_info) {
-    case FTS_D: /* its contents are read after this: nothing is missed */
+    case FTS_D: /* its contents are read after this, so nothing is missed */
         return watch(sync, item->fts_path, name, reterr);
     case FTS_F:
         return which == ALL ? mark(sync, name, reterr) : mark_stable(sync, name, item->fts_statp, reterr);
@@ -249,11 +251,11 @@ static enum pl_status take_item(struct sync *sync, const FTSENT *item, enum whic
         }
         return PL_OK;
     default:
-        return PL_OK; /* links, sockets and the like */
+        return PL_OK; /* links, sockets and the like are skipped */
     }
 }
 
-/* Watch the directory `name` and all below it, and mark the files that are there. */
+/* Watches the directory `name` and all directories below it, and marks the files in them. */
 static enum pl_status scan(struct sync *sync, const char *name, enum which which, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -285,7 +287,7 @@ static enum pl_status take_event(struct sync *sync, const struct inotify_event *
             continue;
         }
         if (event->mask & IN_IGNORED) {
-            if (!*sync->watched[i].name) { /* one of its name may be created again, without an event */
+            if (!*sync->watched[i].name) { /* a directory of that name may be created again without an event */
                 pl_error_set(&error, PL_NOT_FOUND, "'%s' was removed", sync->directory);
                 fall_back_to_scan(sync, &error);
             }
@@ -324,8 +326,10 @@ static enum pl_status take_events(struct sync *sync, struct pl_error *reterr)
     }
 }
 
-/* A stop request sets the time at which everything ends; another one, unless it repeats the first, sets it to now.
- * */
+/*
+ * The first stop request sets the deadline for everything. A second one sets the deadline to now, unless it only
+ * repeats the first.
+ */
 static void check_stop(struct sync *sync)
 {
     struct signalfd_siginfo info;
@@ -344,7 +348,7 @@ static void check_stop(struct sync *sync)
     }
 }
 
-/* Whether an upload still has time; a stop request may have come during it. */
+/* Whether an upload still has time. A stop request may have arrived during the upload. */
 static bool has_time(void *context)
 {
     struct sync *sync = context;
@@ -373,8 +377,8 @@ static enum pl_status upload(struct sync *sync, const struct entry *entry, const
 }
 
 /*
- * Whether a later write could leave the file with the same size and time as `version`: file systems count time in
- * ticks, of at most 10 ms by the kernel's clock, and some in whole seconds, FAT in two.
+ * Whether a later write could leave the file with the same size and time as `version`. File systems count time in
+ * ticks: at most 10 ms by the kernel's clock, whole seconds on some, two seconds on FAT.
  */
 static bool may_hide_a_write(const struct version *version)
 {
@@ -383,11 +387,14 @@ static bool may_hide_a_write(const struct version *version)
 
     clock_gettime(CLOCK_REALTIME, &now);
     age_ns = (int64_t)now.tv_sec * PL_NS_PER_S + now.tv_nsec - version->modified_ns;
-    return age_ns > -tick_ns && age_ns < tick_ns; /* a time further in the future is wrong: waiting for it is useless */
+    /* a time further in the future is wrong, and waiting for it is useless */
+    return age_ns > -tick_ns && age_ns < tick_ns;
 }
 
-/* Send the entry's file unless this version of it was sent. One that changes meanwhile is due again. `last`: nothing
- * writes any more. */
+/*
+ * Sends the entry's file unless this version was sent before. A file that changes meanwhile is due again. `last` tells
+ * that no process writes any more.
+ */
 static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool last, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -397,7 +404,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     entry->due_ns = PL_DEADLINE_NEVER;
     PL_TRY(path_below(sync, entry->name, &path, reterr));
     errno = 0;
-    /* removed again, or replaced by something that is not a file: what was sent stays */
+    /* it was removed, or replaced by something that is not a file: the object stays as it was sent */
     if (lstat(pl_text_string(&path), &info) != 0 || !S_ISREG(info.st_mode)) {
         return errno == 0 || is_gone(errno) ? PL_OK : pl_error_errno(reterr, "stat '%s'", pl_text_string(&path));
     }
@@ -415,7 +422,7 @@ static enum pl_status send_entry(struct sync *sync, struct entry *entry, bool la
     return PL_OK;
 }
 
-/* Send what is due; returns when the next entry is. */
+/* Sends the files that are due, and returns when the next one is due. */
 static int64_t send_due(struct sync *sync, bool all)
 {
     int64_t next_ns = PL_DEADLINE_NEVER;
@@ -426,7 +433,7 @@ static int64_t send_due(struct sync *sync, bool all)
 
         check_stop(sync);
         if (!all && sync->finish_by_ns != PL_DEADLINE_NEVER) {
-            break; /* the last round sends the rest */
+            break; /* the last round sends the remaining files */
         }
         if (entry->due_ns != PL_DEADLINE_NEVER && (all || pl_deadline_passed(entry->due_ns)) &&
             send_entry(sync, entry, all, &error) != PL_OK) {
@@ -441,7 +448,7 @@ static int64_t send_due(struct sync *sync, bool all)
     return next_ns;
 }
 
-/* Send what is written until a signal comes. */
+/* Sends files as they are written, until a signal arrives. */
 static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
 {
     int64_t look_ns = pl_deadline_after_ns(LOOK_S * PL_NS_PER_S);
@@ -453,7 +460,7 @@ static enum pl_status follow(struct sync *sync, struct pl_error *reterr)
         int64_t next_ns = send_due(sync, false);
 
         if (sync->finish_by_ns != PL_DEADLINE_NEVER) {
-            break; /* an upload has read the signal, and nothing would wake us */
+            break; /* an upload has read the signal, so poll() would not wake up */
         }
         next_ns = sync->scans && look_ns < next_ns ? look_ns : next_ns;
         if (poll(waits, 2, pl_deadline_poll_ms(next_ns)) < 0 && errno != EINTR) {
@@ -476,10 +483,10 @@ static enum pl_status run(struct sync *sync, struct pl_error *reterr)
     enum pl_status status = follow(sync, reterr);
     size_t left = 0;
 
-    if (status != PL_OK) { /* the last round is made nevertheless */
+    if (status != PL_OK) { /* the last round runs nevertheless */
         sync->finish_by_ns = pl_deadline_after_ns(sync->finish_ns);
     }
-    /* Also files that were never closed: their writers have ended. */
+    /* Include files that were never closed: their writers have ended. */
     if (scan(sync, "", ALL, status == PL_OK ? reterr : NULL) != PL_OK) {
         status = status == PL_OK ? PL_FAILED : status;
     }
@@ -528,7 +535,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
     sigemptyset(&stop);
     sigaddset(&stop, SIGTERM);
     sigaddset(&stop, SIGINT);
-    sigprocmask(SIG_BLOCK, &stop, NULL); /* before the client's thread */
+    sigprocmask(SIG_BLOCK, &stop, NULL); /* block signals before the client's thread starts */
     sync->signals_fd = signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
     if (sync->signals_fd < 0) {
         return pl_error_errno(reterr, "set up signals");
@@ -538,7 +545,7 @@ static enum pl_status open_sync(struct sync *sync, const struct pl_s3_options *o
         return pl_error_errno(reterr, "find directory '%s'", directory);
     }
     if (stat(sync->directory, &info) != 0 || !S_ISDIR(info.st_mode)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is no directory", directory);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is not a directory", directory);
     }
     sync->events_fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (sync->events_fd < 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paceline trace RING...: the rings that ranks left (see runtime/trace.h) as one JSON trace on standard output. */
+/* paceline trace RING...: prints the rings that ranks left (see runtime/trace.h) as one JSON trace. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"

@@ -6,13 +6,14 @@
  * paceline-unpack --receive DIRECTORY | --receive-in-place DIRECTORY
  * paceline-unpack --copy SOURCE DIRECTORY
  *
- * DEST holds an empty file NAME until all of SOURCE is there. With --fetched SOURCE is an archive that was fetched for
- * this; it is removed afterwards. With --look nothing is written: it ends with 0 if SOURCE can be what its name says.
- * --pack and --receive move a directory from one host to another, see stream.h: it leaves by standard output and comes
- * by standard input; an empty one is no model. --copy is both on one host.
+ * DEST holds an empty file NAME until all of SOURCE is unpacked. With --fetched, SOURCE is an archive that was fetched
+ * only for this, and it is removed afterwards. --look writes nothing: it exits with 0 if SOURCE can be what its name
+ * says. --pack and --receive move a directory from one host to another, see stream.h: --pack writes to standard output,
+ * --receive reads from standard input. --pack-model refuses an empty directory, which is not a model. --copy does both
+ * on one host.
  *
- * A separate program, so that an archive from outside is read by a process that does nothing else and whose end,
- * whatever it is, process 1 survives.
+ * It is a separate program, so that a process that does nothing else reads an archive from outside, and process 1
+ * survives any end of that process.
  */
 #include "base/file.h"
 #include "base/log.h"
@@ -27,7 +28,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A name with .tar or .tgz: damaged, or with another content, it is an error, not a file to be copied as it is. */
+/*
+ * Whether the name contains .tar or .tgz. If such a file is not an archive it is damaged: that is an error, and it is
+ * not copied as a file.
+ */
 static bool has_archive_name(const char *source)
 {
     const char *name = strrchr(source, '/');
@@ -74,7 +78,10 @@ static enum pl_status unpack_source(const char *source, int dest_fd, bool is_arc
     return pl_unpack_copy_file(source, dest_fd, limits, reterr);
 }
 
-/* Whatever ends this before its time: who comes next sees by the file `unfinished` that not all is there. */
+/*
+ * Unpacks the source. The file `unfinished` exists until everything is there, so that a later process sees if this one
+ * was interrupted.
+ */
 static enum pl_status unpack_whole(const char *source, const char *dest, const char *unfinished, bool is_archive,
                                    const struct pl_unpack_limits *limits, struct pl_error *reterr)
 {
@@ -98,7 +105,7 @@ static enum pl_status unpack_whole(const char *source, const char *dest, const c
                : pl_error_errno(reterr, "removing '%s/%s'", dest, unfinished);
 }
 
-/* PL_NOT_FOUND, without a report: the word is none of those that move a directory. */
+/* Moves a directory. Returns PL_NOT_FOUND, without a report, if `word` is not an option that moves directories. */
 static enum pl_status move(const char *word, const char *directory, const char *to, struct pl_error *reterr)
 {
     if (to) {
@@ -156,7 +163,7 @@ int main(int argc, char **argv)
     if (fetched && unlink(argv[at]) != 0) {
         pl_log(PL_LOG_WARNING, "removing %s: %s", argv[at], strerror(errno));
     }
-    if (status != PL_OK) { /* the last line is what the failure file begins with */
+    if (status != PL_OK) { /* the failure file begins with the last line of the log */
         pl_log_error(&error, "%s", argv[at]);
     }
     return status == PL_OK ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -46,14 +46,14 @@ static enum pl_status no_memory(struct pl_error *reterr)
     return pl_error_set(reterr, PL_MEMORY, "out of memory for an archive");
 }
 
-/* What libarchive says of its last call. */
+/* Reports libarchive's error of its last call. */
 static enum pl_status raise_archive(struct archive *archive, const char *what, const char *name,
                                     struct pl_error *reterr)
 {
     const char *words = archive_error_string(archive);
 
     return pl_error_set(reterr, archive_errno(archive) > 0 ? PL_SYSTEM : PL_CORRUPT, "%s '%.200s': %.300s", what, name,
-                        words ? words : "no words of libarchive's");
+                        words ? words : "libarchive gives no reason");
 }
 
 static enum pl_status enter(const char *directory, struct pl_error *reterr)
@@ -61,7 +61,7 @@ static enum pl_status enter(const char *directory, struct pl_error *reterr)
     return chdir(directory) == 0 ? PL_OK : pl_error_errno(reterr, "enter '%s'", directory);
 }
 
-/* Copy the data of the entry that both archives stand at. */
+/* Copies the data of the current entry of both archives. */
 static enum pl_status copy_data(struct archive *from, struct archive *to, const char *name, bool to_disk,
                                 struct pl_error *reterr)
 {
@@ -173,7 +173,8 @@ enum pl_status pl_stream_pack(const char *directory, int fd, bool empty_is_wrong
     AUTO_WRITER struct archive *out = archive_write_new();
 
     if (!disk || !out || archive_write_set_format_pax(out) != ARCHIVE_OK ||
-        archive_write_set_options(out, "hdrcharset=BINARY") != ARCHIVE_OK || /* names are bytes */
+        /* names are bytes, without a character set */
+        archive_write_set_options(out, "hdrcharset=BINARY") != ARCHIVE_OK ||
         archive_write_set_bytes_per_block(out, BLOCK_BYTES) != ARCHIVE_OK ||
         archive_write_set_bytes_in_last_block(out, 1) != ARCHIVE_OK || archive_write_open_fd(out, fd) != ARCHIVE_OK ||
         archive_read_disk_set_symlink_physical(disk) != ARCHIVE_OK ||
@@ -194,7 +195,7 @@ enum pl_status pl_stream_pack(const char *directory, int fd, bool empty_is_wrong
     return pack_end(out, reterr);
 }
 
-/* The entries up to the one that says that all have come. */
+/* Receives the entries up to the last one, which tells that all have arrived. */
 static enum pl_status receive_all(struct archive *in, struct archive *disk, struct pl_error *reterr)
 {
     struct archive_entry *entry;

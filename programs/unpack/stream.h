@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A directory as a stream: a tar archive of pax format of everything in it, files, directories, symbolic links, modes
- * and times, names as bytes, with an entry at its end that says that nothing is missing. A socket, FIFO or device is an
- * error.
+ * A directory as a stream: a tar archive in pax format of all files, directories and symbolic links, with modes and
+ * times. Names are bytes. An entry at its end tells that nothing is missing. A socket, FIFO or device is an error.
  *
  * Test  tests/unit/programs/unpack/test_stream.c
  */
@@ -14,24 +13,26 @@
 #include <stdbool.h>
 
 /**
- * Write the directory, an absolute path as below, to `fd`. One that does not exist is an empty one; with
- * `empty_is_wrong` both are PL_NOT_FOUND. Changes the working directory.
+ * Writes the directory, an absolute path, to `fd`. A directory that does not exist counts as empty; with
+ * `empty_is_wrong` an empty directory is PL_NOT_FOUND. Changes the working directory.
  */
 enum pl_status pl_stream_pack(const char *directory, int fd, bool empty_is_wrong,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Make `directory` of the stream that comes from `fd`: with `in_place` what is there stays unless the stream has
- * another of its name; else all of it is replaced. Both happen once the stream has come whole and is on disk; after a
- * kill the next call does it again. Nothing is written outside of it. Changes the working directory.
+ * Makes `directory` from the stream in `fd`. With `in_place`, existing files stay unless the stream has others of the
+ * same name. Without, the whole directory is replaced. Both happen once the stream has arrived completely and is on
+ * disk; after a kill the next call repeats it. Nothing is written outside of the directory. Changes the working
+ * directory.
  *
- * Errors  PL_CORRUPT: it is no such stream, or it ends early; PL_SYSTEM.
+ * Errors  PL_CORRUPT if it is not such a stream or ends early; PL_SYSTEM.
  */
 enum pl_status pl_stream_receive(const char *directory, int fd, bool in_place, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Copy `from`, in which there is something, into `directory` on the same host, in place as above: by further links to
- * its files where one file system has both, which needs no room, else as a stream. `from` stays as it is.
+ * Copies `from`, which must not be empty, into `directory` on the same host, as pl_stream_receive() with `in_place`. If
+ * both are on one file system it makes hard links, which need no space; otherwise it copies a stream. `from` is
+ * unchanged.
  */
 enum pl_status pl_stream_copy(const char *from, const char *directory, struct pl_error *reterr) PL_MUST_CHECK;
 

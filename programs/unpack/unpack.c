@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unpacks tar archives with libarchive, and copies directories, below a destination that nothing can escape. */
+/* Unpacks tar archives with libarchive, and copies directories. Nothing is written outside the destination. */
 #include "programs/unpack/unpack.h"
 
 #include "base/file.h"
@@ -18,7 +18,7 @@
 
 enum { BLOCK_BYTES = 64 * 1024, MAX_DEPTH = 100 };
 
-/* One unpacking: what is left of the limits. */
+/* One unpacking, with the rest of its limits. */
 struct unpacker {
     int64_t left_bytes;
     int64_t left_entries;
@@ -54,7 +54,7 @@ static struct archive *new_reader(void)
 {
     struct archive *archive = archive_read_new();
 
-    /* Only filters that run inside this process: no external programs. */
+    /* Use only filters that run inside this process, not external programs. */
     if (archive && archive_read_support_filter_gzip(archive) == ARCHIVE_OK &&
         archive_read_support_filter_bzip2(archive) == ARCHIVE_OK &&
         archive_read_support_filter_xz(archive) == ARCHIVE_OK &&
@@ -67,8 +67,8 @@ static struct archive *new_reader(void)
 }
 
 /*
- * Open the directory below `dir_fd` where `name` lies, with `make` making what is missing, and set `*ret_last` to the
- * name's last part within `name`. Each part is opened without following links.
+ * Opens the directory below `dir_fd` that holds `name`, and sets `*ret_last` to the last part of `name`. With `make` it
+ * creates missing directories. Each part is opened without following links.
  */
 static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *name, bool make, int *ret_fd,
                                   const char **ret_last)
@@ -102,7 +102,7 @@ static enum pl_status open_parent(struct unpacker *unpacker, int dir_fd, char *n
     return PL_OK;
 }
 
-/* A fresh file `last` in `dir_fd`; whatever had that name is removed first, unless it is a directory. */
+/* Creates the file `last` in `dir_fd`, after removing anything of that name that is not a directory. */
 static enum pl_status create_file(struct unpacker *unpacker, int dir_fd, const char *last, mode_t mode, int *ret_fd)
 {
     int fd;
@@ -139,7 +139,7 @@ static enum pl_status refuse(struct unpacker *unpacker, const char *name, const 
     return pl_error_set(unpacker->reterr, PL_INVALID, "the entry '%.200s' is refused: %s", name, why);
 }
 
-/* True when a part of `name` is "..". */
+/* Whether a part of `name` is "..". */
 static bool leads_up(const char *name)
 {
     for (const char *part = name; part; part = strchr(part, '/')) {
@@ -151,7 +151,7 @@ static bool leads_up(const char *name)
     return false;
 }
 
-/* What may not be unpacked, before anything is written. */
+/* Refuses an entry that must not be unpacked, before anything is written. */
 static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entry *entry, const char *name)
 {
     mode_t type = archive_entry_filetype(entry);
@@ -167,7 +167,7 @@ static enum pl_status check_entry(struct unpacker *unpacker, struct archive_entr
         return refuse(unpacker, name, "its name leads outside the code directory");
     }
     if (archive_entry_symlink(entry) || type == AE_IFLNK) {
-        return refuse(unpacker, name, "it is a symbolic link; pack what it leads to (tar -h)");
+        return refuse(unpacker, name, "it is a symbolic link; pack the file that it leads to (tar -h)");
     }
     if (target && (*target == '/' || leads_up(target))) {
         return refuse(unpacker, name, "it is a hard link to a name outside the code directory");
@@ -187,7 +187,7 @@ static enum pl_status read_failed(struct archive *archive, struct pl_error *rete
                           text ? text : "unknown error");
 }
 
-/* The data of the entry at hand into `fd`. Holes count as data: a sparse entry cannot evade the limit. */
+/* Writes the data of the current entry to `fd`. Holes count as data, so that a sparse entry cannot evade the limit. */
 static enum pl_status write_data(struct unpacker *unpacker, struct archive *archive, int64_t size, int fd,
                                  const char *name)
 {
@@ -256,8 +256,9 @@ static enum pl_status copy_data(struct unpacker *unpacker, int from_fd, const ch
 }
 
 /*
- * A hard link to an entry before it becomes a copy of that file: found below the destination without following links,
- * as everything else, and read before its own name, which may be the same, is replaced.
+ * Turns a hard link to an earlier entry into a copy of that file. The file is found below the destination without
+ * following links, as all files are. It is read before the file of the link's own name, which may be the same, is
+ * replaced.
  */
 static enum pl_status copy_link(struct unpacker *unpacker, const char *target, const char *name, int dest_fd,
                                 int parent_fd, const char *last)
@@ -274,9 +275,9 @@ static enum pl_status copy_link(struct unpacker *unpacker, const char *target, c
         fd = openat(from_parent_fd, from_last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     }
     if (fd < 0 || fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-        return refuse(
-            unpacker, name,
-            "it is a hard link to no file of the archive before it; pack files of their own (tar --hard-dereference)");
+        return refuse(unpacker, name,
+                      "it is a hard link to a name that no earlier file of the archive has; pack separate files (tar "
+                      "--hard-dereference)");
     }
     return copy_data(unpacker, fd, last, parent_fd);
 }
@@ -312,7 +313,7 @@ static enum pl_status unpack_entry(struct unpacker *unpacker, struct archive *ar
     return write_data(unpacker, archive, archive_entry_size(entry), fd, name);
 }
 
-/* PL_END after the last entry; none at all is an error. */
+/* Reads the next header. PL_END after the last entry; an archive without entries is an error. */
 static enum pl_status next_header(struct archive *archive, bool first, struct archive_entry **ret_entry,
                                   struct pl_error *reterr)
 {
@@ -391,7 +392,7 @@ bool pl_unpack_is_archive(const char *path)
 
 static enum pl_status copy_directory(struct unpacker *unpacker, int from_fd, int dest_fd, int depth);
 
-/* One entry of the directory `from_fd`, whatever a link leads to. */
+/* Copies one entry of the directory `from_fd`; a link is followed. */
 static enum pl_status copy_entry(struct unpacker *unpacker, int from_fd, const char *name, int dest_fd, int depth)
 {
     PL_AUTO_CLOSE int fd = openat(from_fd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

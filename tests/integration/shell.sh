@@ -93,9 +93,9 @@ refused() { # refused HOST WORDS HOST: on the first, a shell on the second
   found=$(host_run "$1" "$paceline" shell $3 true 2>&1 </dev/null) || status=$?
   [ "$status $found" = "255 paceline shell: error: $2" ] || case_failed "shell $3 on $1: $status $found"
 }
-refused algo-1 "'algo-3' is no host of this job: expected one of algo-2" algo-3
+refused algo-1 "'algo-3' is not a host of this job: expected one of algo-2" algo-3
 refused algo-1 "'algo-1' is this host: expected one of algo-2" algo-1
-refused algo-2 "this host, algo-2, has no way to the others: expected the job's master, algo-1" algo-1
+refused algo-2 "this host, algo-2, cannot reach the others: expected the job's master, algo-1" algo-1
 found=$(host_run algo-2 sh -c 'SSH_ORIGINAL_COMMAND="shell ls" "$1" relay /run/paceline.* 2>&1 </dev/null; echo $?' sh "$paceline")
 [ "$found" = "paceline shell: error: request for a shell: expected one of \`paceline shell\`'s own
 255" ] || case_failed "a request of another form: $found"
@@ -110,7 +110,7 @@ for processes in 1 0; do
   host_start algo-1 "$paceline" -- sh -c "$program"
   await_log algo-1 'runs$' 60
   if [ $processes = 1 ]; then
-    refused algo-1 "the job here has no link to other hosts: expected one on several hosts that has begun and is not without a link (PACELINE_LINK=0)" algo-2
+    refused algo-1 "the job on this host has no link to other hosts: expected a started job on several hosts, without PACELINE_LINK=0" algo-2
   else
     refused algo-1 "no job with ranks or with a link between its hosts runs here: expected the container of one" algo-2
   fi

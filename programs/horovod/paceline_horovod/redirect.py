@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they stay Horovod's own.
+"""Under Keras 3 `horovod.tensorflow.keras` and `horovod.keras` are paceline_horovod.keras; under Keras 2 they are Horovod's own.
 
-`horovod.tensorflow` has `callbacks` besides, as some tutorials want it, and a DistributedGradientTape that takes variables of Keras 3; the optimizers
-of `horovod.torch` compare the ranks' weights. Nothing of an installed Horovod is changed. Every start of Python with Horovod imports this, so that it
-imports nothing itself.
+`horovod.tensorflow` also gets `callbacks`, which some tutorials use, and a DistributedGradientTape that takes variables of Keras 3; the optimizers of
+`horovod.torch` compare the ranks' weights. No file of an installed Horovod is changed. Every start of a Python that has Horovod imports this module, so
+it imports nothing itself.
 """
 import sys
 
@@ -11,17 +11,17 @@ _OURS = {horovods + part: "paceline_horovod.keras" + part for horovods in ("horo
 
 
 def _version(name):
-    """Of the Keras that a module of this name would be for; a program that asks TensorFlow for Keras 2 has models of that one."""
+    """The version of Keras for which a module of this name is wanted: that of TensorFlow if a program has asked TensorFlow for Keras 2."""
     import os
     if name.startswith("horovod.tensorflow") or os.environ.get("TF_USE_LEGACY_KERAS") in ("true", "True", "1"):
         import tensorflow
-        return getattr(tensorflow.keras, "__version__", "2")  # 2.15 has it elsewhere
+        return getattr(tensorflow.keras, "__version__", "2")  # Keras 2.15 has no such attribute
     import keras
     return keras.__version__
 
 
 class _Alias:
-    """Loads a module that is there under another name."""
+    """Loads a module that exists under another name."""
 
     def __init__(self, name):
         self._name = name
@@ -35,7 +35,7 @@ class _Alias:
 
 
 def _add_keras(module):
-    """Let horovod.tensorflow have `callbacks` when they are asked for, and the tape."""
+    """Adds `callbacks`, imported at first use, and the tape to horovod.tensorflow."""
     import importlib
 
     def absent(name):
@@ -55,7 +55,7 @@ _ADDITIONS = {"horovod.tensorflow": _add_keras, "horovod.torch.optimizer": _add_
 
 
 class _With:
-    """Loads Horovod's own module, and adds something to it."""
+    """Loads Horovod's own module, and then calls `add` with it."""
 
     def __init__(self, loader, add):
         self._loader, self._add = loader, add
@@ -78,7 +78,7 @@ class _Finder:
             try:
                 return ModuleSpec(name, _Alias(_OURS[name]), is_package="callbacks" not in name) if int(_version(name).split(".")[0]) >= 3 else None
             except ImportError:
-                return None  # Horovod says what it lacks
+                return None  # Horovod's own error names what is missing
         spec = PathFinder.find_spec(name, path)
         if spec is not None and spec.loader is not None:
             spec.loader = _With(spec.loader, _ADDITIONS[name])

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hvd.DistributedGradientTape for variables of Keras 3, which Horovod's own Python asks for ref(): it is given those of TensorFlow in them."""
+"""hvd.DistributedGradientTape for variables of Keras 3. They have no ref(), which Horovod calls, so it gets the variables of TensorFlow inside them."""
 import functools
 import sys
 
 
 def _inner(value):
-    """TensorFlow's variable in one of Keras's, also in lists of them, or what was given. Without Keras there are none."""
+    """TensorFlow's variable inside a variable of Keras, also in lists; any other value as it is."""
     if isinstance(value, (list, tuple)):
         return [_inner(item) for item in value]
     return value.value if isinstance(value, getattr(sys.modules.get("keras"), "Variable", ())) else value
 
 
 def with_keras(make):
-    """Horovod's DistributedGradientTape() for either kind of variables. Its methods look for super() by the object's class, so we replace methods on the
-    object and do not make a subclass."""
+    """Horovod's DistributedGradientTape() for both kinds of variables. Its methods find super() by the object's class, so this replaces methods of the
+    object and does not make a subclass."""
     @functools.wraps(make)
     def DistributedGradientTape(gradtape, *arguments, **keywords):
         tape = make(gradtape, *map(_inner, arguments), **{name: _inner(value) for name, value in keywords.items()})

@@ -163,7 +163,7 @@ START_TEST(lines_that_nobody_read_are_counted)
     bytes = read(fd, text, sizeof(text) - 1);
     ck_assert_int_gt(bytes, 0);
     text[bytes] = '\0';
-    ck_assert_str_eq(text, "paceline: warning: lines left out here, while nobody read the log: 50\n"
+    ck_assert_str_eq(text, "paceline: warning: 50 lines are missing here: nobody read the log\n"
                            "paceline: this is read\npaceline: and this\n");
 }
 END_TEST

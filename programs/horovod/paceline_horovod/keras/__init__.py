@@ -18,32 +18,32 @@ from horovod.tensorflow.mpi_ops import ProcessSet, add_process_set, global_proce
 from paceline_horovod.weights import compare as _compare
 
 if keras.backend.backend() != "tensorflow":
-    raise ImportError(f"Keras runs on {keras.backend.backend()} here, and the operations are TensorFlow's: KERAS_BACKEND=tensorflow, or horovod.torch")
+    raise ImportError(f"Keras runs on {keras.backend.backend()} here, but the operations need TensorFlow: set KERAS_BACKEND=tensorflow, or use horovod.torch")
 
 
 def __getattr__(name):
     if name == "elastic":
-        raise AttributeError("horovod.tensorflow.keras has no 'elastic' for Keras 3: a job whose rank fails ends, and goes on from its checkpoint")
+        raise AttributeError("horovod.tensorflow.keras has no 'elastic' for Keras 3: a job ends when a rank fails, and a new start resumes from its checkpoint")
     raise AttributeError(f"horovod.tensorflow.keras has no '{name}' for Keras 3")
 
 
 def _tf(variable):
-    """TensorFlow's variable in one of Keras's, or what was given."""
+    """TensorFlow's variable inside a variable of Keras; any other value as it is."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
 class _Settings:
-    """What DistributedOptimizer() was told. Not a dict or a list, which Keras would track."""
+    """The arguments of DistributedOptimizer(). It is not a dict or a list, which Keras would track."""
 
     def __init__(self, **settings):
         self.__dict__.update(settings, local=set(), gathered=None, counter=None, calls=None, broadcasts=False)
 
 
 class _Distributed:
-    """What DistributedOptimizer() puts before an optimizer's own class."""
+    """The base class that DistributedOptimizer() puts before an optimizer's own class."""
 
     def register_local_var(self, var):
-        """A variable whose gradient stays this rank's."""
+        """Excludes a variable: its gradient is not exchanged with other ranks."""
         self._distributed.local.add(id(_tf(var)))
 
     def _reduce(self, name, grad, variable):
@@ -63,15 +63,15 @@ class _Distributed:
                               device_sparse=settings.device_sparse)
 
     def _reduce_all(self, grads, variables):
-        """Operations have names of their own, as nodes of a graph may have them: a step of this optimizer has one for each variable."""
+        """Reduces the gradients. Each variable's operation has its own name, in characters that a graph's nodes may have."""
         return [self._reduce(re.sub("[^A-Za-z0-9_.]", "_", f"{self._distributed.name}.{i}.{variable.name}"), grad, variable)
                 for i, (grad, variable) in enumerate(zip(grads, variables))]
 
     def _gather(self, grads, variables):
-        """Add gradients to those of earlier passes; the tensor that says whether it was the last pass of a step."""
+        """Adds gradients to those of earlier passes. Returns a tensor that tells whether this was the last pass of a step."""
         settings = self._distributed
         if settings.gathered is None:
-            with tf.init_scope():  # once, and not a part of the step's graph
+            with tf.init_scope():  # created once, outside the step's graph
                 settings.gathered = [tf.Variable(tf.zeros(variable.shape, _tf(variable).dtype), trainable=False) for variable in variables]
                 settings.counter = tf.Variable(0, trainable=False, dtype=tf.int64)
         for sum, grad in zip(settings.gathered, grads):
@@ -81,13 +81,13 @@ class _Distributed:
         return tf.equal(settings.counter % settings.passes, 0)
 
     def _compare(self, variables):
-        """Have the ranks compare their weights in the second call: programs may broadcast before the first one or after it."""
+        """Makes the ranks compare their weights in the second call: programs may broadcast before the first call or after it."""
         settings = self._distributed
         shared = [_tf(variable) for variable in variables if id(_tf(variable)) not in settings.local]
         if settings.process_set.size() == 1 or not settings.process_set.included() or not shared or settings.broadcasts:
             return
         if settings.calls is None:
-            with tf.init_scope(), tf.device("CPU:0"):  # a step on a GPU need not wait for it
+            with tf.init_scope(), tf.device("CPU:0"):  # so that a step on a GPU need not wait for it
                 settings.calls = tf.Variable(0, trainable=False, dtype=tf.int64)
 
         def compare(*values):
@@ -108,7 +108,7 @@ class _Distributed:
             variables = self._trainable_variables
         else:
             variables = trainable_variables = list(trainable_variables)
-            if not self.built:  # not in a branch of a graph
+            if not self.built:  # build here, since a branch of a graph must not create variables
                 self.build(variables)
         self._compare(variables)
         if settings.passes == 1:
@@ -139,11 +139,11 @@ def DistributedOptimizer(optimizer, name=None, device_dense="", device_sparse=""
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(f"DistributedOptimizer() takes an optimizer of Keras {keras.__version__}, not {type(optimizer).__name__}")
     if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor parts an average; op is another")
+        raise ValueError("gradient_predivide_factor needs op=Average")
     if backward_passes_per_step < 1:
-        raise ValueError(f"backward_passes_per_step is 1 at least, not {backward_passes_per_step}")
+        raise ValueError(f"backward_passes_per_step is at least 1, not {backward_passes_per_step}")
     if isinstance(optimizer, _Distributed):
-        raise ValueError("this optimizer is distributed already")
+        raise ValueError("this optimizer is already distributed")
     base = type(optimizer)
     optimizer.__class__ = type(base.__name__, (_Distributed, base), {"__module__": base.__module__})
     optimizer._distributed = _Settings(
@@ -154,10 +154,10 @@ def DistributedOptimizer(optimizer, name=None, device_dense="", device_sparse=""
 
 
 def PartialDistributedOptimizer(optimizer, *arguments, local_layers=None, **keywords):
-    """DistributedOptimizer() for a model of which some layers are each rank's own."""
+    """DistributedOptimizer() for a model in which the gradients of `local_layers` are not exchanged between ranks."""
     layers = [local_layers] if isinstance(local_layers, keras.layers.Layer) else list(local_layers or [])
     if not all(isinstance(layer, keras.layers.Layer) for layer in layers):
-        raise ValueError("local_layers are layers of Keras")
+        raise ValueError("expected layers of Keras as local_layers")
     optimizer = DistributedOptimizer(optimizer, *arguments, **keywords)
     for variable in (variable for layer in layers for variable in layer.trainable_weights):
         optimizer.register_local_var(variable)
@@ -165,7 +165,7 @@ def PartialDistributedOptimizer(optimizer, *arguments, local_layers=None, **keyw
 
 
 def broadcast_global_variables(root_rank):
-    """Horovod's, which has an effect in graphs of TensorFlow 1 only."""
+    """Does nothing, since Horovod's function has an effect only in graphs of TensorFlow 1."""
     return _hvd.broadcast_global_variables(root_rank)
 
 
@@ -187,9 +187,9 @@ def reducescatter(value, name=None, op=Average):
 
 
 def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, legacy_opts=False):
-    """keras.models.load_model(), with the model's optimizer, its state kept, made a DistributedOptimizer()."""
+    """keras.models.load_model(), then DistributedOptimizer() on the model's optimizer, which keeps its state."""
     if legacy_opts:
-        raise ValueError("legacy_opts: Keras 3 has no legacy optimizers; TF_USE_LEGACY_KERAS=1 brings Keras 2 back")
+        raise ValueError("legacy_opts: Keras 3 has no legacy optimizers; TF_USE_LEGACY_KERAS=1 makes TensorFlow use Keras 2")
     objects = {**{optimizer.__name__: optimizer for optimizer in custom_optimizers or []}, **(custom_objects or {})}
     model = keras.models.load_model(filepath, custom_objects=objects)
     if getattr(model, "optimizer", None) is None:
@@ -199,4 +199,4 @@ def load_model(filepath, custom_optimizers=None, custom_objects=None, compressio
     return model
 
 
-from paceline_horovod.keras import callbacks  # noqa: E402,F401  they use what is above
+from paceline_horovod.keras import callbacks  # noqa: E402,F401  the callbacks use the names above

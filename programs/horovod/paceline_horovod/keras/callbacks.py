@@ -11,7 +11,7 @@ import tensorflow as tf
 
 class _Callback(keras.callbacks.Callback):
     def set_model(self, model):
-        """fit() calls it before it makes its function: the last moment to keep XLA away."""
+        """Turns XLA off. fit() calls this before it makes its function, and XLA cannot be turned off later."""
         super().set_model(model)
         if getattr(model, "jit_compile", False) and _hvd.size() > 1:
             warnings.warn("jit_compile is switched off for this model: XLA does not compile the operations between ranks")
@@ -23,8 +23,8 @@ class _Callback(keras.callbacks.Callback):
 
 
 class BroadcastGlobalVariablesCallback(_Callback):
-    """Gives every rank the variables of rank `root_rank`, the optimizer's too: before the first step, or where those are made in it after it.
-    `local_variables` stay each rank's own, and so do the seeds of random numbers, so that ranks drop out other units."""
+    """Gives every rank the variables of rank `root_rank`, the optimizer's included: before the first step, or after it if that step creates them.
+    Ranks keep their own `local_variables` and seeds of random numbers, so that dropout drops different units on each rank."""
 
     def __init__(self, root_rank, device="", local_variables=None):
         super().__init__()
@@ -35,7 +35,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
         self._local = {id(self._tf(variable)) for variable in local}
 
     def set_model(self, model):
-        """Weights are made equal here, perhaps after several steps: the optimizer need not compare them."""
+        """This callback makes the weights equal, perhaps after several steps: the optimizer need not compare them."""
         super().set_model(model)
         distributed = getattr(getattr(model, "optimizer", None), "_distributed", None)
         if distributed is not None:
@@ -67,7 +67,7 @@ class BroadcastGlobalVariablesCallback(_Callback):
 
 
 class MetricAverageCallback(_Callback):
-    """Averages an epoch's metrics over all ranks; given before callbacks that look at them, such as ReduceLROnPlateau."""
+    """Averages an epoch's metrics over all ranks. Put it before callbacks that use them, such as ReduceLROnPlateau."""
 
     def __init__(self, device=""):
         super().__init__()
@@ -78,7 +78,7 @@ class MetricAverageCallback(_Callback):
         if not names:
             return
         values = [numpy.asarray(logs[name], numpy.float64) for name in names]
-        with tf.device(self.device):  # one operation; ranks with other metrics are told of shapes that differ
+        with tf.device(self.device):  # one operation, so that ranks with different metrics get an error about different shapes
             mean = _hvd.allreduce(tf.constant(numpy.concatenate([value.ravel() for value in values])), name="MetricAverageCallback", op=_hvd.Average).numpy()
         for name, value in zip(names, values):
             part, mean = mean[:value.size], mean[value.size:]
@@ -86,10 +86,10 @@ class MetricAverageCallback(_Callback):
 
 
 class LearningRateScheduleCallback(_Callback):
-    """Sets the learning rate to initial_lr * multiplier(epoch), or of a number m to initial_lr * m ** (epoch - start_epoch), from start_epoch until
-    before end_epoch: at the beginning of each epoch, or with staircase=False of each batch, whose epoch is a fraction.
+    """Sets the learning rate to initial_lr * multiplier(epoch), or, if multiplier is a number m, to initial_lr * m ** (epoch - start_epoch). It does so
+    from start_epoch until before end_epoch, at the beginning of each epoch or, with staircase=False, of each batch, whose epoch is a fraction.
 
-    With momentum_correction what an optimizer with a momentum has added up is scaled as the rate is (Goyal et al., arXiv 1706.02677, 2.2)."""
+    With momentum_correction the accumulated momentum of an optimizer is scaled like the rate (Goyal et al., arXiv 1706.02677, 2.2)."""
 
     def __init__(self, initial_lr, multiplier, start_epoch=0, end_epoch=None, staircase=True, momentum_correction=True, steps_per_epoch=None):
         super().__init__()
@@ -101,7 +101,7 @@ class LearningRateScheduleCallback(_Callback):
 
     def _optimizer(self):
         optimizer = self.model.optimizer
-        return getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
+        return getattr(optimizer, "inner_optimizer", optimizer)  # the optimizer inside a LossScaleOptimizer
 
     def _adjust(self, epoch):
         optimizer = self._optimizer()
@@ -151,7 +151,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
 
 
 class BestModelCheckpoint(keras.callbacks.ModelCheckpoint):
-    """Keeps the best model so far, in `filepath`: best.keras in SageMaker's model folder, or here. For one rank."""
+    """Keeps the best model so far in `filepath`, by default best.keras in SageMaker's model folder or the current folder. For one rank."""
 
     def __init__(self, monitor="val_loss", verbose=0, save_weights_only=False, mode="auto", save_freq="epoch", filepath=None):
         name = "best.weights.h5" if save_weights_only else "best.keras"

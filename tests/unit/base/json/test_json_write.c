@@ -97,8 +97,8 @@ START_TEST(what_json_cannot_hold_is_told_at_the_end)
         {-INFINITY, 0, "", "JSON cannot hold a number that is not finite, which 'number' is"},
         {0, PL_JSON_MAX_INTEGER + 1, "", "JSON cannot hold an integer beyond 2^53, which 'whole' is"},
         {0, INT64_MIN, "\xFF", "JSON cannot hold an integer beyond 2^53, which 'whole' is"}, /* the first of two */
-        {0, 0, "a\xE2\x82", "JSON cannot hold text that is no UTF-8, which 'text' is"},
-        {0, 0, "\xC0\x80", "JSON cannot hold text that is no UTF-8, which 'text' is"},
+        {0, 0, "a\xE2\x82", "JSON cannot hold text that is not UTF-8, which 'text' is"},
+        {0, 0, "\xC0\x80", "JSON cannot hold text that is not UTF-8, which 'text' is"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -137,9 +137,9 @@ START_TEST(what_could_leave_the_directory_is_refused)
         {{"link", AE_IFLNK, "train.py", 0}, "symbolic link"},
         {{"hard", AE_IFREG, NULL, 0, "/etc/passwd"}, "hard link to a name outside"},
         {{"hard", AE_IFREG, NULL, 0, "a/../../evil"}, "hard link to a name outside"},
-        {{"hard", AE_IFREG, NULL, 0, "missing"}, "hard link to no file of the archive before it"},
-        {{"hard", AE_IFREG, NULL, 0, "no/such"}, "hard link to no file of the archive before it"},
-        {{"hard", AE_IFREG, NULL, 0, "hard"}, "hard link to no file of the archive before it"},
+        {{"hard", AE_IFREG, NULL, 0, "missing"}, "hard link to a name that no earlier file of the archive has"},
+        {{"hard", AE_IFREG, NULL, 0, "no/such"}, "hard link to a name that no earlier file of the archive has"},
+        {{"hard", AE_IFREG, NULL, 0, "hard"}, "hard link to a name that no earlier file of the archive has"},
         {{"fifo", AE_IFIFO, NULL, 0}, "neither a file nor"},
         {{"dev", AE_IFCHR, NULL, 0}, "neither a file nor"},
     };

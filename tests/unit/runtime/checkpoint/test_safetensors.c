@@ -326,7 +326,7 @@ START_TEST(names_that_json_cannot_hold_are_not_written)
 
     scratch_path(&scratch, "m.safetensors", path);
     ck_assert_int_eq(pl_safetensors_write(path, &tensor, 1, NULL, 0, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "JSON cannot hold text that is no UTF-8, which 'a?' is");
+    ck_assert_str_eq(error.cause, "JSON cannot hold text that is not UTF-8, which 'a?' is");
     ck_assert_int_eq(pl_safetensors_open(path, &file, &error), PL_NOT_FOUND);
     scratch_done(&scratch);
 }
