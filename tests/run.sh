@@ -76,7 +76,7 @@ for name in "${stages[@]}"; do
     waiting) arguments=("-Dwerror=true" "--suite waiting $left_out --num-processes 6") build=plain ;;
     integration) arguments=("-Dwerror=true" "--suite integration --no-suite waiting $left_out --num-processes 2") build=plain ;;
     asan) arguments=("$sanitized -Db_sanitize=address,undefined" "--suite unit --no-suite house --no-suite gpu --num-processes 4 --timeout-multiplier 3" "tests/(fakes|fuzz|unit)|programs") build=asan ;;
-    tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit --no-suite house --no-suite gpu --no-suite serial --num-processes 4 --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples))") build=tsan ;;
+    tsan) arguments=("$sanitized -Db_sanitize=thread" "--suite unit --no-suite house --no-suite gpu --no-suite serial --num-processes 4 --timeout-multiplier 5" "tests/(fakes|unit/(base|device|collectives|s3io|runtime|examples|programs))") build=tsan ;;
     *) echo "tests/run.sh: no stage '$name'; --list names them" >&2; exit 2 ;;
   esac
   "$stage" "$results" "$name" $most_s $end_s "$root" "$work/$build" "${arguments[@]}" &

@@ -84,7 +84,7 @@ if [ "${1:-}" != long ]; then
   host_start algo-1 "$paceline" check --expect-all
   wait_all algo-1 60
   expect_code algo-1 bad
-  expect_failure algo-1 "^check: there is no option --expect-all"
+  expect_failure algo-1 "^check: option --expect-all is unknown or ambiguous"
   case_end algo-1
   exit 0
 fi

@@ -208,7 +208,7 @@ hvd_tf.broadcast_variables([w], root_rank=0)
 assert w.numpy().tolist() == [1, 2]
 assert hvd_tf.broadcast_object({"rank": r}, n - 1) == {"rank": n - 1} and hvd_tf.allgather_object(r) == list(range(n))
 assert hvd_tf.allreduce(tf.constant([r]), op=hvd_tf.Max, name="most").numpy().tolist() == [n - 1]
-refused(ValueError, "a process set has", hvd_tf.add_process_set, [0] * (n + 1))
+refused(ValueError, "a process set needs", hvd_tf.add_process_set, [0] * (n + 1))
 if n > 1:
     last = hvd_tf.add_process_set([n - 1])
     assert last.included() == (r == n - 1) and hvd_tf.remove_process_set(last)

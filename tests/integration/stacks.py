@@ -132,7 +132,7 @@ def no_job(paceline):
 
 
 def words(paceline):
-    for word, wanted in (("x", "expected the numbers of processes, found 'x'"), ("0", "found '0'"), ("--all", "there is no option --all")):
+    for word, wanted in (("x", "expected the numbers of processes, found 'x'"), ("0", "found '0'"), ("--all", "option --all is unknown or ambiguous")):
         done = stacks(paceline, word, code=2)
         assert not done.stdout and wanted in done.stderr, done.stderr
     done = stacks(paceline, "--help")
