@@ -322,7 +322,7 @@ def errors(folder):
     expect("there is no channel 'training'", environment={"SM_CHANNELS": "[]"})
     expect(str(folder), "--data", folder)
     data = synthetic_data(folder / "files", 40, 10)
-    expect("expected 0 beside a parameter server", "--data", data, "--named", "1", environment={"PACELINE_PS_SOCKET": str(folder / "none")})
+    expect("expected 0: named tensors do not work with parameter servers", "--data", data, "--named", "1", environment={"PACELINE_PS_SOCKET": str(folder / "none")})
     labels = data / "training/train-labels-idx1-ubyte"
     labels.write_bytes(labels.read_bytes()[:-5])
     expect("train-labels-idx1-ubyte", "--data", data)
