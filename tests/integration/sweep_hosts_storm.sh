@@ -83,6 +83,7 @@ failed = [row for row in rows if row["state"] != "completed"]
 assert len(failed) <= int(sys.argv[2]) and all(row["state"] == "failed" for row in failed), rows
 completed = [row for row in rows if row["state"] == "completed"]
 # the report of an epoch may be lost with a killed process, and its checkpoint kept
+completed = [row for row in completed if row["score"] is not None]
 assert all(0 < row["score"] - row["hyperparameters"]["x"] * 100 <= 4 for row in completed), rows
 print(max(completed, key=lambda row: row["score"])["hyperparameters"]["x"])
 END

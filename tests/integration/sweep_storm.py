@@ -133,7 +133,7 @@ class Storm:
         for row in rows:
             # The report of an epoch may be lost with a process that is killed or stopped, and its checkpoint kept.
             epochs = round(row["score"] or 0) - self.values[row["trial"]] * 100
-            self.expect(row["state"] != "completed" or epochs == self.epochs or self.was_killed and 0 < epochs < self.epochs, f"a score differs: {row}")
+            self.expect(row["state"] != "completed" or epochs == self.epochs or self.was_killed and (row["score"] is None or 0 < epochs < self.epochs), f"a score differs: {row}")
         best = max((row for row in rows if row["state"] in over and row["score"] is not None), key=lambda row: row["score"])
         self.expect(f"\nbest_score={best['score']:.1f} trial={best['trial']}\n" in self.job.text(), f"the best is {best}")
         model = self.job.base / "model"
