@@ -177,5 +177,10 @@ cluster_down() {
     ip netns del "$cluster_tag-$(host_number "$host")" 2>/dev/null || true
   done
   ip netns del "$cluster_tag-sw" 2>/dev/null || true
+  # The shells that have started hosts still note how these ended.
+  for _ in $(seq 100); do
+    rm -rf "$cluster" 2>/dev/null && return
+    sleep 0.05
+  done
   rm -rf "$cluster"
 }
