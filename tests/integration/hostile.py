@@ -237,6 +237,22 @@ def two_mpi_jobs_in_one_container():
                 expect(f"job={name} rank={rank} of=2" in text, text)
 
 
+def stacks_show_no_escapes():
+    """Names that a process gives to itself and its threads control no terminal."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder) / "esc\x1b[31mape.py"
+        script.write_text("import ctypes, time\nctypes.CDLL(None).prctl(15, b'\\x1b[31mred\\n\\x9b', 0, 0, 0)\nprint('ready', flush=True)\ntime.sleep(600)\n")
+        process = subprocess.Popen([sys.executable, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        try:
+            expect(process.stdout.readline() == b"ready\n", "no start")
+            done = subprocess.run([PACELINE, "stacks", str(process.pid)], capture_output=True, timeout=60, check=False)
+        finally:
+            process.kill()
+            process.wait()
+        expect(done.returncode == 0 and b"red" in done.stdout, done)
+        expect(not [byte for byte in done.stdout + done.stderr if byte < 32 and byte != 10 or byte == 127], done.stdout)
+
+
 def five_thousand_trials(count=5000):
     job = Job("echo score=$((SM_HP_X * 7919 % 5003))\n", space={"x": {"int": [1, count]}}, slots=8)
     job.start()
@@ -250,7 +266,7 @@ def five_thousand_trials(count=5000):
 
 CASES = [an_archive_that_grows_beyond_its_limit, a_set_user_id_bit_is_dropped, configurations_of_other_kinds, names_and_values_pass_byte_for_byte,
          output_that_is_no_directory, no_redirect_takes_keys_elsewhere, answers_without_measure, keys_that_leave_the_folder, a_second_start_waits_for_no_other_sweep,
-         a_trial_that_forks_without_end_costs_itself, a_small_dev_shm_holds_four_ranks, two_mpi_jobs_in_one_container]
+         a_trial_that_forks_without_end_costs_itself, a_small_dev_shm_holds_four_ranks, two_mpi_jobs_in_one_container, stacks_show_no_escapes]
 
 if __name__ == "__main__":
     for case in [five_thousand_trials] if sys.argv[1:] == ["full"] else [case for case in CASES if not sys.argv[1:] or case.__name__ in sys.argv[1:]]:
