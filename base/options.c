@@ -2,6 +2,7 @@
 /* Reads command lines by getopt_long(). An error names the option, its value and what was expected. */
 #include "base/options.h"
 
+#include "base/spelling.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -10,13 +11,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl_error *reterr)
+enum { HINT_BYTES = 300 };
+
+/* The options that begin with the `length` characters at `name`: "--quiet or --quick"; "" for fewer than two. */
+static const char *candidates(const struct option *table, const char *name, int length, char text[HINT_BYTES])
+{
+    size_t used = 0, count = 0;
+
+    text[0] = '\0';
+    for (const struct option *option = table; option->name; option++) {
+        if (strncmp(option->name, name, (size_t)length) == 0 && used < HINT_BYTES) {
+            used += (size_t)snprintf(text + used, HINT_BYTES - used, "%s--%s", count > 0 ? " or " : "", option->name);
+            count++;
+        }
+    }
+    if (count < 2) {
+        text[0] = '\0';
+    }
+    return text;
+}
+
+/* An option that is none: several may begin with it, or one may be near. */
+static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
+{
+    char name[64], text[HINT_BYTES];
+    struct pl_spelling spelling = {.name = name};
+
+    if (length > 2 && candidates(table, word + 2, length - 2, text)[0] != '\0') {
+        return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word, text);
+    }
+    snprintf(name, sizeof(name), "%.*s", length - 2, word + 2);
+    for (const struct option *option = table; option->name; option++) {
+        pl_spelling_compare(&spelling, option->name, PL_SPELLING_EDITS);
+    }
+    return pl_error_set(reterr, PL_INVALID, "there is no option %.*s%s; --help lists the options", length, word,
+                        pl_spelling_question(&spelling, "--", text, sizeof(text)));
+}
+
+static enum pl_status misused(int argc, char **argv, const struct option *table, bool lacks_value,
+                              struct pl_error *reterr)
 {
     const char *word = optind > 1 && optind <= argc ? argv[optind - 1] : "";
     int length = (int)strcspn(word, "=");
 
     if (strncmp(word, "--", 2) != 0) {
-        return pl_error_set(reterr, PL_INVALID, "there is no option -%c; --help lists them", optopt);
+        return pl_error_set(reterr, PL_INVALID, "there is no option -%c; --help lists the options", optopt);
     }
     if (lacks_value) {
         return pl_error_set(reterr, PL_INVALID, "%s needs a value; --help lists the options", word);
@@ -24,8 +63,7 @@ static enum pl_status misused(int argc, char **argv, bool lacks_value, struct pl
     if (optopt) { /* a known option that takes no value was given one */
         return pl_error_set(reterr, PL_INVALID, "%.*s takes no value, found '%s'", length, word, word + length + 1);
     }
-    return pl_error_set(reterr, PL_INVALID, "option %.*s is unknown or ambiguous; --help lists the options", length,
-                        word);
+    return unknown(table, word, length, reterr);
 }
 
 enum pl_status pl_options_next(int argc, char **argv, const char *letters, const struct option *table, int *ret_option,
@@ -40,7 +78,7 @@ enum pl_status pl_options_next(int argc, char **argv, const char *letters, const
     opterr = 0;
     option = getopt_long(argc, argv, own_letters, table, NULL);
     if (option == ':' || option == '?') {
-        return misused(argc, argv, option == ':', reterr);
+        return misused(argc, argv, table, option == ':', reterr);
     }
     if (option == -1) {
         return PL_END;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
@@ -27,6 +28,24 @@ enum { SELF_PATH_BYTES = 4096 };
 static int run_relay(const struct pl_invocation *call)
 {
     return pl_relay_run(&call->words, call->environment, call->self_path);
+}
+
+/*
+ * As in the toolkit, train takes no arguments. A platform may give any to its container, where they are ignored; a
+ * person at a terminal, outside a container, means them.
+ */
+static bool refuse_train_words(const char *word, const struct pl_strv *words)
+{
+    const bool refused = getpid() != 1 && isatty(STDERR_FILENO);
+
+    if (words->count > 0 && strcmp(word, "train") == 0) {
+        pl_log(refused ? PL_LOG_ERROR : PL_LOG_WARNING,
+               "train takes no arguments, found '%s'%s; the program gets its arguments from "
+               "/opt/ml/input/config/hyperparameters.json, and `paceline -- COMMAND [ARGUMENT...]` runs another command",
+               words->items[0], refused ? "" : ": it is ignored");
+        return refused;
+    }
+    return false;
 }
 
 /* What each verb that has no program does. */
@@ -72,6 +91,25 @@ static bool is_known(const struct pl_invocation *call, const char *word)
     return verb && (!verb->program || find_program(call, verb, &path));
 }
 
+static int refuse_subcommand(const char *word)
+{
+    struct pl_spelling spelling = {.name = word};
+    char question[100];
+
+    for (size_t i = 0; i < pl_verbs_count; i++) {
+        if (pl_verbs[i].summary) {
+            pl_spelling_compare(&spelling, pl_verbs[i].name, PL_SPELLING_EDITS);
+        }
+    }
+    if (pl_verbs_find(word)) {
+        pl_log(PL_LOG_ERROR, "this Paceline was built without `paceline %s`; `paceline help` lists all", word);
+    } else {
+        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'%s; `paceline help` lists them", word,
+               pl_spelling_question(&spelling, "", question, sizeof(question)));
+    }
+    return PL_EXIT_USAGE;
+}
+
 /* Run it here, or replace this process by its program. */
 static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
 {
@@ -83,8 +121,7 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
         }
     }
     if (!find_program(call, pl_verbs_find(subcommand), &path)) {
-        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'; `paceline help` lists them", subcommand);
-        return PL_EXIT_USAGE;
+        return refuse_subcommand(subcommand);
     }
     execv(path, argv);
     pl_log(PL_LOG_ERROR, "running %s: %s", path, strerror(errno));
@@ -115,23 +152,32 @@ static bool is_help(const char *word)
 }
 
 /*
- * Print the help that the command line asks for; false where it asks for none, or for that of a program, which prints
- * it. `train --help` does not count where there is a job, which may give its container any arguments.
+ * Print the help or the version if the command line asks for it; false where it does not. `train --help` does not count
+ * where there is a job, which may give its container any arguments.
  */
 static bool print_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
     const struct pl_verb *verb = argc == 3 ? pl_verbs_find(argv[after_help ? 2 : 1]) : NULL;
+    const bool version = argc >= 2 && argc <= 3 && strcmp(argv[argc - 1], "--version") == 0;
 
     if (argc == 2 && (is_help(argv[1]) || strcmp(argv[1], "help") == 0)) {
         pl_verbs_print_list(stdout);
         return true;
     }
-    if (!verb || !verb->summary || !(after_help || (!verb->program && is_help(argv[2]))) ||
+    if (argc == 2 && version) {
+        puts("paceline " PACELINE_VERSION);
+        return true;
+    }
+    if (!verb || !verb->summary || !(after_help || is_help(argv[2]) || version) ||
         (!after_help && strcmp(verb->name, "train") == 0 && has_config(environment))) {
         return false;
     }
-    pl_verbs_print_help(verb->name, stdout);
+    if (version) {
+        puts("paceline " PACELINE_VERSION);
+    } else {
+        pl_verbs_print_help(verb->name, stdout);
+    }
     return true;
 }
 
@@ -200,10 +246,6 @@ int main(int argc, char **argv)
     if (print_help(argc, argv, environment)) {
         return EXIT_SUCCESS;
     }
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        puts("paceline " PACELINE_VERSION);
-        return EXIT_SUCCESS;
-    }
     if (argc == 3 && strcmp(argv[1], "help") == 0) { /* of no verb that help lists */
         argv[1] = argv[2];
         argv[2] = help;
@@ -221,6 +263,9 @@ int main(int argc, char **argv)
         .words = words, .environment = environment, .self_path = find_self(argv[0], self, sizeof(self))};
     subcommand = choose_subcommand(&call, word);
     if (strcmp(subcommand, "train") == 0 && word && strcmp(word, "--") != 0) {
+        if (refuse_train_words(word, &call.words)) {
+            return PL_EXIT_USAGE;
+        }
         call.words = PL_STRV_NONE; /* as in the toolkit, train takes no arguments */
     }
     return run_subcommand(subcommand, &call, argc > 1 ? argv + 1 : argv);

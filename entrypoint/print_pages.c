@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* print_pages man|bash: the manual page, or the completion for bash, of the table of verbs; used when all is built. */
+/* print_pages man|bash|zsh: the manual page, or the completion for a shell, of the table of verbs; used by the build. */
 #include "entrypoint/verbs.h"
 
 #include <stdlib.h>
@@ -59,6 +59,11 @@ static void print_manual_verb(const struct pl_verb *verb)
         printf(".TP\n\\fB%s\\fR%s%s\n", option->name, option->value ? " " : "", option->value ? option->value : "");
         print_roff(option->text);
     }
+    if (verb->examples) {
+        fputs(".PP\nExample:\n.PP\n.nf\n", stdout);
+        print_roff(verb->examples);
+        fputs(".fi\n", stdout);
+    }
 }
 
 static void print_manual(void)
@@ -73,6 +78,11 @@ static void print_manual(void)
         if (pl_verbs[i].summary) {
             print_manual_verb(&pl_verbs[i]);
         }
+    }
+    fputs(".SH EXIT STATUS\n", stdout);
+    for (const struct pl_verb_exit_code *exit_code = pl_verbs_exit_codes; exit_code->code; exit_code++) {
+        printf(".TP\n\\fB%s\\fR\n", exit_code->code);
+        print_roff(exit_code->text);
     }
 }
 
@@ -102,12 +112,68 @@ static void print_completion(void)
           stdout);
 }
 
+/* Text in single quotes for zsh's _describe and _arguments, where brackets and colons have a meaning. */
+static void print_zsh(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text == '\'') {
+            fputs("'\\''", stdout);
+        } else if (strchr("[]:\\", *text)) {
+            printf("\\%c", *text);
+        } else {
+            fputc(*text == '\n' ? ' ' : *text, stdout);
+        }
+    }
+}
+
+static void print_zsh_options(const struct pl_verb *verb)
+{
+    printf("    %s) _arguments '--help[explain this verb]'", verb->name);
+    for (size_t i = 0; i < verb->option_count; i++) {
+        const struct pl_verb_option *option = &verb->options[i];
+
+        printf(" \\\n      '%s[", option->name);
+        print_zsh(option->text);
+        fputc(']', stdout);
+        if (option->value) {
+            fputc(':', stdout);
+            print_zsh(option->value);
+            fputc(':', stdout);
+        }
+        fputc('\'', stdout);
+    }
+    fputs(" '*:file:_files' ;;\n", stdout);
+}
+
+static void print_zsh_completion(void)
+{
+    fputs("#compdef paceline\n_paceline() {\n  local -a verbs=(\n    'help:list all verbs'\n", stdout);
+    for (size_t i = 0; i < pl_verbs_count; i++) {
+        if (pl_verbs[i].summary) {
+            printf("    '%s:", pl_verbs[i].name);
+            print_zsh(pl_verbs[i].summary);
+            fputs("'\n", stdout);
+        }
+    }
+    fputs("  )\n  if ((CURRENT == 2)); then\n    _describe verb verbs\n    return\n  fi\n"
+          "  shift words\n  ((CURRENT--))\n  case $words[1] in\n",
+          stdout);
+    for (size_t i = 0; i < pl_verbs_count; i++) {
+        if (pl_verbs[i].summary) {
+            print_zsh_options(&pl_verbs[i]);
+        }
+    }
+    fputs("  esac\n}\n_paceline \"$@\"\n", stdout);
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "man") == 0) {
         print_manual();
     } else if (argc == 2 && strcmp(argv[1], "bash") == 0) {
         print_completion();
+    } else if (argc == 2 && strcmp(argv[1], "zsh") == 0) {
+        print_zsh_completion();
     } else {
         return EXIT_FAILURE;
     }

@@ -129,7 +129,7 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
     return look(job, &source, plan, reterr);
 }
 
-static enum pl_status print_plan(const struct pl_invocation *call, struct pl_error *reterr)
+static enum pl_status print_plan(const struct pl_invocation *call, size_t begin, bool json, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv command = PL_STRV_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
@@ -137,26 +137,33 @@ static enum pl_status print_plan(const struct pl_invocation *call, struct pl_err
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
-    for (size_t i = 1; i < call->words.count; i++) {
+    for (size_t i = begin; i < call->words.count; i++) {
         PL_TRY(pl_strv_add(&command, call->words.items[i], reterr));
     }
     PL_TRY(pl_job_new(call->environment, call->self_path, &command, &job, reterr));
     PL_TRY(check_plan(job, reterr));
     PL_TRY(pl_secrets_mask(job, reterr));
     PL_TRY(make_plan(job, &source, &plan, reterr));
-    PL_TRY(pl_launch_plan_print(job, plan, &source, &text, reterr));
+    PL_TRY((json ? pl_launch_plan_print : pl_launch_plan_print_lines)(job, plan, &source, &text, reterr));
     return pl_file_write_fd(STDOUT_FILENO, text.data, text.length, "standard output", reterr);
 }
 
 int pl_subcommand_plan_main(const struct pl_invocation *call)
 {
     struct pl_error error = PL_ERROR_NONE;
+    const char *const *words = (const char *const *)call->words.items;
+    size_t count = call->words.count, at = 0;
+    bool json = !isatty(STDOUT_FILENO);
 
-    if (call->words.count > 0 && strcmp(call->words.items[0], "--") != 0) {
-        pl_log(PL_LOG_ERROR, "plan: expected nothing or -- CMD..., found '%s'", call->words.items[0]);
+    if (at < count && strcmp(words[at], "--json") == 0) {
+        json = true;
+        at++;
+    }
+    if (at < count && strcmp(words[at], "--") != 0) {
+        pl_log(PL_LOG_ERROR, "plan: expected --json, or -- COMMAND..., found '%s'", words[at]);
         return PL_EXIT_USAGE;
     }
-    if (print_plan(call, &error) != PL_OK) {
+    if (print_plan(call, at + 1, json, &error) != PL_OK) {
         pl_log_error(&error, "no plan");
         return EXIT_FAILURE;
     }

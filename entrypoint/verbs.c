@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26 };
+enum { COLUMNS = 100, LEAST_GAP = 2, MOST_NAME_COLUMNS = 26, EXIT_CODE_COLUMNS = 15 };
 
 #define OPTIONS(list) .options = (list), .option_count = PL_ARRAY_ITEMS(list)
 #define ENDPOINT                                                                                                       \
@@ -47,6 +47,7 @@ static const struct pl_verb_option check_options[] = {
      "least Mbit/s of each link; a link at less than a third of the fastest is reported without this option too"},
     {"--expect-shm", "N", "least MiB of /dev/shm on each host (64 a rank, and 128)"},
     {"--expect-files", "N", "least number of open files of a process (by the ranks of the job)"},
+    {"--json", NULL, "print one JSON object in place of the table"},
 };
 
 static const struct pl_verb_option feed_options[] = {
@@ -69,13 +70,14 @@ static const struct pl_verb_option feed_options[] = {
 
 static const struct pl_verb_option horovod_options[] = {
     {"--python", "P", "the Python whose Horovod is meant (python3)"},
-    {"--check", NULL, "change nothing: say what is there and whether it works"},
+    {"--check", NULL, "the same as the word check"},
     {"--force", NULL, "replace a compiled Horovod, or another version, too, which is an error otherwise"},
     {"--unless-compiled", NULL, "leave a compiled Horovod alone, and call that no error"},
 };
 
 static const struct pl_verb_option s3_options[] = {
     {"--recursive", NULL, "everything below a prefix or directory"},
+    {"--json", NULL, "ls: print one JSON object for each key or prefix"},
     {"--again", NULL, "copy also what is there already with the same size and time"},
     {"--quiet", NULL, "no progress line"},
     {"--endpoint-url", "URL", "another S3 server (also AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)"},
@@ -115,6 +117,25 @@ static const struct pl_verb_option sync_options[] = {
     ENCRYPTION,
 };
 
+static const struct pl_verb_option plan_options[] = {
+    {"--json", NULL, "print JSON to a terminal too"},
+};
+
+static const struct pl_verb_option stacks_options[] = {
+    {"--json", NULL, "print one JSON object: host, rank, process, place and report of each program"},
+};
+
+const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
+    {"0", "train: the program ended with 0 on every rank. Another verb: it did what it was asked for"},
+    {"1", "Paceline reports an error, or train lost a host or a rank, or check found a need that is not met"},
+    {"2", "the command line is wrong; nothing was started"},
+    {"other codes", "train with one process on each host: the exit code of the program that failed first. shell, index: "
+                    "that of the command"},
+    {"128 + N", "signal N ended the program. 143: SIGTERM stopped the job before all ranks had saved and ended with 0"},
+    {"255", "shell: there is no connection to the host"},
+    {NULL, NULL},
+};
+
 const struct pl_verb pl_verbs[] = {
     {.name = "train",
      .summary = "run the job that /opt/ml/input/config describes",
@@ -124,19 +145,24 @@ const struct pl_verb pl_verbs[] = {
              "/opt/ml/input/config/resourceconfig.json exists. `paceline -- COMMAND [ARGUMENT...]` runs COMMAND as "
              "the job's program."},
     {.name = "plan",
-     .summary = "print as JSON what train would run here",
-     .arguments = "\n-- COMMAND [ARGUMENT...]",
-     .text = "Print what `paceline train`, or `paceline -- COMMAND`, would run on this host, and start nothing."},
+     .summary = "print what train would run here",
+     .arguments = "[--json]\n[--json] -- COMMAND [ARGUMENT...]",
+     .text = "Print what `paceline train`, or `paceline -- COMMAND`, would run on this host, and start nothing. To a "
+             "terminal it prints lines for people, to a pipe or file JSON.",
+     OPTIONS(plan_options),
+     .examples = "paceline plan | jq .argv\nSAGEMAKER_BASE_DIR=job paceline plan"},
     {.name = "check",
      .summary = "whether the job's hosts and the links between them are as they should be",
      .arguments = "[OPTION...]",
      .text = "To be run on each host of a job, in place of train; the hyperparameter paceline_check=1 does it before "
              "the job. It prints one table, and ends with 1 and the reason where a need is not met.",
-     OPTIONS(check_options)},
+     OPTIONS(check_options),
+     .examples = "paceline check --expect efa --expect-mbit 20000"},
     {.name = "env",
      .summary = "print as JSON the variables that train adds",
      .arguments = "",
-     .text = "Print the environment variables that `paceline train` gives to the program besides its own."},
+     .text = "Print the environment variables that `paceline train` gives to the program besides its own.",
+     .examples = "paceline env | jq -r .SM_HOSTS"},
     {.name = "rank"},  /* what mpirun and torchrun start */
     {.name = "relay"}, /* mpirun's ssh */
     {.name = "sweep",
@@ -146,23 +172,30 @@ const struct pl_verb pl_verbs[] = {
      .text = "FILE holds the specification, a JSON object. Without FILE it is that of the job that "
              "/opt/ml/input/config describes: the variable PACELINE_SWEEP or the hyperparameter paceline_sweep. A "
              "sweep itself runs as the job that asks for it, by `paceline train`.",
-     OPTIONS(sweep_options)},
+     OPTIONS(sweep_options),
+     .examples = "paceline sweep --dry-run sweep.json | head -5"},
     {.name = "info",
      .program = "paceline-info",
      .summary = "what this machine offers, and every setting of the runtime",
      .arguments = "",
-     .text = "Print the backends, GPUs, CPUs and settings of this machine; of a whole job: mpirun -n N paceline info"},
+     .text = "Print the backends, GPUs, CPUs and settings of this machine; of a whole job: mpirun -n N paceline info",
+     .examples = "paceline info | grep PACELINE_"},
     {.name = "horovod",
      .program = "paceline-horovod",
      .summary = "put Paceline under an installed Horovod's Python",
-     .arguments = "[--python P] [--force | --unless-compiled]\n--check [--python P]",
-     .text = "Put Paceline's modules into the Horovod of P. Horovod's own Python comes first, without a compiler:\n"
-             "  HOROVOD_SKIP_COMPILE=1 P -m pip install horovod==0.28.1",
-     OPTIONS(horovod_options)},
+     .arguments = "install [--python P] [--force | --unless-compiled]\ncheck [--python P]\nremove [--python P]",
+     .text = "install puts Paceline's modules into the Horovod of P. Horovod's own Python comes first, without a "
+             "compiler:\n"
+             "  HOROVOD_SKIP_COMPILE=1 P -m pip install horovod==0.28.1\n"
+             "check changes nothing: it says what is there and whether it works. remove takes the modules out again; "
+             "Horovod's own files stay.\n\n"
+             "Without a word it is install, and with --check it is check.",
+     OPTIONS(horovod_options),
+     .examples = "paceline horovod install\npaceline horovod check --python /opt/conda/bin/python3"},
     {.name = "stacks",
      .program = "paceline-stacks",
      .summary = "where the programs of this job stand (where it is built with libdw)",
-     .arguments = "[PID...]",
+     .arguments = "[--json] [PID...]",
      .text = "Print where each training program of the job stands, on all hosts when asked on the master's, or each "
              "process PID of this host: its state, its CPU time, Python's own stack where the job has PACELINE_HANG_S, "
              "and of each thread the state, the kernel function that it waits in, and its native stack. Of a job's "
@@ -170,7 +203,9 @@ const struct pl_verb pl_verbs[] = {
              "milliseconds; a system call that the kernel does not restart, such as epoll_wait, returns EINTR to it "
              "then. It takes at most 60 s.\n\n"
              "The exit status is 0 when something was printed, and 1 when there is nothing to print. Names of C++ "
-             "functions are as the linker has them: paceline stacks | c++filt"},
+             "functions are as the linker has them: paceline stacks | c++filt",
+     OPTIONS(stacks_options),
+     .examples = "docker exec CONTAINER paceline stacks"},
     {.name = "shell",
      .program = "paceline-shell",
      .summary = "a shell on another host of the job that runs here, or one command",
@@ -189,28 +224,32 @@ const struct pl_verb pl_verbs[] = {
      .summary = "measure the collectives",
      .arguments = "allreduce [OPTION...]",
      .text = "With several ranks: mpirun -n N paceline bench allreduce [OPTION...]",
-     OPTIONS(bench_options)},
+     OPTIONS(bench_options),
+     .examples = "mpirun -n 2 paceline bench allreduce --min-bytes 64 --max-bytes 64MiB --peer mpi"},
     {.name = "server",
      .program = "paceline-server",
      .summary = "a parameter server of this host, with its workers",
      .arguments = "[--workers N] [--min-workers N] PROGRAM [ARGUMENT...]",
      .text = "Start workers, each of which runs PROGRAM, on this host and serve them as their parameter server. "
              "`paceline train` has mpirun start it on each host with PACELINE_PS=native.",
-     OPTIONS(server_options)},
+     OPTIONS(server_options),
+     .examples = "mpirun -n 2 --map-by ppr:1:node paceline server --workers 2 ./train --steps 1000"},
     {.name = "trace",
      .program = "paceline-trace",
      .summary = "traces that ranks left, for chrome://tracing",
      .arguments = "RING... > trace.json",
      .text =
          "RING is PATH.rank0.ring and so on, where PATH is what PACELINE_TRACE said. Rings of running and of killed "
-         "programs are fine. The result opens in chrome://tracing and in Perfetto."},
+         "programs are fine. The result opens in chrome://tracing and in Perfetto.",
+     .examples = "paceline trace /opt/ml/output/data/trace.rank*.ring > trace.json"},
     {.name = "feed",
      .program = "paceline-feed",
      .summary = "Pipe Mode's side of the platform: a directory or S3 into FIFOs",
      .arguments = "[OPTION...] FROM PATH",
      .text = "Write the objects of FROM (a directory or s3://BUCKET/PREFIX) into the FIFOs PATH_0, PATH_1, ..., one an "
              "epoch. Or FROM is s3://BUCKET/KEY of a manifest, and --manifest or --augmented says of which kind.",
-     OPTIONS(feed_options)},
+     OPTIONS(feed_options),
+     .examples = "paceline feed --epochs 3 --recordio s3://bucket/train/ /opt/ml/input/data/train &"},
     {.name = "s3",
      .program = "paceline-s3",
      .summary = "list, print, copy and remove objects of S3",
@@ -219,14 +258,16 @@ const struct pl_verb pl_verbs[] = {
                   "cp [--recursive] FROM TO\n"
                   "rm [--recursive] s3://BUCKET/KEY",
      .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
-     OPTIONS(s3_options)},
+     OPTIONS(s3_options),
+     .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | paceline s3 cp - s3://bucket/model.tar"},
     {.name = "index",
      .program = "paceline-index",
      .summary = "run pip with the index of a CodeArtifact repository",
      .arguments = "ARN PROGRAM [ARGUMENT...]",
      .text = "Run PROGRAM, such as pip, with PIP_INDEX_URL set to the index of the CodeArtifact repository "
              "arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY and a token for it. Credentials are "
-             "found as for paceline s3; AWS_ENDPOINT_URL_CODEARTIFACT names another server."},
+             "found as for paceline s3; AWS_ENDPOINT_URL_CODEARTIFACT names another server.",
+     .examples = "paceline index arn:aws:codeartifact:eu-west-1:123456789012:repository/d/r pip install -r requirements.txt"},
     {.name = "sync",
      .program = "paceline-sync",
      .summary = "upload a directory's files as they are closed",
@@ -234,7 +275,8 @@ const struct pl_verb pl_verbs[] = {
      .text = "Upload each file below DIRECTORY to PREFIX/NAME whenever it was closed after writing. SIGTERM or SIGINT: "
              "upload what is left, then end; the other of the two, or the same later than 5 s after it: end at once. "
              "Nothing is deleted on S3.",
-     OPTIONS(sync_options)},
+     OPTIONS(sync_options),
+     .examples = "paceline sync /opt/ml/checkpoints s3://bucket/job-7/checkpoints"},
     {.name = "keys", .program = "paceline-keys"},     /* ssh keys from a secret */
     {.name = "unpack", .program = "paceline-unpack"}, /* a job's archive of code */
 };
@@ -292,6 +334,11 @@ void pl_verbs_print_list(FILE *out)
             fprintf(out, "  paceline %-9s %s\n", verb->name, verb->summary);
         }
     }
+    fputs("\nExit codes:\n", out);
+    for (const struct pl_verb_exit_code *exit_code = pl_verbs_exit_codes; exit_code->code; exit_code++) {
+        fprintf(out, "  %-12s ", exit_code->code);
+        print_wrapped(exit_code->text, EXIT_CODE_COLUMNS, out);
+    }
     fputc('\n', out);
     print_wrapped("`paceline VERB --help` explains a verb, `paceline --version` prints the version. `paceline -- "
                   "COMMAND...` is train with COMMAND as the program. Without arguments `paceline` is `paceline train` "
@@ -346,5 +393,9 @@ void pl_verbs_print_help(const char *name, FILE *out)
     if (verb->option_count > 0) {
         fputc('\n', out);
         print_options(verb, out);
+    }
+    if (verb->examples) {
+        fputs(strchr(verb->examples, '\n') ? "\nExamples:\n  " : "\nExample:\n  ", out);
+        print_wrapped(verb->examples, 2, out);
     }
 }

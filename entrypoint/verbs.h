@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The table of what `paceline VERB` can be. `paceline help` and each `--help` are printed from it.
+ * The table of what `paceline VERB` can be. `paceline help`, each `--help`, the manual page and the completions of shells
+ * are printed from it.
  *
  * Test  tests/unit/entrypoint/test_verbs.c, tests/integration/command_line.py, tests/integration/installed.sh
  */
@@ -25,7 +26,16 @@ struct pl_verb {
     const char *text;      /* paragraphs before the options; NULL: none */
     const struct pl_verb_option *options;
     size_t option_count;
+    const char *examples; /* command lines, one a line; NULL: `text` has them, or none is needed */
 };
+
+struct pl_verb_exit_code {
+    const char *code; /* "0", "128 + N" */
+    const char *text; /* when */
+};
+
+/** The exit codes of all verbs; the last has a NULL as its code. */
+extern const struct pl_verb_exit_code pl_verbs_exit_codes[];
 
 /** All verbs, those of the front binary first. */
 extern const struct pl_verb pl_verbs[];

@@ -3,8 +3,8 @@
 #include "entrypoint/job/hyperparameters.h"
 
 #include "base/memory.h"
+#include "base/spelling.h"
 #include "entrypoint/job/pyrepr.h"
-#include "entrypoint/job/spelling.h"
 
 #include <string.h>
 #include <strings.h>
@@ -37,7 +37,7 @@ static const char *const framework[] = {
     "sagemaker_estimator_class_name",
 };
 
-enum { NEAR_EDITS = 2, LONG_NEAR_EDITS = 3, LONG_BYTES = 24 };
+enum { LONG_NEAR_EDITS = 3, LONG_BYTES = 24 };
 
 static bool is_consumed(const char *name)
 {
@@ -120,15 +120,11 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
     return PL_OK;
 }
 
-/* Keep in `meant_at` the nearer of two names, and its distance in `least_at`. */
-static void compare(const char *name, const char *candidate, const char **meant_at, unsigned *least_at)
+static void compare(struct pl_spelling *spelling, const char *const *candidates, size_t count)
 {
-    const unsigned limit = strlen(candidate) >= LONG_BYTES ? LONG_NEAR_EDITS : NEAR_EDITS;
-    const unsigned count = pl_spelling_distance(name, candidate, limit);
-
-    if (count <= limit && count < *least_at) {
-        *least_at = count;
-        *meant_at = candidate;
+    for (size_t i = 0; i < count; i++) {
+        pl_spelling_compare(spelling, candidates[i],
+                            strlen(candidates[i]) >= LONG_BYTES ? LONG_NEAR_EDITS : PL_SPELLING_EDITS);
     }
 }
 
@@ -137,19 +133,14 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
 {
     for (const struct pl_python_json *member = pl_python_json_first(parameters); member;
          member = pl_python_json_next(member)) {
-        const char *name = pl_python_json_name(member), *meant = NULL;
-        unsigned count = LONG_NEAR_EDITS + 1;
+        struct pl_spelling spelling = {.name = pl_python_json_name(member)};
 
-        for (size_t i = 0; i < PL_ARRAY_ITEMS(framework); i++) {
-            compare(name, framework[i], &meant, &count);
-        }
-        for (size_t i = 0; i < PL_ARRAY_ITEMS(consumed); i++) {
-            compare(name, consumed[i], &meant, &count);
-        }
-        if (meant && count > 0) {
+        compare(&spelling, framework, PL_ARRAY_ITEMS(framework));
+        compare(&spelling, consumed, PL_ARRAY_ITEMS(consumed));
+        if (spelling.meant && spelling.edits > 0) {
             PL_TRY(pl_strv_printf(warnings, reterr,
                                   "the hyperparameter '%s' has no effect: SageMaker has no such name; was '%s' meant?",
-                                  name, meant));
+                                  spelling.name, spelling.meant));
         }
     }
     return PL_OK;

@@ -6,8 +6,8 @@
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
+#include "base/spelling.h"
 #include "base/text.h"
-#include "entrypoint/job/spelling.h"
 #include "s3io/s3/s3_encryption.h"
 
 #include <stddef.h>
@@ -75,7 +75,7 @@ static const struct setting {
     {"TRIAL_GPUS", FIELD(trial_gpus), "GPUs", 0, 65536},
 };
 
-enum { NEAR_EDITS = 2, PREFIX_BYTES = sizeof("PACELINE_") - 1 };
+enum { PREFIX_BYTES = sizeof("PACELINE_") - 1 };
 
 static const char *name_at(size_t i)
 {
@@ -86,22 +86,16 @@ static const char *name_at(size_t i)
     return i < PL_KNOB_COUNT ? pl_knob_info((enum pl_knob)i)->variable + PREFIX_BYTES : NULL;
 }
 
-/* The setting that `name` was probably meant to be, without its prefix; NULL when none is near. */
-static const char *nearest(const char *name, unsigned *ret_edits)
+/* The setting that `name` was probably meant to be, without its prefix. */
+static struct pl_spelling nearest(const char *name)
 {
-    const char *found = NULL;
+    struct pl_spelling spelling = {.name = name + PREFIX_BYTES};
     const char *candidate;
 
-    *ret_edits = NEAR_EDITS + 1;
     for (size_t i = 0; (candidate = name_at(i)); i++) {
-        unsigned count = pl_spelling_distance(name + PREFIX_BYTES, candidate, NEAR_EDITS);
-
-        if (count < *ret_edits) {
-            *ret_edits = count;
-            found = candidate;
-        }
+        pl_spelling_compare(&spelling, candidate, PL_SPELLING_EDITS);
     }
-    return found;
+    return spelling;
 }
 
 static const struct setting *find(const char *name)
@@ -254,17 +248,16 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text hint = PL_TEXT_NONE;
-    const char *meant;
-    unsigned count;
+    struct pl_spelling near;
 
     pl_text_append_n(&name, string, strcspn(string, "="));
     PL_TRY(pl_text_check(&name, reterr));
-    meant = nearest(pl_text_string(&name), &count);
-    if (count == 0 || (!meant && is_variable) || pl_knob_is_gone(string, name.length)) {
+    near = nearest(pl_text_string(&name));
+    if ((near.meant && near.edits == 0) || (!near.meant && is_variable) || pl_knob_is_gone(string, name.length)) {
         return PL_OK; /* of one that is gone rank 0 warns */
     }
-    if (meant) {
-        pl_text_printf(&hint, "; PACELINE_%s is one", meant);
+    if (near.meant) {
+        pl_text_printf(&hint, "; PACELINE_%s is one", near.meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
     return pl_strv_printf(warnings, reterr, "%s%s is not a setting of Paceline and has no effect%s",

@@ -146,14 +146,21 @@ void pl_launch_plan_drop_optional(struct pl_launch_plan *plan);
 /** "single", "master", "worker". */
 const char *pl_launch_plan_role_text(enum pl_launch_plan_role role);
 
+enum { PL_LAUNCH_PLAN_VERSION = 1 }; /* of the JSON; docs/plan.schema.json */
+
 /**
- * Append the plan, with the source steps before it, as one line of JSON: role, launcher, hosts, host, cwd, argv (null
+ * Append the plan, with the source steps before it, as one line of JSON: version, role, launcher, hosts, host, cwd, argv (null
  * where nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first:
  * pl_secrets_mask().
  */
 enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_launch_plan *plan,
                                     const struct pl_launch_plan_steps *source, struct pl_text *text,
                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The same for people: a line for each step, command and variable, without control characters. */
+enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                          const struct pl_launch_plan_steps *source, struct pl_text *text,
+                                          struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Append the variables as one line of JSON: an object. */
 enum pl_status pl_launch_plan_print_environment(const struct pl_environment *environment, struct pl_text *text,

@@ -7,6 +7,9 @@
 
 #include <string.h>
 
+/* What a shell takes as it is. */
+#define PLAIN_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
+
 static struct pl_python_json *object_of(const struct pl_environment *environment)
 {
     struct pl_python_json *object = pl_python_json_new_object();
@@ -96,6 +99,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
         const char *name;
         struct pl_python_json *value;
     } members[] = {
+        {"version", pl_python_json_new_int64(PL_LAUNCH_PLAN_VERSION)},
         {"role", pl_python_json_new_string(pl_launch_plan_role_text(plan->role))},
         {"launcher", pl_python_json_new_string(plan->launcher->name)},
         {"hosts", pl_strv_json(&plan->hosts)},
@@ -123,4 +127,75 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
     }
     PL_TRY(status);
     return print(root, text, reterr);
+}
+
+/* Words as a shell reads them. */
+static void append_command(const struct pl_strv *argv, struct pl_text *text)
+{
+    for (size_t i = 0; i < argv->count; i++) {
+        const char *word = argv->items[i];
+        bool plain = *word != '\0' && word[strspn(word, PLAIN_CHARACTERS)] == '\0';
+
+        pl_text_append(text, i > 0 ? " " : "");
+        if (plain) {
+            pl_text_append(text, word);
+            continue;
+        }
+        pl_text_append_char(text, '\'');
+        for (; *word != '\0'; word++) {
+            if (*word == '\'') {
+                pl_text_append(text, "'\\''");
+            } else {
+                pl_text_append_char(text, *word);
+            }
+        }
+        pl_text_append_char(text, '\'');
+    }
+    pl_text_append_char(text, '\n');
+}
+
+static void append_steps(const char *head, const struct pl_launch_plan_steps *steps, struct pl_text *text)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        pl_text_printf(text, "%-12s %s: ", head, steps->items[i].what);
+        append_command(&steps->items[i].argv, text);
+    }
+}
+
+enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct pl_launch_plan *plan,
+                                          const struct pl_launch_plan_steps *source, struct pl_text *text,
+                                          struct pl_error *reterr)
+{
+    pl_text_printf(text, "%-12s %s (this host: %s, its role: %s)\n", "launcher", plan->launcher->name, job->current_host,
+                   pl_launch_plan_role_text(plan->role));
+    pl_text_printf(text, "%-12s", "hosts");
+    for (size_t i = 0; i < plan->hosts.count; i++) {
+        pl_text_printf(text, " %s", plan->hosts.items[i]);
+    }
+    pl_text_printf(text, "\n%-12s %d\n%-12s %s\n", "processes", plan->processes, "directory", plan->cwd);
+    append_steps("code", source, text);
+    append_steps("step", &plan->steps, text);
+    for (const struct pl_sidecar *side = plan->side; side; side = side->next) {
+        pl_text_printf(text, "%-12s %s: ", "beside", side->name);
+        append_command(&side->argv, text);
+    }
+    if (plan->argv.count > 0) {
+        pl_text_printf(text, "%-12s ", "command");
+        append_command(&plan->argv, text);
+    } else {
+        pl_text_printf(text, "%-12s none: this host waits for %s\n", "command", plan->hosts.items[0]);
+    }
+    if (plan->sync.count > 0) {
+        pl_text_printf(text, "%-12s ", "upload");
+        append_command(&plan->sync, text);
+    }
+    for (char *const *at = pl_environment_strings(plan->additions); *at; at++) {
+        pl_text_printf(text, "%-12s %s\n", at == pl_environment_strings(plan->additions) ? "environment" : "", *at);
+    }
+    for (size_t i = 0; i < plan->warnings.count; i++) {
+        pl_text_printf(text, "%-12s %s\n", "warning", plan->warnings.items[i]);
+    }
+    PL_TRY(pl_text_check(text, reterr));
+    pl_text_mask(text->data, text->length);
+    return PL_OK;
 }

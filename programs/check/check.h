@@ -60,6 +60,7 @@ struct pl_check_needs {
     int64_t shm_bytes;     /* 0: computed from the ranks per host */
     int64_t files;         /* 0: computed from the ranks of the job */
     const char *hosts;     /* names of the job's hosts, separated by commas, for hosts that do not answer */
+    bool json;             /* whether the result is printed as JSON */
 };
 
 /** All results; rank 0 evaluates them. */
@@ -118,6 +119,10 @@ void pl_check_rows_done(struct pl_check_rows *rows);
  * Append the table to `table`, and to `reasons` a sentence per line for each need that is missed. Returns how many are.
  */
 size_t pl_check_print(const struct pl_check_rows *rows, struct pl_text *table, struct pl_text *reasons);
+
+/** Append all rows as one JSON object, whose members docs/command-line.md explains, and a newline. */
+enum pl_status pl_check_print_json(const struct pl_check_rows *rows, int hosts, double seconds, struct pl_text *text,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
  * Read the options of the command line. PL_END if --help was printed. `*ret_daemon` above 0: this process wraps

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares the results with what the job needs, and prints both as one table. */
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "programs/check/check.h"
 
@@ -336,4 +337,35 @@ size_t pl_check_print(const struct pl_check_rows *rows, struct pl_text *table, s
         pl_text_printf(table, "(%zu lines that are in order are not shown)\n", left_out);
     }
     return missed;
+}
+
+enum pl_status pl_check_print_json(const struct pl_check_rows *rows, int hosts, double seconds, struct pl_text *text,
+                                   struct pl_error *reterr)
+{
+    struct pl_json_writer writer = PL_JSON_WRITER(text);
+    bool missed = false;
+
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_int64(&writer, "version", 1);
+    pl_json_write_int64(&writer, "hosts", hosts);
+    pl_json_write_double(&writer, "seconds", seconds);
+    pl_json_write_list(&writer, "checks");
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct pl_check_row *row = &rows->items[i];
+
+        missed = missed || row->missed;
+        pl_json_write_object(&writer, NULL);
+        pl_json_write_text(&writer, "check", row->what);
+        pl_json_write_text(&writer, "where", row->where);
+        pl_json_write_text(&writer, "found", row->found);
+        pl_json_write_text(&writer, "needed", row->needed);
+        pl_json_write_text(&writer, "result", row->missed ? "missed" : row->noted ? "note" : "ok");
+        pl_json_write_close(&writer);
+    }
+    pl_json_write_close(&writer);
+    pl_json_write_bool(&writer, "passed", !missed);
+    pl_json_write_close(&writer);
+    PL_TRY(pl_json_write_end(&writer, reterr));
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
 }

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RANKS = 256, HOSTS, LISTED_EFA, DAEMON, HELP, EXPECT, MBIT, SHM, FILES };
+enum { RANKS = 256, HOSTS, LISTED_EFA, DAEMON, HELP, EXPECT, MBIT, SHM, FILES, JSON };
 
 static enum pl_status take_transport(const char *text, struct pl_check_needs *needs, struct pl_error *reterr)
 {
@@ -46,6 +46,9 @@ static enum pl_status take(int option, const char *text, struct pl_check_needs *
         status = pl_options_whole("expect-shm", text, 1, UINT64_C(1) << 30, &number, reterr);
         needs->shm_bytes = (int64_t)number << 20;
         return status;
+    case JSON:
+        needs->json = true;
+        return PL_OK;
     default: /* FILES */
         status = pl_options_whole("expect-files", text, 1, UINT64_C(1) << 40, &number, reterr);
         needs->files = (int64_t)number;
@@ -65,6 +68,7 @@ enum pl_status pl_check_options_read(int argc, char **argv, struct pl_check_need
                                           {"expect-mbit", required_argument, NULL, MBIT},
                                           {"expect-shm", required_argument, NULL, SHM},
                                           {"expect-files", required_argument, NULL, FILES},
+                                          {"json", no_argument, NULL, JSON},
                                           {NULL, 0, NULL, 0}};
     enum pl_status status;
     int option;

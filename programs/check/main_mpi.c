@@ -395,8 +395,10 @@ static int evaluate(struct pl_check_ranks *check, int64_t begun_ns)
                                      .links_count = check->links_count,
                                      .values = check->values,
                                      .silent = &check->silent};
-    PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE, reasons = PL_TEXT_NONE;
+    PL_AUTO_TEXT struct pl_text table = PL_TEXT_NONE, reasons = PL_TEXT_NONE, json = PL_TEXT_NONE;
+    struct pl_error error = PL_ERROR_NONE;
     struct pl_check_rows rows;
+    double seconds;
     size_t missed;
 
     for (int host = 0; host < check->hosts; host++) {
@@ -407,8 +409,15 @@ static int evaluate(struct pl_check_ranks *check, int64_t begun_ns)
     if (rows.failed || pl_text_check(&table, NULL) != PL_OK || pl_text_check(&reasons, NULL) != PL_OK) {
         pl_check_fail("out of memory");
     }
-    printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts, check->hosts == 1 ? "" : "s",
-           (double)(pl_clock_now_ns() - begun_ns) / 1e9, missed == 0 ? "all needs are met" : "a need is missed");
+    seconds = (double)(pl_clock_now_ns() - begun_ns) / 1e9;
+    if (!check->needs.json) {
+        printf("%s%d host%s, checked in %.1f s: %s\n", pl_text_string(&table), check->hosts,
+               check->hosts == 1 ? "" : "s", seconds, missed == 0 ? "all needs are met" : "a need is missed");
+    } else if (pl_check_print_json(&rows, check->hosts, seconds, &json, &error) == PL_OK) {
+        fputs(pl_text_string(&json), stdout);
+    } else {
+        pl_check_fail(error.cause);
+    }
     fflush(stdout);
     if (missed > REASON_LINES) {
         fprintf(stderr, "check: %zu needs are missed, the first of them:\n", missed);

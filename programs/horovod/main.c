@@ -321,7 +321,7 @@ static enum pl_status check(const char *python, const struct installed *installe
                *installed->frameworks[i] ? installed->frameworks[i] : "not there",
                places[i].ours     ? "Paceline's"
                : places[i].exists ? "Horovod's own, compiled"
-                                  : "not there: paceline horovod");
+                                  : "not there: paceline horovod install");
         there += *installed->frameworks[i] != '\0';
         ours += *installed->frameworks[i] && places[i].ours;
     }
@@ -337,7 +337,48 @@ static enum pl_status check(const char *python, const struct installed *installe
     return PL_OK;
 }
 
-static enum pl_status run(const char *python, bool checks, enum compiled compiled, struct pl_error *reterr)
+static enum pl_status remove_link(const struct installed *installed, const char *name, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+    pl_text_printf(&path, "%s/%s", installed->folder, name);
+    PL_TRY(pl_text_check(&path, reterr));
+    return unlink(path.data) == 0 || errno == ENOENT ? PL_OK : pl_error_errno(reterr, "remove '%s'", path.data);
+}
+
+/* Removes what install() made. What it replaced with --force does not come back. */
+static enum pl_status uninstall(const struct installed *installed, const struct place *places, struct pl_error *reterr)
+{
+    static const char *const beside[] = {"../paceline_horovod.pth", "../paceline_horovod", "metadata.json"};
+    bool any = false;
+
+    for (int i = 0; i < FRAMEWORKS; i++) {
+        bool exists;
+
+        if (!places[i].ours) {
+            continue;
+        }
+        any = true;
+        if (unlink(places[i].module.data) != 0 ||
+            (is_ours(places[i].library.data, LIBRARY, &exists) && unlink(places[i].library.data) != 0)) {
+            return pl_error_errno(reterr, "remove '%s'", places[i].module.data);
+        }
+    }
+    if (!any) {
+        return pl_error_set(reterr, PL_NOT_FOUND, "Horovod in %s has no module of Paceline's", installed->folder);
+    }
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beside); i++) {
+        PL_TRY(remove_link(installed, beside[i], reterr));
+    }
+    printf("Horovod %s in %s runs no longer on Paceline\n", installed->version, installed->folder);
+    return PL_OK;
+}
+
+enum command { INSTALL, CHECK, REMOVE };
+
+static const char *const commands[] = {[INSTALL] = "install", [CHECK] = "check", [REMOVE] = "remove"};
+
+static enum pl_status run(const char *python, enum command command, enum compiled compiled, struct pl_error *reterr)
 {
     struct place places[FRAMEWORKS] = {0};
     struct installed installed;
@@ -347,13 +388,29 @@ static enum pl_status run(const char *python, bool checks, enum compiled compile
         status = find_place(&installed, &frameworks[i], &places[i], reterr);
     }
     if (status == PL_OK) {
-        status = checks ? check(python, &installed, places, reterr) : install(&installed, places, compiled, reterr);
+        status = command == CHECK    ? check(python, &installed, places, reterr)
+                 : command == REMOVE ? uninstall(&installed, places, reterr)
+                                     : install(&installed, places, compiled, reterr);
     }
     for (int i = 0; i < FRAMEWORKS; i++) {
         pl_text_done(&places[i].module);
         pl_text_done(&places[i].library);
     }
     return status;
+}
+
+/* Reads the command's word; without one it is install. */
+static enum pl_status read_command(int count, char **words, enum command *ret_command, struct pl_error *reterr)
+{
+    for (size_t i = 0; count == 1 && i < PL_ARRAY_ITEMS(commands); i++) {
+        if (strcmp(words[0], commands[i]) == 0) {
+            *ret_command = (enum command)i;
+            return PL_OK;
+        }
+    }
+    return count == 0 ? PL_OK
+                      : pl_error_set(reterr, PL_INVALID, "expected install, check or remove, found '%s'; --help tells more",
+                                     words[count - 1]);
 }
 
 int main(int argc, char **argv)
@@ -367,27 +424,27 @@ int main(int argc, char **argv)
     struct pl_error error = PL_ERROR_NONE;
     const char *python = "python3";
     enum compiled compiled = REFUSED;
-    bool checks = false;
+    enum command command = INSTALL;
     enum pl_status status;
     int option;
 
     pl_log_set_prefix("paceline horovod");
     while ((status = pl_options_next(argc, argv, "", table, &option, &error)) == PL_OK && option != 'h') {
         python = option == 'p' ? optarg : python;
-        checks = checks || option == 'c';
+        command = option == 'c' ? CHECK : command;
         compiled = option == 'f' ? REPLACED : option == 'u' ? KEPT : compiled;
     }
     if (status == PL_OK) {
         pl_verbs_print_help("horovod", stdout);
         return EXIT_SUCCESS;
     }
-    if (status == PL_INVALID || optind < argc) {
-        pl_log(PL_LOG_ERROR, "%s%s",
-               status == PL_INVALID ? error.cause : "unexpected argument: ", status == PL_INVALID ? "" : argv[optind]);
+    status = status == PL_END ? read_command(argc - optind, argv + optind, &command, &error) : status;
+    if (status != PL_OK) {
+        pl_log(PL_LOG_ERROR, "%s", error.cause);
         return PL_EXIT_USAGE;
     }
-    if (run(python, checks, compiled, &error) != PL_OK) {
-        pl_log_error(&error, checks ? "checking" : "installing");
+    if (run(python, command, compiled, &error) != PL_OK) {
+        pl_log_error(&error, command == CHECK ? "checking" : command == REMOVE ? "removing" : "installing");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

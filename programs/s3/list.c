@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists objects: for other verbs, and for `ls`. */
 #include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/memory.h"
 #include "programs/s3/s3.h"
 
@@ -13,6 +14,8 @@
  * may be many pages without keys.
  */
 enum { LIST_TIMEOUT_FACTOR = 10 };
+
+enum { TIME_BYTES = 32 };
 
 static enum pl_status next_page(struct pl_tool *tool, const char *bucket, const char *prefix, const char *delimiter,
                                 struct pl_s3_pages *pages, struct pl_s3_listing *listing, struct pl_error *reterr)
@@ -38,20 +41,54 @@ enum pl_status pl_tool_list(struct pl_tool *tool, const char *bucket, const char
     return PL_OK;
 }
 
-static void print_entry(const struct pl_s3_entry *entry)
+/* Writes a time in UTC; "" where it is not known. */
+static const char *time_text(int64_t modified_s, char text[TIME_BYTES])
 {
-    char when[32] = "";
-    time_t modified = (time_t)entry->modified_s;
+    time_t modified = (time_t)modified_s;
     struct tm utc;
 
+    text[0] = '\0';
+    if (modified_s >= 0 && gmtime_r(&modified, &utc)) {
+        strftime(text, TIME_BYTES, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    }
+    return text;
+}
+
+/* Prints one JSON object, and a newline. */
+static enum pl_status print_entry_json(const struct pl_s3_entry *entry, struct pl_error *reterr)
+{
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+    struct pl_json_writer writer = PL_JSON_WRITER(&text);
+    char when[TIME_BYTES];
+
+    pl_json_write_object(&writer, NULL);
+    if (entry->is_prefix) {
+        pl_json_write_text(&writer, "prefix", entry->key);
+    } else {
+        pl_json_write_text(&writer, "key", entry->key);
+        pl_json_write_int64(&writer, "bytes", (int64_t)entry->size_bytes);
+        pl_json_write_text(&writer, "modified", time_text(entry->modified_s, when));
+    }
+    pl_json_write_close(&writer);
+    PL_TRY(pl_json_write_end(&writer, reterr));
+    puts(pl_text_string(&text));
+    return PL_OK;
+}
+
+static enum pl_status print_entry(const struct pl_s3_entry *entry, bool json, struct pl_error *reterr)
+{
+    char when[TIME_BYTES];
+
+    if (json) {
+        return print_entry_json(entry, reterr);
+    }
     if (entry->is_prefix) {
         printf("%20s %15s %s\n", "", "PREFIX", entry->key);
-        return;
+    } else {
+        printf("%20s %15llu %s\n", time_text(entry->modified_s, when), (unsigned long long)entry->size_bytes,
+               entry->key);
     }
-    if (entry->modified_s >= 0 && gmtime_r(&modified, &utc)) {
-        strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
-    printf("%20s %15llu %s\n", when, (unsigned long long)entry->size_bytes, entry->key);
+    return PL_OK;
 }
 
 enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr)
@@ -71,7 +108,7 @@ enum pl_status pl_tool_ls(struct pl_tool *tool, struct pl_error *reterr)
 
         PL_TRY(next_page(tool, bucket, prefix, tool->recursive ? NULL : "/", &pages, &page, reterr));
         for (size_t i = 0; i < page.count && !ferror(stdout); i++) {
-            print_entry(&page.items[i]);
+            PL_TRY(print_entry(&page.items[i], tool->json, reterr));
         }
         if (ferror(stdout) || fflush(stdout) != 0) { /* a reader that has seen enough (`| head`) is not a failure */
             return errno == EPIPE ? PL_OK : pl_error_errno(reterr, "write standard output");

@@ -37,9 +37,11 @@ enum option_code {
     OPTION_SSE_KEY,
     OPTION_BUCKET_KEY,
     OPTION_COPY_PROPS,
+    OPTION_JSON,
 };
 
 static const struct option long_options[] = {{"recursive", no_argument, NULL, OPTION_RECURSIVE},
+                                             {"json", no_argument, NULL, OPTION_JSON},
                                              {"again", no_argument, NULL, OPTION_AGAIN},
                                              {"quiet", no_argument, NULL, OPTION_QUIET},
                                              {"verbose", no_argument, NULL, OPTION_VERBOSE},
@@ -106,6 +108,9 @@ static enum pl_status take_option(struct pl_tool *tool, int option, const char *
     struct pl_s3_options *client = &tool->client_options;
 
     switch (option) {
+    case OPTION_JSON:
+        tool->json = true;
+        return PL_OK;
     case OPTION_RECURSIVE:
         tool->recursive = true;
         return PL_OK;

@@ -12,7 +12,7 @@ struct pl_tool {
     struct pl_s3_client *client; /* NULL until pl_tool_connect() */
     struct pl_s3_options client_options;
     struct pl_s3_stream_options stream_options;
-    bool recursive, again, quiet, no_checksums;
+    bool recursive, again, quiet, no_checksums, json;
     struct pl_s3_encryption encryption; /* encryption of objects that are written */
     bool drop_properties, keep_tags;    /* options for an object that is copied to another */
     struct pl_s3_headers headers;       /* request headers for all of these options */

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json/json_write.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/ssh/exec.h"
@@ -140,6 +141,35 @@ void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl
         pl_text_append_n(text, program->place, strlen(program->place) + 1);
     }
     pl_text_append_n(text, problem, strlen(problem) + 1);
+}
+
+enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text *text, struct pl_error *reterr)
+{
+    struct pl_json_writer writer = PL_JSON_WRITER(text);
+
+    pl_json_write_object(&writer, NULL);
+    pl_json_write_int64(&writer, "version", 1);
+    pl_json_write_list(&writer, "programs");
+    for (size_t i = 0; i < hosts->count; i++) {
+        const struct pl_order_program *program = &hosts->programs[i];
+
+        pl_json_write_object(&writer, NULL);
+        pl_json_write_text(&writer, "host", program->host);
+        if (program->rank >= 0) {
+            pl_json_write_int64(&writer, "rank", program->rank);
+        } else {
+            pl_json_write_null(&writer, "rank");
+        }
+        pl_json_write_int64(&writer, "process", program->pid);
+        pl_json_write_text(&writer, "place", program->place);
+        pl_json_write_text(&writer, "report", program->report);
+        pl_json_write_close(&writer);
+    }
+    pl_json_write_close(&writer);
+    pl_json_write_close(&writer);
+    PL_TRY(pl_json_write_end(&writer, reterr));
+    pl_text_append_char(text, '\n');
+    return pl_text_check(text, reterr);
 }
 
 static bool read_number(const char *text, long least, int *ret_number)

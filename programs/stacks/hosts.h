@@ -56,6 +56,10 @@ enum pl_status pl_hosts_add(struct pl_hosts *hosts, const char *host, const stru
 /** Appends the answer of this host: the programs that were added, and `problem`, which is "" if there is none. */
 void pl_hosts_print(const struct pl_hosts *hosts, const char *problem, struct pl_text *text);
 
+/** Appends the programs as one JSON object, whose members docs/command-line.md explains, and a newline. */
+enum pl_status pl_hosts_print_json(const struct pl_hosts *hosts, struct pl_text *text,
+                                   struct pl_error *reterr) PL_MUST_CHECK;
+
 /**
  * Appends one sentence about the ordered programs, of which there is at least one: which program differs from the
  * others, and what it is doing.

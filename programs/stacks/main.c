@@ -205,11 +205,15 @@ static enum pl_status look(struct samples *samples, const char *host, int64_t de
     return PL_OK;
 }
 
-static enum pl_status print(struct pl_hosts *hosts, int fd, struct pl_error *reterr)
+static enum pl_status print(struct pl_hosts *hosts, int fd, bool json, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     PL_TRY(pl_order_programs(hosts->programs, hosts->count, reterr));
+    if (json) {
+        PL_TRY(pl_hosts_print_json(hosts, &text, reterr));
+        return pl_file_write_fd(fd, pl_text_string(&text), text.length, "the report", reterr);
+    }
     for (size_t i = 0; i < hosts->count; i++) {
         pl_text_append(&text, i > 0 ? "\n" : "");
         pl_text_append(&text, hosts->programs[i].report);
@@ -251,6 +255,7 @@ static enum pl_status answer(const char *host, struct samples *samples, struct p
 struct task {
     const char *local_host, *log_host; /* NULL if the option was not given */
     pid_t supervisor;                  /* 0 for all jobs of this host */
+    bool json;
 };
 
 /* Asks the other hosts, examines this host's programs meanwhile, and prints all. */
@@ -277,7 +282,7 @@ static enum pl_status print_all_hosts(const struct task *task, const struct pl_e
                     reterr));
     }
     PL_TRY(pl_hosts_await(hosts, pl_deadline_after_ns(ANSWER_NS), reterr));
-    PL_TRY(print(hosts, task->log_host ? STDERR_FILENO : STDOUT_FILENO, reterr));
+    PL_TRY(print(hosts, task->log_host ? STDERR_FILENO : STDOUT_FILENO, task->json, reterr));
     if (hosts->count == 0) {
         return pl_error_set(reterr, PL_NOT_FOUND, "no host has a training program");
     }
@@ -300,7 +305,7 @@ static enum pl_status run(const struct task *task, char **words, size_t count, s
     if (count > 0) {
         PL_TRY(take_words(&samples, words, count, reterr));
         PL_TRY(look(&samples, "", pl_deadline_after_ns(WHOLE_NS), &hosts, reterr));
-        return print(&hosts, STDOUT_FILENO, reterr);
+        return print(&hosts, STDOUT_FILENO, task->json, reterr);
     }
     return task->local_host ? answer(task->local_host, &samples, &hosts, reterr)
                             : print_all_hosts(task, environment, &samples, &hosts, reterr);
@@ -312,6 +317,7 @@ int main(int argc, char **argv)
                                           {"local", required_argument, NULL, 'o'},
                                           {"log", required_argument, NULL, 'l'},
                                           {"below", required_argument, NULL, 'b'},
+                                          {"json", no_argument, NULL, 'j'},
                                           {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     struct task task = {.local_host = NULL};
@@ -327,6 +333,9 @@ int main(int argc, char **argv)
             break;
         case 'l':
             task.log_host = optarg;
+            break;
+        case 'j':
+            task.json = true;
             break;
         case 'b':
             status = parse_pid(optarg, &task.supervisor, &error);

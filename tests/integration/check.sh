@@ -79,12 +79,24 @@ if [ "${1:-}" != long ]; then
   expect_nobody
   case_end algo-1
 
+  case_begin "the result as JSON"
+  job_hosts algo-1 1
+  host_start algo-1 "$paceline" check --json
+  wait_all algo-1 60
+  expect_code algo-1 0
+  grep '^{"version":1,' "$cluster/algo-1.log" | python3 -c '
+import json, sys
+found = json.load(sys.stdin)
+assert found["passed"] and found["hosts"] == 1 and {"memory", "disk"} <= {row["check"] for row in found["checks"] if row["result"] == "ok"}, found' ||
+    case_failed "the result is no JSON"
+  case_end algo-1
+
   case_begin "an option that there is not"
   job_hosts algo-1 1
   host_start algo-1 "$paceline" check --expect-all
   wait_all algo-1 60
   expect_code algo-1 bad
-  expect_failure algo-1 "^check: option --expect-all is unknown or ambiguous"
+  expect_failure algo-1 "^check: there is no option --expect-all"
   case_end algo-1
   exit 0
 fi

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Wrong arguments of `paceline` and its subcommands: the first line names the argument, what was found and what is expected, the exit status is 2, and no
 request is sent and no credentials are read before. And output that cannot be written. The same for examples/quickstart.sh."""
+import json
 import os
 import pathlib
+import pty
 import re
 import shutil
 import subprocess
@@ -17,16 +19,18 @@ PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 WRONG = {
     "nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
     "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
-    "plan nonsense": "paceline: error: plan: expected nothing or -- CMD..., found 'nonsense'",
+    "trian": "paceline: error: there is no subcommand 'trian' (did you mean 'train'?); `paceline help` lists them",
+    "plan nonsense": "paceline: error: plan: expected --json, or -- COMMAND..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
     "sweep": "paceline: error: sweep: expected --dry-run [FILE], found nothing",
     "sweep nonsense": "paceline: error: sweep: expected --dry-run [FILE], found 'nonsense'",
     "sweep --dry-run a b": "paceline: error: sweep: expected --dry-run [FILE], found 'b'",
     "info nonsense": "paceline info: error: expected nothing, found 'nonsense'; --help tells more",
     "s3 nonsense": "paceline s3: error: expected ls, cat, cp or rm, found 'nonsense'; --help tells more",
-    "s3 --nonsense ls s3://bucket/": "paceline s3: error: option --nonsense is unknown or ambiguous; --help lists the options",
-    "s3 --re ls s3://bucket/": "paceline s3: error: option --re is unknown or ambiguous; --help lists the options",
-    "s3 -x ls s3://bucket/": "paceline s3: error: there is no option -x; --help lists them",
+    "s3 --nonsense ls s3://bucket/": "paceline s3: error: there is no option --nonsense; --help lists the options",
+    "s3 --re ls s3://bucket/": "paceline s3: error: option --re is ambiguous: it can be --recursive or --region or --requester-pays",
+    "s3 --recusive ls s3://bucket/": "paceline s3: error: there is no option --recusive (did you mean '--recursive'?); --help lists the options",
+    "s3 -x ls s3://bucket/": "paceline s3: error: there is no option -x; --help lists the options",
     "s3 --quiet=3 ls s3://bucket/": "paceline s3: error: --quiet takes no value, found '3'",
     "s3 ls s3://bucket/ --region": "paceline s3: error: --region needs a value; --help lists the options",
     "s3 --connections 0 ls s3://bucket/": "paceline s3: error: --connections is '0', expected a whole number from 1 to 1024",
@@ -49,8 +53,9 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is not a directory; --recursive needs one",
-    "horovod --nonsense": "paceline horovod: error: option --nonsense is unknown or ambiguous; --help lists the options",
-    "horovod word": "paceline horovod: error: unexpected argument: word",
+    "horovod --nonsense": "paceline horovod: error: there is no option --nonsense; --help lists the options",
+    "horovod word": "paceline horovod: error: expected install, check or remove, found 'word'; --help tells more",
+    "horovod check remove": "paceline horovod: error: expected install, check or remove, found 'remove'; --help tells more",
     "feed FOLDER": "paceline feed: error: expected FROM and PATH, found 1 arguments; --help tells more",
     "feed --epochs x FOLDER FILE": "paceline feed: error: --epochs is 'x', expected a whole number from 0 to 4294967295",
     "feed --first -1 FOLDER FILE": "paceline feed: error: --first is '-1', expected a whole number from 0 to 4294967295",
@@ -58,7 +63,7 @@ WRONG = {
     "feed --shard 2/2 FOLDER FILE": "paceline feed: error: --shard is '2/2', expected R/N with R below N",
     "feed --timeout 1s FOLDER FILE": "paceline feed: error: --timeout is '1s', expected a whole number from 0 to 1000000",
     "feed --cut x FOLDER FILE": "paceline feed: error: --cut is 'x', expected a whole number from 0 to 18446744073709551615",
-    "feed --nonsense FOLDER FILE": "paceline feed: error: option --nonsense is unknown or ambiguous; --help lists the options",
+    "feed --nonsense FOLDER FILE": "paceline feed: error: there is no option --nonsense; --help lists the options",
     "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
     "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
     "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x')",
@@ -67,7 +72,7 @@ WRONG = {
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",
     "sync FILE s3://bucket/": "paceline sync: error: 'FILE' to 's3://bucket/': 'FILE' is not a directory",
     "sync FOLDER FILE": "paceline sync: error: 'FOLDER' to 'FILE': 'FILE' is not an s3://BUCKET/KEY address",
-    "trace --nonsense FILE": "paceline trace: error: option --nonsense is unknown or ambiguous; --help lists the options",
+    "trace --nonsense FILE": "paceline trace: error: there is no option --nonsense; --help lists the options",
     "bench nonsense": "paceline bench: error: expected the word allreduce alone, found 'nonsense'; --help lists the options",
     "bench allreduce --max-bytes 1MB": "paceline bench: error: --max-bytes is '1MB', expected a number from 1, or one followed by KiB, MiB or GiB",
     "bench allreduce --factor 1": "paceline bench: error: --factor is '1', expected a number from 2, or one followed by KiB, MiB or GiB",
@@ -103,6 +108,7 @@ def outputs(scratch):
         for words, keywords, code, wanted in (
                 (("s3", "ls", "s3://bkt/"), {"stdout": gone}, 0, ""),
                 (("s3", "ls", "s3://bkt/"), {"preexec_fn": lambda: os.close(1)}, 1, "paceline s3: error: ls: write standard output: Bad file descriptor"),
+                (("s3", "ls", "--json", "s3://bkt/none"), {}, 1, "paceline s3: error: ls: nothing under 's3://bkt/none'"),
                 (("s3", "cat", "s3://bkt/key"), {"preexec_fn": lambda: os.close(1)}, 1,
                  "paceline s3: error: cat: write 'standard output': Bad file descriptor"),
                 (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: write 'standard output': Broken pipe"),
@@ -117,6 +123,9 @@ def outputs(scratch):
             if (done.returncode, done.stderr.strip()) != (code, wanted):
                 yield f"paceline {' '.join(map(str, words))}: status {done.returncode}, {done.stderr.strip()}\n  wanted {code}, {wanted}"
         os.close(gone)
+        entries = [json.loads(line) for line in run("s3", "ls", "--json", "s3://bkt/", keys=keys).stdout.splitlines()]
+        if [(entry["key"], entry["bytes"]) for entry in entries] != [("key", 4)]:
+            yield f"s3 ls --json: {entries}"
     finally:
         server.kill()
         server.wait()
@@ -134,6 +143,77 @@ def quickstart(scratch):
         done = subprocess.run([shutil.which("bash"), script, *words], env={"PATH": str(scratch)}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if done.returncode != code or done.stderr.strip() != wanted:
             yield f"quickstart.sh {' '.join(words)}: status {done.returncode}, {done.stderr.strip()}\n  wanted {code}, {wanted}"
+
+
+def on_a_terminal(*words, base):
+    """The exit code, and what a terminal shows."""
+    primary, secondary = pty.openpty()
+    environment = {"PATH": os.environ["PATH"], "SAGEMAKER_BASE_DIR": str(base)}
+    process = subprocess.Popen([PACELINE, *words], env=environment, stdin=subprocess.DEVNULL, stdout=secondary, stderr=secondary)
+    os.close(secondary)
+    shown = b""
+    try:
+        while part := os.read(primary, 65536):
+            shown += part
+    except OSError:
+        pass  # the last process has closed it
+    os.close(primary)
+    return process.wait(timeout=60), shown.decode().replace("\r\n", "\n")
+
+
+def words_after_train(base):
+    """train takes no words: at a terminal they are an error, elsewhere a warning."""
+    words = ("train", "--epochs", "9")
+    wanted = "train takes no arguments, found '--epochs'"
+    code, shown = on_a_terminal(*words, base=base)
+    if code != 2 or not shown.startswith(f"paceline: error: {wanted}; "):
+        yield f"train with words on a terminal: {code} {shown}"
+    done = run(*words, keys={"SAGEMAKER_BASE_DIR": str(base)})
+    if done.returncode != 1 or not done.stderr.startswith(f"paceline: warning: {wanted}: it is ignored; ") or "resourceconfig.json" not in done.stderr:
+        yield f"train with words: {done.returncode} {done.stderr}"
+
+
+def plan_for_people(base):
+    """`plan` prints lines to a terminal, JSON to a pipe, and the JSON has the members and types of docs/plan.schema.json."""
+    (base / "input/config").mkdir(parents=True)
+    (base / "input/config/resourceconfig.json").write_text('{"current_host": "algo-1", "hosts": ["algo-1"]}')
+    (base / "input/config/hyperparameters.json").write_text('{"name": "two words\\u001b[31m"}')
+    words = ("plan", "--", "/bin/echo", "it's")
+    code, shown = on_a_terminal(*words, base=base)
+    if code != 0 or "\ncommand      /bin/echo 'it'\\''s'\n" not in shown or "SM_HP_NAME=two words?[31m\n" not in shown or "\x1b" in shown or not shown.startswith("launcher     "):
+        yield f"plan on a terminal: {code} {shown}"
+    code, shown = on_a_terminal("plan", "--json", *words[1:], base=base)
+    if code != 0 or json.loads(shown)["version"] != 1:
+        yield f"plan --json on a terminal: {code} {shown}"
+    done = run(*words, keys={"SAGEMAKER_BASE_DIR": str(base)})
+    yield from mismatches(json.loads(done.stdout), json.loads((FAKES.parents[1] / "docs/plan.schema.json").read_text()), "plan")
+
+
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "null": type(None)}
+
+
+def mismatches(value, schema, where, root=None):
+    """What JSON Schema's type, enum, required, properties, additionalProperties, items and $ref ask for and `value` has not."""
+    root = root or schema
+    if "$ref" in schema:
+        schema = root["$defs"][schema["$ref"].rsplit("/", 1)[1]]
+    kinds = schema.get("type", [])
+    if kinds and type(value) not in [TYPES[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)]:
+        yield f"{where}: {value!r} is no {kinds}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where}: {value!r} is none of {schema['enum']}"
+    if isinstance(value, dict):
+        properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+        yield from (f"{where}: no member '{name}'" for name in schema.get("required", []) if name not in value)
+        for name, member in value.items():
+            if name not in properties and others is False:
+                yield f"{where}: the member '{name}' is not in the schema"
+            below = properties.get(name, others)
+            if isinstance(below, dict):
+                yield from mismatches(member, below, f"{where}.{name}", root)
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from mismatches(item, schema.get("items", {}), f"{where}[{number}]", root)
 
 
 def main():
@@ -161,15 +241,19 @@ def main():
     for verb in ("train", "plan", "env"):
         for words in ((verb, "--help"), ("help", verb)):
             done = run(*words, keys={"SAGEMAKER_BASE_DIR": "/nonexistent"})
-            if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}\n") or done.stderr:
+            if done.returncode != 0 or not done.stdout.startswith(f"usage: paceline {verb}") or done.stderr:
                 found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     for words in (("s3",), ("feed",), ("sync",), ("bench",), ("server",), ("trace",), ("trace", "--"), ("shell",)):
         done = run(*words)
         if done.returncode != 2 or not done.stderr.startswith(f"usage: paceline {words[0]}") or done.stdout:
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
-    done = run("--version")
-    if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+\n", done.stdout):
-        found.append(f"paceline --version: status {done.returncode}, {done.stdout}{done.stderr}")
+    for words in (("--version",), ("s3", "--version"), ("plan", "--version"), ("stacks", "--version")):
+        done = run(*words)
+        if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+.*\n", done.stdout):
+            found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
+    with tempfile.TemporaryDirectory() as base:
+        found.extend(words_after_train(pathlib.Path(base)))
+        found.extend(plan_for_people(pathlib.Path(base)))
     print("\n".join(found) or f"{len(WRONG)} mistakes are reported as they should")
     sys.exit(1 if found else 0)
 

@@ -595,7 +595,12 @@ def main():
             file.write("compiled")
         assert "was compiled" in run(PACELINE, "horovod", "--python", python, expect=1)
         assert open(module).read() == "compiled"
-        run(PACELINE, "horovod", "--force", "--python", python)
+        run(PACELINE, "horovod", "install", "--force", "--python", python)
+        assert "no longer on Paceline" in run(PACELINE, "horovod", "remove", "--python", python)
+        assert not glob.glob(f"{os.path.dirname(module)}/*paceline*") and not glob.glob(f"{folder}/venv/lib/*/site-packages/paceline_horovod*") and not os.path.lexists(module)
+        assert "has no module of Paceline's" in run(PACELINE, "horovod", "remove", "--python", python, expect=1)
+        assert "not there: paceline horovod" in run(PACELINE, "horovod", "check", "--python", python, expect=1)
+        run(PACELINE, "horovod", "--python", python)  # without a word it is install
 
         for count in (1, 2, 3, 4):
             text = ranks(python, count, (OPERATIONS, TRAINING), folder, HOROVOD_TIMELINE=f"{folder}/whole.json")

@@ -97,6 +97,9 @@ def check_keys(folder):
         assert tool("cat", f"s3://bkt/keys/{key}") == key.encode(), key
     lines = tool("-r", "ls", "s3://bkt/keys/").decode().splitlines()
     assert [line.split(None, 2)[2] for line in lines] == sorted((f"keys/{key}" for key in keys), key=lambda key: key.encode()), lines
+    entries = [json.loads(line) for line in tool("-r", "--json", "ls", "s3://bkt/keys/").splitlines()]
+    assert [(entry["key"], entry["bytes"]) for entry in entries] == [(f"keys/{key}", len(key.encode())) for key in sorted(keys, key=str.encode)], entries
+    assert [json.loads(line) for line in tool("--json", "ls", "s3://bkt/keys/dir").splitlines()] == [{"prefix": "keys/dir/"}]
     for key in keys[:5]:
         tool("rm", f"s3://bkt/keys/{key}")
     assert len(tool("-r", "ls", "s3://bkt/keys/").splitlines()) == len(keys) - 5

@@ -105,6 +105,9 @@ def job_that_hangs(paceline, probe, folder):
         await_that(lambda: state_of(pids[1]) == "T", "rank 1 is still stopped")
         os.kill(pids[1], signal.SIGCONT)
 
+        programs = json.loads(stacks(paceline, "--json").stdout)["programs"]
+        assert programs[0]["rank"] == 2 and sorted(program["process"] for program in programs) == sorted(pids.values()), programs
+        assert all(f"process {program['process']}: " in program["report"] for program in programs), programs
         found = reports(stacks(paceline, pids[3], pids[0]).stdout)
         assert sorted(rank for rank, _ in found) == [0, 3], "others than those named are printed"
 
@@ -132,7 +135,7 @@ def no_job(paceline):
 
 
 def words(paceline):
-    for word, wanted in (("x", "expected the numbers of processes, found 'x'"), ("0", "found '0'"), ("--all", "option --all is unknown or ambiguous")):
+    for word, wanted in (("x", "expected the numbers of processes, found 'x'"), ("0", "found '0'"), ("--all", "there is no option --all")):
         done = stacks(paceline, word, code=2)
         assert not done.stdout and wanted in done.stderr, done.stderr
     done = stacks(paceline, "--help")

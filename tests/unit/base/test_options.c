@@ -70,12 +70,13 @@ END_TEST
 START_TEST(a_wrong_option_is_named)
 {
     ck_assert_str_eq(COMPLAINT("--quiet", "--epochs", "2", "--quie"), "");
-    ck_assert_str_eq(COMPLAINT("--epoks=2"), "option --epoks is unknown or ambiguous; --help lists the options");
-    ck_assert_str_eq(COMPLAINT("--qui"), "option --qui is unknown or ambiguous; --help lists the options");
+    ck_assert_str_eq(COMPLAINT("--epoks=2"), "there is no option --epoks (did you mean '--epochs'?); --help lists the options");
+    ck_assert_str_eq(COMPLAINT("--qui"), "option --qui is ambiguous: it can be --quiet or --quick");
+    ck_assert_str_eq(COMPLAINT("--nonsense"), "there is no option --nonsense; --help lists the options");
     ck_assert_str_eq(COMPLAINT("a", "--epochs"), "--epochs needs a value; --help lists the options");
     ck_assert_str_eq(COMPLAINT("--quiet=yes"), "--quiet takes no value, found 'yes'");
-    ck_assert_str_eq(COMPLAINT("-x"), "there is no option -x; --help lists them");
-    ck_assert_str_eq(COMPLAINT("-vx", "--quiet"), "there is no option -x; --help lists them");
+    ck_assert_str_eq(COMPLAINT("-x"), "there is no option -x; --help lists the options");
+    ck_assert_str_eq(COMPLAINT("-vx", "--quiet"), "there is no option -x; --help lists the options");
 }
 END_TEST
 

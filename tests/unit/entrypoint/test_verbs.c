@@ -60,6 +60,12 @@ START_TEST(the_list_has_each_verb_for_users_in_one_line)
         snprintf(line, sizeof(line), "  paceline %-9s %s\n", verb->name, verb->summary ? verb->summary : "");
         ck_assert(!strstr(list, line) == !verb->summary);
     }
+    for (const struct pl_verb_exit_code *exit_code = pl_verbs_exit_codes; exit_code->code; exit_code++) {
+        char line[COLUMNS + 1];
+
+        snprintf(line, sizeof(line), "\n  %-12s %.20s", exit_code->code, exit_code->text);
+        ck_assert_ptr_nonnull(strstr(list, line));
+    }
     check_lines(list);
 }
 END_TEST
@@ -88,7 +94,8 @@ START_TEST(help_begins_with_each_form_of_the_command)
     static const char s3[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
                              "       paceline s3 cat s3://BUCKET/KEY...\n"
                              "       paceline s3 cp [--recursive] FROM TO\n";
-    static const char plan[] = "usage: paceline plan\n       paceline plan -- COMMAND [ARGUMENT...]\n\nPrint what";
+    static const char plan[] = "usage: paceline plan [--json]\n       paceline plan [--json] -- COMMAND [ARGUMENT...]\n\n"
+                               "Print what";
     PL_AUTO_FREE char *of_s3 = printed("s3");
     PL_AUTO_FREE char *of_plan = printed("plan");
 
@@ -110,6 +117,8 @@ START_TEST(paragraphs_examples_and_options_are_laid_out)
     ck_assert_ptr_nonnull(
         strstr(shell, "\n  paceline shell algo-2 sh -c 'ls /opt/ml/model | wc -l'\n\nThe exit status"));
     ck_assert_ptr_nonnull(strstr(s3, wrapped));
+    ck_assert_ptr_nonnull(strstr(s3, "\n\nExamples:\n  paceline s3 ls s3://bucket/data/\n  paceline s3 cp "));
+    ck_assert_ptr_nonnull(strstr(sync, "\n\nExample:\n  paceline sync /opt/ml/checkpoints "));
 }
 END_TEST
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Compares names character by character. */
-#include "entrypoint/job/spelling.h"
+#include "base/spelling.h"
+
+#include <stdio.h>
 
 unsigned pl_spelling_distance(const char *a, const char *b, unsigned limit)
 {
@@ -22,4 +24,23 @@ unsigned pl_spelling_distance(const char *a, const char *b, unsigned limit)
         }
     }
     return best + 1;
+}
+
+void pl_spelling_compare(struct pl_spelling *spelling, const char *candidate, unsigned limit)
+{
+    unsigned edits = pl_spelling_distance(spelling->name, candidate, limit);
+
+    if (edits <= limit && (!spelling->meant || edits < spelling->edits)) {
+        spelling->meant = candidate;
+        spelling->edits = edits;
+    }
+}
+
+const char *pl_spelling_question(const struct pl_spelling *spelling, const char *prefix, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (spelling->meant) {
+        snprintf(text, bytes, " (did you mean '%s%s'?)", prefix, spelling->meant);
+    }
+    return text;
 }
