@@ -2,7 +2,6 @@
 /* Reads command lines by getopt_long(). An error names the option, its value and what was expected. */
 #include "base/options.h"
 
-#include "base/spelling.h"
 #include "base/text.h"
 
 #include <ctype.h>
@@ -35,17 +34,17 @@ static const char *candidates(const struct option *table, const char *name, int 
 static enum pl_status unknown(const struct option *table, const char *word, int length, struct pl_error *reterr)
 {
     char name[64], text[HINT_BYTES];
-    struct pl_spelling spelling = {.name = name};
+    struct pl_text_near spelling = {.name = name};
 
     if (length > 2 && candidates(table, word + 2, length - 2, text)[0] != '\0') {
         return pl_error_set(reterr, PL_INVALID, "option %.*s is ambiguous: it can be %s", length, word, text);
     }
     snprintf(name, sizeof(name), "%.*s", length - 2, word + 2);
     for (const struct option *option = table; option->name; option++) {
-        pl_spelling_compare(&spelling, option->name, PL_SPELLING_EDITS);
+        pl_text_near_compare(&spelling, option->name, PL_TEXT_NEAR_EDITS);
     }
     return pl_error_set(reterr, PL_INVALID, "there is no option %.*s%s; --help lists the options", length, word,
-                        pl_spelling_question(&spelling, "--", text, sizeof(text)));
+                        pl_text_near_hint(&spelling, "--", text, sizeof(text)));
 }
 
 static enum pl_status misused(int argc, char **argv, const struct option *table, bool lacks_value,

@@ -240,3 +240,44 @@ void pl_text_done(struct pl_text *text)
     free(text->data);
     *text = PL_TEXT_NONE;
 }
+
+unsigned pl_text_distance(const char *a, const char *b, unsigned limit)
+{
+    unsigned best = limit;
+
+    for (; *a != '\0' && *a == *b; a++, b++) {
+    }
+    if (*a == '\0' && *b == '\0') {
+        return 0;
+    }
+    if (limit == 0) {
+        return 1;
+    }
+    for (unsigned way = 1; way <= 3; way++) { /* a character of `a` left out, one of `b`, one of each */
+        if (((way & 1) == 0 || *a != '\0') && ((way & 2) == 0 || *b != '\0')) {
+            unsigned rest = pl_text_distance(a + (way & 1), b + (way >> 1), limit - 1);
+
+            best = rest < best ? rest : best;
+        }
+    }
+    return best + 1;
+}
+
+void pl_text_near_compare(struct pl_text_near *near, const char *candidate, unsigned limit)
+{
+    unsigned edits = pl_text_distance(near->name, candidate, limit);
+
+    if (edits <= limit && (!near->meant || edits < near->edits)) {
+        near->meant = candidate;
+        near->edits = edits;
+    }
+}
+
+const char *pl_text_near_hint(const struct pl_text_near *near, const char *prefix, char *text, size_t bytes)
+{
+    text[0] = '\0';
+    if (near->meant) {
+        snprintf(text, bytes, " (did you mean '%s%s'?)", prefix, near->meant);
+    }
+    return text;
+}

@@ -96,4 +96,22 @@ uint64_t pl_text_field_number(const char *text, const char *field, int base, uin
 /** Returns the value of a hexadecimal digit; -1 if `digit` is not one. */
 int pl_text_hex_value(char digit);
 
+enum { PL_TEXT_NEAR_EDITS = 2 }; /* the usual limit for the distance of two names */
+
+/** What a mistyped name was probably meant to be: the nearest of the candidates that were compared with it so far. */
+struct pl_text_near {
+    const char *name;
+    const char *meant; /* borrowed; NULL: no candidate is near */
+    unsigned edits;    /* its distance from `name` */
+};
+
+/** The edit distance: how many characters to insert, delete or change to turn `a` into `b`; at most `limit` + 1. */
+unsigned pl_text_distance(const char *a, const char *b, unsigned limit);
+
+/** Takes `candidate` if its distance is at most `limit` and less than that of the candidate before. */
+void pl_text_near_compare(struct pl_text_near *near, const char *candidate, unsigned limit);
+
+/** Writes " (did you mean 'PREFIXmeant'?)", or "" where no candidate is near. Returns `text`. */
+const char *pl_text_near_hint(const struct pl_text_near *near, const char *prefix, char *text, size_t bytes);
+
 #endif

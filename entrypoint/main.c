@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/spelling.h"
 #include "base/text.h"
 #include "entrypoint/job/job.h"
 #include "entrypoint/launch/companion.h"
@@ -39,10 +38,11 @@ static bool refuse_train_words(const char *word, const struct pl_strv *words)
     const bool refused = getpid() != 1 && isatty(STDERR_FILENO);
 
     if (words->count > 0 && strcmp(word, "train") == 0) {
-        pl_log(refused ? PL_LOG_ERROR : PL_LOG_WARNING,
-               "train takes no arguments, found '%s'%s; the program gets its arguments from "
-               "/opt/ml/input/config/hyperparameters.json, and `paceline -- COMMAND [ARGUMENT...]` runs another command",
-               words->items[0], refused ? "" : ": it is ignored");
+        pl_log(
+            refused ? PL_LOG_ERROR : PL_LOG_WARNING,
+            "train takes no arguments, found '%s'%s; the program gets its arguments from "
+            "/opt/ml/input/config/hyperparameters.json, and `paceline -- COMMAND [ARGUMENT...]` runs another command",
+            words->items[0], refused ? "" : ": it is ignored");
         return refused;
     }
     return false;
@@ -93,19 +93,19 @@ static bool is_known(const struct pl_invocation *call, const char *word)
 
 static int refuse_subcommand(const char *word)
 {
-    struct pl_spelling spelling = {.name = word};
-    char question[100];
+    struct pl_text_near spelling = {.name = word};
+    char hint[100];
 
     for (size_t i = 0; i < pl_verbs_count; i++) {
         if (pl_verbs[i].summary) {
-            pl_spelling_compare(&spelling, pl_verbs[i].name, PL_SPELLING_EDITS);
+            pl_text_near_compare(&spelling, pl_verbs[i].name, PL_TEXT_NEAR_EDITS);
         }
     }
     if (pl_verbs_find(word)) {
         pl_log(PL_LOG_ERROR, "this Paceline was built without `paceline %s`; `paceline help` lists all", word);
     } else {
         pl_log(PL_LOG_ERROR, "there is no subcommand '%s'%s; `paceline help` lists them", word,
-               pl_spelling_question(&spelling, "", question, sizeof(question)));
+               pl_text_near_hint(&spelling, "", hint, sizeof(hint)));
     }
     return PL_EXIT_USAGE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* print_pages man|bash|zsh: the manual page, or the completion for a shell, of the table of verbs; used by the build. */
+/* print_pages man|bash|zsh: the manual page, or a shell's completion, of the table of verbs; used by the build. */
 #include "entrypoint/verbs.h"
 
 #include <stdlib.h>

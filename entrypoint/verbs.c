@@ -129,8 +129,9 @@ const struct pl_verb_exit_code pl_verbs_exit_codes[] = {
     {"0", "train: the program ended with 0 on every rank. Another verb: it did what it was asked for"},
     {"1", "Paceline reports an error, or train lost a host or a rank, or check found a need that is not met"},
     {"2", "the command line is wrong; nothing was started"},
-    {"other codes", "train with one process on each host: the exit code of the program that failed first. shell, index: "
-                    "that of the command"},
+    {"other codes",
+     "train with one process on each host: the exit code of the program that failed first. shell, index: "
+     "that of the command"},
     {"128 + N", "signal N ended the program. 143: SIGTERM stopped the job before all ranks had saved and ended with 0"},
     {"255", "shell: there is no connection to the host"},
     {NULL, NULL},
@@ -259,7 +260,8 @@ const struct pl_verb pl_verbs[] = {
                   "rm [--recursive] s3://BUCKET/KEY",
      .text = "FROM or TO is s3://BUCKET/KEY, a file, or - for a stream.",
      OPTIONS(s3_options),
-     .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | paceline s3 cp - s3://bucket/model.tar"},
+     .examples = "paceline s3 ls s3://bucket/data/\npaceline s3 cp --recursive s3://bucket/data/ data\ntar c model | "
+                 "paceline s3 cp - s3://bucket/model.tar"},
     {.name = "index",
      .program = "paceline-index",
      .summary = "run pip with the index of a CodeArtifact repository",
@@ -267,7 +269,8 @@ const struct pl_verb pl_verbs[] = {
      .text = "Run PROGRAM, such as pip, with PIP_INDEX_URL set to the index of the CodeArtifact repository "
              "arn:aws:codeartifact:REGION:ACCOUNT:repository/DOMAIN/REPOSITORY and a token for it. Credentials are "
              "found as for paceline s3; AWS_ENDPOINT_URL_CODEARTIFACT names another server.",
-     .examples = "paceline index arn:aws:codeartifact:eu-west-1:123456789012:repository/d/r pip install -r requirements.txt"},
+     .examples =
+         "paceline index arn:aws:codeartifact:eu-west-1:123456789012:repository/d/r pip install -r requirements.txt"},
     {.name = "sync",
      .program = "paceline-sync",
      .summary = "upload a directory's files as they are closed",

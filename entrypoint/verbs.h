@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The table of what `paceline VERB` can be. `paceline help`, each `--help`, the manual page and the completions of shells
+ * The table of what `paceline VERB` can be. `paceline help`, each `--help`, the manual page and the shells' completions
  * are printed from it.
  *
  * Test  tests/unit/entrypoint/test_verbs.c, tests/integration/command_line.py, tests/integration/installed.sh

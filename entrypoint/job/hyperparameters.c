@@ -3,7 +3,7 @@
 #include "entrypoint/job/hyperparameters.h"
 
 #include "base/memory.h"
-#include "base/spelling.h"
+#include "base/text.h"
 #include "entrypoint/job/pyrepr.h"
 
 #include <string.h>
@@ -120,11 +120,11 @@ enum pl_status pl_hyperparameters_sort(const struct pl_python_json *raw, struct 
     return PL_OK;
 }
 
-static void compare(struct pl_spelling *spelling, const char *const *candidates, size_t count)
+static void compare(struct pl_text_near *near, const char *const *candidates, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        pl_spelling_compare(spelling, candidates[i],
-                            strlen(candidates[i]) >= LONG_BYTES ? LONG_NEAR_EDITS : PL_SPELLING_EDITS);
+        pl_text_near_compare(near, candidates[i],
+                             strlen(candidates[i]) >= LONG_BYTES ? LONG_NEAR_EDITS : PL_TEXT_NEAR_EDITS);
     }
 }
 
@@ -133,14 +133,14 @@ enum pl_status pl_hyperparameters_check(const struct pl_python_json *parameters,
 {
     for (const struct pl_python_json *member = pl_python_json_first(parameters); member;
          member = pl_python_json_next(member)) {
-        struct pl_spelling spelling = {.name = pl_python_json_name(member)};
+        struct pl_text_near near = {.name = pl_python_json_name(member)};
 
-        compare(&spelling, framework, PL_ARRAY_ITEMS(framework));
-        compare(&spelling, consumed, PL_ARRAY_ITEMS(consumed));
-        if (spelling.meant && spelling.edits > 0) {
+        compare(&near, framework, PL_ARRAY_ITEMS(framework));
+        compare(&near, consumed, PL_ARRAY_ITEMS(consumed));
+        if (near.meant && near.edits > 0) {
             PL_TRY(pl_strv_printf(warnings, reterr,
                                   "the hyperparameter '%s' has no effect: SageMaker has no such name; was '%s' meant?",
-                                  spelling.name, spelling.meant));
+                                  near.name, near.meant));
         }
     }
     return PL_OK;

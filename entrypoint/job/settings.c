@@ -6,7 +6,6 @@
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/memory.h"
-#include "base/spelling.h"
 #include "base/text.h"
 #include "s3io/s3/s3_encryption.h"
 
@@ -87,15 +86,15 @@ static const char *name_at(size_t i)
 }
 
 /* The setting that `name` was probably meant to be, without its prefix. */
-static struct pl_spelling nearest(const char *name)
+static struct pl_text_near nearest(const char *name)
 {
-    struct pl_spelling spelling = {.name = name + PREFIX_BYTES};
+    struct pl_text_near near = {.name = name + PREFIX_BYTES};
     const char *candidate;
 
     for (size_t i = 0; (candidate = name_at(i)); i++) {
-        pl_spelling_compare(&spelling, candidate, PL_SPELLING_EDITS);
+        pl_text_near_compare(&near, candidate, PL_TEXT_NEAR_EDITS);
     }
-    return spelling;
+    return near;
 }
 
 static const struct setting *find(const char *name)
@@ -248,7 +247,7 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     PL_AUTO_TEXT struct pl_text hint = PL_TEXT_NONE;
-    struct pl_spelling near;
+    struct pl_text_near near;
 
     pl_text_append_n(&name, string, strcspn(string, "="));
     PL_TRY(pl_text_check(&name, reterr));

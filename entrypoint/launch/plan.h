@@ -149,9 +149,8 @@ const char *pl_launch_plan_role_text(enum pl_launch_plan_role role);
 enum { PL_LAUNCH_PLAN_VERSION = 1 }; /* of the JSON; docs/plan.schema.json */
 
 /**
- * Append the plan, with the source steps before it, as one line of JSON: version, role, launcher, hosts, host, cwd, argv (null
- * where nothing is started), env, processes, source, steps, side, sync, sshd, warnings. Mask the job first:
- * pl_secrets_mask().
+ * Append the plan, with the source steps before it, as one line of JSON: docs/plan.schema.json has its members. Mask
+ * the job first: pl_secrets_mask().
  */
 enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_launch_plan *plan,
                                     const struct pl_launch_plan_steps *source, struct pl_text *text,

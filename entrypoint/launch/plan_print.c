@@ -166,8 +166,8 @@ enum pl_status pl_launch_plan_print_lines(const struct pl_job *job, const struct
                                           const struct pl_launch_plan_steps *source, struct pl_text *text,
                                           struct pl_error *reterr)
 {
-    pl_text_printf(text, "%-12s %s (this host: %s, its role: %s)\n", "launcher", plan->launcher->name, job->current_host,
-                   pl_launch_plan_role_text(plan->role));
+    pl_text_printf(text, "%-12s %s (this host: %s, its role: %s)\n", "launcher", plan->launcher->name,
+                   job->current_host, pl_launch_plan_role_text(plan->role));
     pl_text_printf(text, "%-12s", "hosts");
     for (size_t i = 0; i < plan->hosts.count; i++) {
         pl_text_printf(text, " %s", plan->hosts.items[i]);

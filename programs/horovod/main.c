@@ -408,9 +408,10 @@ static enum pl_status read_command(int count, char **words, enum command *ret_co
             return PL_OK;
         }
     }
-    return count == 0 ? PL_OK
-                      : pl_error_set(reterr, PL_INVALID, "expected install, check or remove, found '%s'; --help tells more",
-                                     words[count - 1]);
+    return count == 0
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "expected install, check or remove, found '%s'; --help tells more",
+                              words[count - 1]);
 }
 
 int main(int argc, char **argv)

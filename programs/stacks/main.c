@@ -313,12 +313,10 @@ static enum pl_status run(const struct task *task, char **words, size_t count, s
 
 int main(int argc, char **argv)
 {
-    static const struct option table[] = {{"help", no_argument, NULL, 'h'},
-                                          {"local", required_argument, NULL, 'o'},
-                                          {"log", required_argument, NULL, 'l'},
-                                          {"below", required_argument, NULL, 'b'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option table[] = {
+        {"help", no_argument, NULL, 'h'},      {"local", required_argument, NULL, 'o'},
+        {"log", required_argument, NULL, 'l'}, {"below", required_argument, NULL, 'b'},
+        {"json", no_argument, NULL, 'j'},      {NULL, 0, NULL, 0}};
     struct pl_error error = PL_ERROR_NONE;
     struct task task = {.local_host = NULL};
     enum pl_status status = PL_OK;

@@ -70,7 +70,8 @@ END_TEST
 START_TEST(a_wrong_option_is_named)
 {
     ck_assert_str_eq(COMPLAINT("--quiet", "--epochs", "2", "--quie"), "");
-    ck_assert_str_eq(COMPLAINT("--epoks=2"), "there is no option --epoks (did you mean '--epochs'?); --help lists the options");
+    ck_assert_str_eq(COMPLAINT("--epoks=2"),
+                     "there is no option --epoks (did you mean '--epochs'?); --help lists the options");
     ck_assert_str_eq(COMPLAINT("--qui"), "option --qui is ambiguous: it can be --quiet or --quick");
     ck_assert_str_eq(COMPLAINT("--nonsense"), "there is no option --nonsense; --help lists the options");
     ck_assert_str_eq(COMPLAINT("a", "--epochs"), "--epochs needs a value; --help lists the options");

@@ -170,7 +170,35 @@ START_TEST(numbers_of_a_status_are_found_by_their_whole_name)
 }
 END_TEST
 
+START_TEST(a_distance_counts_inserted_removed_and_changed_characters)
+{
+    ck_assert_uint_eq(pl_text_distance("train", "train", 2), 0);
+    ck_assert_uint_eq(pl_text_distance("train", "trains", 2), 1);
+    ck_assert_uint_eq(pl_text_distance("train", "rain", 2), 1);
+    ck_assert_uint_eq(pl_text_distance("train", "brain", 2), 1);
+    ck_assert_uint_eq(pl_text_distance("trian", "train", 2), 2);
+    ck_assert_uint_eq(pl_text_distance("", "ab", 2), 2);
+    ck_assert_uint_eq(pl_text_distance("train", "plan", 2), 3); /* more than the limit */
+}
+END_TEST
+
+START_TEST(the_nearest_candidate_is_asked_for)
+{
+    struct pl_text_near spelling = {.name = "sinc"};
+    char text[64];
+
+    pl_text_near_compare(&spelling, "stacks", PL_TEXT_NEAR_EDITS);
+    ck_assert_str_eq(pl_text_near_hint(&spelling, "", text, sizeof(text)), "");
+    pl_text_near_compare(&spelling, "info", PL_TEXT_NEAR_EDITS);
+    pl_text_near_compare(&spelling, "sync", PL_TEXT_NEAR_EDITS);
+    pl_text_near_compare(&spelling, "since", 0);
+    ck_assert_str_eq(pl_text_near_hint(&spelling, "--", text, sizeof(text)), " (did you mean '--sync'?)");
+    ck_assert_uint_eq(spelling.edits, 1);
+}
+END_TEST
+
 UNIT_MAIN("base/text", pieces_come_together_in_order, nul_bytes_are_bytes, taking_hands_over_and_empties,
           printf_longer_than_any_buffer, running_out_is_remembered_and_said_once, clear_keeps_the_memory,
           hexadecimal_digits_have_a_value_and_nothing_else_has, numbers_of_a_status_are_found_by_their_whole_name,
-          a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters)
+          a_text_that_was_cut_is_whole_without_the_character_it_ends_in, a_text_to_show_holds_no_control_characters,
+          a_distance_counts_inserted_removed_and_changed_characters, the_nearest_candidate_is_asked_for)

@@ -94,8 +94,9 @@ START_TEST(help_begins_with_each_form_of_the_command)
     static const char s3[] = "usage: paceline s3 ls [--recursive] s3://BUCKET/PREFIX\n"
                              "       paceline s3 cat s3://BUCKET/KEY...\n"
                              "       paceline s3 cp [--recursive] FROM TO\n";
-    static const char plan[] = "usage: paceline plan [--json]\n       paceline plan [--json] -- COMMAND [ARGUMENT...]\n\n"
-                               "Print what";
+    static const char plan[] =
+        "usage: paceline plan [--json]\n       paceline plan [--json] -- COMMAND [ARGUMENT...]\n\n"
+        "Print what";
     PL_AUTO_FREE char *of_s3 = printed("s3");
     PL_AUTO_FREE char *of_plan = printed("plan");
 
