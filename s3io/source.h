@@ -93,9 +93,9 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Lets `stop_fd`, which stays the caller's, end the waits of a FIFO's source when it becomes readable. If there has
- * been no writer, the read returns PL_CANCELLED at once, else after two seconds without data. Bytes that are in the
- * FIFO are still read: ranks may have to make one more step together.
+ * Lets `stop_fd`, which stays the caller's, end the waits of a FIFO's source when it becomes readable. The read returns
+ * PL_CANCELLED at once if there has been no writer, else after two seconds without data. Bytes that are in the FIFO are
+ * still read: ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 

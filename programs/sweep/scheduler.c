@@ -360,7 +360,7 @@ const struct pl_sweep_progress *pl_scheduler_progress(const struct pl_scheduler 
     return &trial_of(scheduler, trial)->progress;
 }
 
-/* Whether trial `a` is better than trial `b`. Of equal values the one that was reported first is better. */
+/* Whether trial `a` is better than trial `b`. If their values are equal, the one that was reported first is better. */
 static bool comes_before(const struct pl_scheduler *scheduler, const struct trial *a, const struct trial *b)
 {
     return is_better(scheduler, a->progress.best, b->progress.best) ||

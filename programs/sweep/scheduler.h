@@ -31,7 +31,7 @@ enum pl_sweep_state {
     PL_SWEEP_RUNNING,
     PL_SWEEP_PAUSED,    /* stopped at a rung; may continue */
     PL_SWEEP_COMPLETED, /* its program has succeeded */
-    PL_SWEEP_STOPPED,   /* for good: by the median, by the user, or because the sweep's time was over */
+    PL_SWEEP_STOPPED,   /* stopped for good: by the median, by the user, or because the sweep's time was over */
     PL_SWEEP_FAILED,
 };
 

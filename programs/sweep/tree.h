@@ -16,7 +16,7 @@ struct pl_sweep_tree_entry {
     const char *path; /* path below the root of the walk: "sub/file" */
     const char *name; /* name in `dir_fd` */
     int dir_fd;
-    struct stat info; /* of a symbolic link itself, not its target */
+    struct stat info; /* describes a symbolic link itself, not its target */
 };
 
 typedef enum pl_status (*pl_sweep_tree_visit)(void *context, const struct pl_sweep_tree_entry *entry,

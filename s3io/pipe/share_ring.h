@@ -117,7 +117,7 @@ struct pl_share_frame *pl_share_ring_peek(struct pl_share_ring *ring, enum pl_st
 /** Releases the frame's room, and wakes the distributor if it waits for room. */
 void pl_share_ring_release(struct pl_share_ring *ring, const struct pl_share_frame *frame);
 
-/** Make `fd`, an eventfd, readable, and empty it again. */
+/** The first makes `fd`, an eventfd, readable. The second empties it again. */
 void pl_share_ring_event_set(int fd);
 void pl_share_ring_event_clear(int fd);
 

@@ -68,7 +68,7 @@ struct scan {
     bool open; /* inside quotes */
     /* position after the closing quote: a quote there makes a doubled quote, and the field is open again */
     size_t closed;
-    const char *wrong; /* what shows that the text is not CSV as in RFC 4180, or NULL */
+    const char *wrong; /* the sign that the text is not CSV as in RFC 4180, or NULL */
     size_t wrong_at;
 };
 

@@ -20,8 +20,9 @@
 #include <time.h>
 
 enum {
-    REFRESH_BEFORE_S = 300, /* how long before the old credentials expire the fetch of new ones begins */
-    USABLE_BEFORE_S = 15,   /* how long before they expire the old ones are used no more: a request takes some time */
+    REFRESH_BEFORE_S = 300, /* seconds before the expiration at which the fetch of new credentials begins */
+    /* seconds before the expiration from which on the old credentials are not used: a request takes some time */
+    USABLE_BEFORE_S = 15,
     RETRY_LATER_S = 30,
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,

@@ -140,8 +140,8 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
 
 /*
  * Returns the checksum of the whole object from a HEAD. If the object was uploaded in parts (its ETag is "...-N"), some
- * servers send the checksum of the parts' checksums without the type that tells so. CRC64NVME is always of the whole
- * object.
+ * servers send the checksum of the parts' checksums without a type that distinguishes it. CRC64NVME is always of the
+ * whole object.
  */
 static struct pl_checksum whole_checksum(const struct pl_http_head *head)
 {

@@ -12,7 +12,7 @@
 
 /** An object and the path of its file. */
 struct pl_s3_fetch {
-    struct pl_s3_object object; /* with ETag and size */
+    struct pl_s3_object object; /* its ETag and size must be set */
     const char *path;
     int64_t modified_s; /* becomes the file's time, by which a later run recognises it; -1 if it is unknown */
 };

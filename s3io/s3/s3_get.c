@@ -248,7 +248,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     blocks = (bytes + stream->block_bytes - 1) / stream->block_bytes;
     pthread_mutex_lock(&stream->lock);
     part = part_at(stream, stream->synced.planned);
-    /* There must be room for all of it, so that no transfer ever waits for the reader. */
+    /* There must be room for the whole part, so that no transfer ever waits for the reader. */
     room = stream->synced.planned - stream->synced.oldest < stream->part_slots &&
            blocks <= stream->block_count - stream->synced.reserved && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);

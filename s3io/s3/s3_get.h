@@ -69,7 +69,8 @@ enum pl_status pl_s3_stream_open_order(struct pl_s3_client *client, const struct
  * Returns the next bytes, or PL_END (without an error text) after the last ones.
  *
  * Errors  PL_TIMEOUT at the deadline: nothing was lost, call again. PL_NOT_FOUND, PL_FAILED, ...: the retries of a
- *         request have failed. PL_CORRUPT: a checksum does not match. After the last two the stream can only be closed.
+ *         request have failed. PL_CORRUPT: a checksum does not match. After any error except PL_TIMEOUT the stream can
+ *         only be closed.
  */
 enum pl_status pl_s3_stream_next(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct pl_error *reterr) PL_MUST_CHECK;

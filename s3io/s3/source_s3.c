@@ -13,7 +13,7 @@
 struct pl_s3_reader {
     struct pl_s3_stream *stream;
     struct pl_s3_chunk chunk; /* the chunk that is being read */
-    size_t given;             /* bytes of it that were read */
+    size_t given;             /* number of bytes of `chunk` that were read */
     bool any;                 /* there has been a chunk */
 };
 

@@ -120,10 +120,10 @@ static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, 
         return pl_sweep_value_wrong(value, is_int ? "low not above high" : "low below high", reterr);
     }
     if (dimension->kind == PL_SWEEP_DIMENSION_LOG && (ends[0] <= 0 || !isfinite(ends[1] / ends[0]))) {
-        return pl_sweep_value_wrong(value, "low above 0, and high / low a number", reterr);
+        return pl_sweep_value_wrong(value, "low above 0, and high / low finite", reterr);
     }
     if (!isfinite(ends[1] - ends[0])) {
-        return pl_sweep_value_wrong(value, "a range whose length is a number", reterr);
+        return pl_sweep_value_wrong(value, "a range of finite length", reterr);
     }
     dimension->low = ends[0];
     dimension->high = ends[1];
