@@ -750,13 +750,14 @@ CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
-for case in CASES:
-    try:
-        case()
-    except AssertionError as error:
-        failed.append(case.__name__)
-        print(f'FAILED {case.__name__}: {error}')
-for reason in skipped:
-    print(f'skipped {reason}')
-print(f'{len(CASES) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped')
-sys.exit(1 if failed else 0)
+if __name__ == '__main__':
+    for case in CASES:
+        try:
+            case()
+        except AssertionError as error:
+            failed.append(case.__name__)
+            print(f'FAILED {case.__name__}: {error}')
+    for reason in skipped:
+        print(f'skipped {reason}')
+    print(f'{len(CASES) - len(failed) - len(skipped)} passed, {len(failed)} failed, {len(skipped)} skipped')
+    sys.exit(1 if failed else 0)
