@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a device is in its host: NUMA node, near CPUs and network interface from /sys; binding to those CPUs. */
+/* Finds the place of a device in its host from /sys: NUMA node, near CPUs and network interface. Binds threads to those
+ * CPUs. */
 #include "device/affinity.h"
 
 #include "base/file.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* One line of a file of the device at `pci`, without its end; empty when it is not there. */
+/* Reads one line of a file of the device at `pci`, without its newline. The line is empty if there is no such file. */
 static void read_line(const char *root, const char *pci, const char *name, char *line, size_t line_bytes)
 {
     PL_AUTO_FREE char *text = NULL;
@@ -55,8 +56,8 @@ bool pl_device_affinity_parse_cpus(const char *list, struct pl_cpus *ret_cpus)
     return false;
 }
 
-/* How many bridges two devices share on their way from the CPU: of /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0
- * the directories below /sys/devices that are equal. */
+/* Returns how many bridges two devices share on their paths from the CPU: the number of equal directories below
+ * /sys/devices, for example in /sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0. */
 static int shared_way(const char *one, const char *other)
 {
     int shared = 0;
@@ -67,7 +68,8 @@ static int shared_way(const char *one, const char *other)
     return shared;
 }
 
-/* The kernel's own names of physical interfaces lead to their PCI devices; the first by name of the nearest ones. */
+/* Finds the nearest network interface; among equally near ones, the first by name. The kernel has a link from each
+ * physical interface's name to its PCI device. */
 static void find_nic(const char *root, const char *pci, struct pl_device_affinity *affinity)
 {
     char path[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matching the ranks of a host to its devices, and reading the setting `device`. */
+/* Matches the ranks of a host to its devices, and parses the setting `device`. */
 #include "device/choose.h"
 
 #include "base/memory.h"
@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks and devices as two sides of a graph; each device takes `capacity` ranks. */
+/* A bipartite graph of ranks and devices. Each device takes `capacity` ranks. */
 struct match {
     const struct pl_device_list *lists;
     int ranks;
-    int devices;  /* different ones, over all ranks */
-    int capacity; /* ranks a device */
-    int *number;  /* [ranks][PL_DEVICE_LIST_MAX]: which of `devices` an ordinal is */
-    int *taken;   /* [ranks]: ordinal, -1: none yet */
-    int *load;    /* [devices]: ranks that take it */
-    bool *tried;  /* [devices]: in this search */
+    int devices;  /* number of different devices over all ranks */
+    int capacity; /* most ranks per device */
+    int *number;  /* [ranks][PL_DEVICE_LIST_MAX]: the number of an ordinal's device */
+    int *taken;   /* [ranks]: ordinal, or -1 if the rank has no device yet */
+    int *load;    /* [devices]: number of ranks that use it */
+    bool *tried;  /* [devices]: whether this search has tried it */
 };
 
-/* One or two digits: the ordinal; otherwise -1. */
+/* Parses one or two digits as the ordinal. Returns -1 for any other text. */
 static int parse_ordinal(const char *digits)
 {
     size_t length = strspn(digits, "0123456789");
@@ -52,7 +52,7 @@ static int number_of(const struct match *match, int rank, int ordinal)
     return match->number[rank * PL_DEVICE_LIST_MAX + ordinal];
 }
 
-/* Number the devices by their first appearance. */
+/* Numbers the devices in the order of their first appearance. */
 static void number_devices(struct match *match)
 {
     for (int r = 0; r < match->ranks; r++) {
@@ -69,7 +69,7 @@ static void number_devices(struct match *match)
     }
 }
 
-/* Find a device for `rank`: a free one, or one whose rank can go elsewhere. */
+/* Finds a device for `rank`: a free one, or one whose rank can use a different device. */
 static bool assign(struct match *match, int rank)
 {
     for (int o = 0; o < match->lists[rank].count; o++) {
@@ -91,7 +91,8 @@ static bool assign(struct match *match, int rank)
         for (int other = 0; other < match->ranks; other++) {
             if (match->taken[other] >= 0 && other != rank && number_of(match, other, match->taken[other]) == device &&
                 assign(match, other)) {
-                match->taken[rank] = o; /* the other rank moved away; the device's load stays */
+                /* the other rank has a different device now; the load of this device is unchanged */
+                match->taken[rank] = o;
                 return true;
             }
         }
@@ -131,7 +132,7 @@ static enum pl_status match_all(const struct pl_device_list *lists, int ranks, i
     number_devices(&match);
     do {
         match.capacity++;
-    } while (!assign_all(&match)); /* ends: each rank sees a device, and `ranks` of them fit on one */
+    } while (!assign_all(&match)); /* this ends, because each rank sees a device, and `ranks` of them fit on one */
     if (match.capacity > 1 && !share) {
         return pl_error_set(reterr, PL_INVALID,
                             "%d ranks of this host would share %d GPU%s: start %d of them, let ranks share GPUs with "

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One GPU of this process: its memory, streams, events and how they are waited for.
+ * One GPU of this process: its memory, streams and events, and waiting for them.
  *
- * The driver (libcuda.so.1) is loaded at run time and nothing else: a program starts, and works on host memory, where
- * there is none. The device's primary context is used, the one that the CUDA runtime, cuBLAS and cuDNN use too, so that
- * pointers, streams and events can be exchanged with them: a stream here is a CUstream (cudaStream_t), NULL the default
- * stream.
+ * Only the driver (libcuda.so.1) is loaded, at run time. Without a driver a program also starts, and works on host
+ * memory. The library uses the device's primary context, as the CUDA runtime, cuBLAS and cuDNN do. So pointers, streams
+ * and events can be exchanged with them: a stream here is a CUstream (cudaStream_t), and NULL is the default stream.
  *
- * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and words, and the device; an error of a kernel that
- *          ran earlier is reported by the next call and stays with the device (the driver allows no more work):
- *          see pl_device_failure(). PL_MEMORY when the device's or the pinned memory does not suffice, with what is
- *          free. PL_TIMEOUT when work has not ended: until it has, memory is not released but left to the end of the
- *          process, since the driver would wait for that work without end.
+ * Errors   PL_LIBRARY with PL_DOMAIN_CUDA, the driver's own name and text of the error, and the device. An error of an
+ *          earlier kernel is reported by the next call and stays with the device (the driver permits no more work), see
+ *          pl_device_failure(). PL_MEMORY: there is not enough device or pinned memory; the text has what is free.
+ *          PL_TIMEOUT: work has not ended. Until it has, memory is not released but left to the end of the process,
+ *          because the driver would wait for that work without end.
  * Threads  any; each call makes the device's context current in its thread.
  * Test     tests/unit/device
  */
@@ -26,9 +25,9 @@
 struct pl_device;
 
 struct pl_device_info {
-    int ordinal; /* among the devices that this process sees */
+    int ordinal; /* number among the devices that this process sees */
     char name[96];
-    char uuid[48]; /* "GPU-xxxxxxxx-...": what two ranks compare to find out that they share a device */
+    char uuid[48]; /* "GPU-xxxxxxxx-...": two ranks compare it to see whether they share a device */
     char pci[16];  /* "0000:3b:00.0" */
     int compute_major;
     int compute_minor;
@@ -38,44 +37,43 @@ struct pl_device_info {
 };
 
 /**
- * How many devices this process sees.
+ * Returns how many devices this process sees.
  *
- * Errors   PL_UNSUPPORTED in one sentence that says why there are none: built without CUDA, no libcuda.so.1 (no
- *          driver), no device, driver too old for the kernels' toolkit (both versions).
+ * Errors   PL_UNSUPPORTED, with one sentence that tells why there are none: built without CUDA, no libcuda.so.1 (no
+ *          driver), no device, or a driver that is too old for the kernels' toolkit (with both versions).
  */
 enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
 const struct pl_device_info *pl_device_info(const struct pl_device *device);
 
-/** `bytes` of device memory, aligned to 256 bytes and zeroed. */
+/** Allocates `bytes` of device memory, aligned to 256 bytes and zeroed. */
 enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **ret_memory,
                                struct pl_error *reterr) PL_MUST_CHECK;
 void pl_device_release(struct pl_device *device, void *memory);
 
 /**
- * Host memory that the device copies from and to directly, readable by kernels under the same address; zeroed.
+ * Allocates zeroed host memory that the device copies from and to directly. Kernels can read it at the same address.
  */
 enum pl_status pl_device_alloc_pinned(struct pl_device *device, uint64_t bytes, void **ret_memory,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 void pl_device_release_pinned(struct pl_device *device, void *memory);
 
 /**
- * Copy on `stream`, between any two of device, pinned and ordinary memory; returns at once. Only with ordinary memory
- * the driver may wait, without a deadline, for what `stream` was given before, or copy when the stream comes to it, as
- * with all other memory.
+ * Copies on `stream`, between any two of device, pinned and ordinary memory. Returns at once, except with ordinary
+ * memory: there the driver may wait, without a deadline, for earlier work on `stream`.
  */
 enum pl_status pl_device_copy(struct pl_device *device, void *to, const void *from, uint64_t bytes, void *stream,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A stream that does not wait for the default stream. */
+/** Makes a stream that does not wait for the default stream. */
 enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_device_stream_free(struct pl_device *device, void *stream);
 
-/** Wait until all work on `stream` has ended, by polling; PL_TIMEOUT at `deadline_ns` (CLOCK_MONOTONIC). */
+/** Waits until all work on `stream` has ended, by polling. PL_TIMEOUT at `deadline_ns` (CLOCK_MONOTONIC). */
 enum pl_status pl_device_stream_finish(struct pl_device *device, void *stream, int64_t deadline_ns,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** A piece of device memory as another process of this host can open it. */
+/** A handle by which another process of this host can open a piece of device memory. */
 struct pl_device_handle {
     unsigned char bytes[64];
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which devices there are, and opening one. */
+/* Lists the devices, and opens one. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -30,8 +30,8 @@ enum pl_status pl_device_count(int *ret_count, struct pl_error *reterr)
     return status;
 }
 
-/* "GPU-00112233-4455-...", as the driver's tools and CUDA_VISIBLE_DEVICES have it; a MIG instance is one by its name.
- * */
+/* Prints "GPU-00112233-4455-...", as the driver's tools and CUDA_VISIBLE_DEVICES do. A MIG instance is recognised by
+ * its name. */
 static void print_uuid(const CUuuid *uuid, bool mig, char *text, size_t text_bytes)
 {
     static const char digits[] = "0123456789abcdef";
@@ -51,7 +51,7 @@ static void print_uuid(const CUuuid *uuid, bool mig, char *text, size_t text_byt
     snprintf(text, text_bytes, "%s-%s", mig ? "MIG" : "GPU", hex);
 }
 
-/* Names and UUIDs need no context. */
+/* Reads names and UUIDs, which needs no context. */
 static enum pl_status read_device(const struct pl_cuda *cuda, struct pl_device_list *list, struct pl_error *reterr)
 {
     int count = 0;
@@ -111,7 +111,7 @@ static enum pl_status describe(struct pl_device *device, struct pl_error *reterr
                 "cannot ask for the device's name");
     PL_CUDA_TRY(device, cuDeviceGetPCIBusId(info->pci, sizeof(info->pci), device->number), reterr,
                 "cannot ask for the device's address");
-    for (char *c = info->pci; *c; c++) { /* as /sys has it */
+    for (char *c = info->pci; *c; c++) { /* in lower case, as in /sys */
         *c = (char)(*c >= 'A' && *c <= 'F' ? *c - 'A' + 'a' : *c);
     }
     PL_CUDA_TRY(device, cuDeviceGetUuid_v2(&uuid, device->number), reterr, "cannot ask for the device's UUID");

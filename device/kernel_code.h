@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The kernels' code, in what C11 and CUDA C++ share: kernel_cuda.cu compiles it for devices, the tests for the host,
- * where a block's threads are a loop. A body is called once a block with the block's number; what must be done by all
- * threads before any goes on is in a PL_EACH_THREAD loop of its own, followed by PL_BARRIER().
+ * The code of the kernels, in the common subset of C11 and CUDA C++: kernel_cuda.cu compiles it for devices, the tests
+ * for the host, where the threads of a block are a loop. A kernel's body is called once per block, with the number of
+ * the block. Work that all threads must finish before any thread continues is in a PL_EACH_THREAD loop of its own,
+ * followed by PL_BARRIER().
  *
- *   chunk    PL_CHUNK_ELEMS elements of one tensor, or fewer at its end: what a block does in one go, whatever the
- *            tensors' sizes
+ *   chunk    PL_CHUNK_ELEMS elements of one tensor, or fewer at its end: the work of a block in one round, for any
+ *            sizes of tensors
  *   group    the elements that a thread moves at once: 16 bytes of the wider of the two types
  *
  * Private to device/ and its tests.
@@ -37,7 +38,7 @@ enum { PL_THREADS = 256, PL_CHUNK_ELEMS = 4096, PL_NORM_BLOCKS = PL_DEVICE_NORM_
 #define PL_GLOBAL(type, pointer) (pointer)
 #define PL_UNROLL
 #endif
-#define PL_RAW(bytes) __attribute__((aligned(bytes), may_alias)) /* memory that holds any type */
+#define PL_RAW(bytes) __attribute__((aligned(bytes), may_alias)) /* memory that can hold any type */
 
 struct PL_RAW(16) pl_raw16 {
     uint32_t word[4];
@@ -66,7 +67,7 @@ PL_CODE bool is_nan_bits(uint32_t bits)
     return (bits & 0x7fffffff) > 0x7f800000;
 }
 
-/* A device's own conversions where it has them. Their NaN is always the same one. */
+/* These use the device's own conversions if it has them. Those return the same NaN for every NaN. */
 PL_CODE float float_of_half(uint16_t half)
 {
 #ifdef __CUDACC__
@@ -176,7 +177,7 @@ PL_CODE void store_float(const enum pl_dtype dtype, char *at, float value)
     }
 }
 
-/* `elems` neighbours: 4 or 8 in one or two accesses of 8 or 16 bytes. */
+/* Loads `elems` neighbours, 4 or 8, in one or two accesses of 8 or 16 bytes. */
 PL_CODE void load_floats(const enum pl_dtype dtype, const uint32_t elems, const char *at, float *to)
 {
     uint32_t word[4];

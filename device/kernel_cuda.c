@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launching the kernels, and checking what they require of their arguments. */
+/* Launches the kernels, and checks that the arguments meet their requirements. */
 #include "device/kernel.h"
 
 #include "base/clock.h"
@@ -13,13 +13,13 @@
 
 #include <stdlib.h>
 
-/* A grid's first dimension; the kernels go round where there is more to do. */
+/* Largest first dimension of a grid. If there is more work, the kernels run several rounds. */
 enum { MOST_BLOCKS = INT32_MAX };
 
-/* What a block reduces of each buffer in one go. */
+/* How many bytes of each buffer a block reduces in one round. */
 enum { REDUCE_BYTES = 2 * PL_THREADS * 16 };
 
-extern const char pl_kernel_image[]; /* nvcc's file, see kernel_embed.S */
+extern const char pl_kernel_image[]; /* output of nvcc, see kernel_embed.S */
 
 struct pl_kernels {
     CUmodule module;
@@ -28,9 +28,9 @@ struct pl_kernels {
 
 struct pl_device_pieces {
     struct pl_device *device;
-    struct pl_chunk *chunks; /* in device memory */
+    struct pl_chunk *chunks; /* device memory */
     uint64_t chunk_count;
-    uintptr_t addresses; /* all tensors' ORed: what they are aligned to */
+    uintptr_t addresses; /* bitwise OR of all tensors' addresses, which shows their alignment */
 };
 
 static const char *const kernel_names[PL_KERNEL_COUNT] = {
@@ -59,7 +59,7 @@ static enum pl_status load_kernels(struct pl_device *device, struct pl_kernels *
     return PL_OK;
 }
 
-/* Whoever is first loads all kernels. */
+/* Returns the kernels; the first thread loads all of them. */
 static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels **ret_kernels, struct pl_error *reterr)
 {
     struct pl_kernels *made;
@@ -83,7 +83,7 @@ static enum pl_status find_kernels(struct pl_device *device, struct pl_kernels *
     }
     *ret_kernels = device->synced.kernels;
     pthread_mutex_unlock(&device->lock);
-    if (made) { /* failed, or another thread was faster */
+    if (made) { /* loading has failed, or another thread was faster */
         if (made->module) {
             PL_CUDA_LET(device, cuModuleUnload(made->module), "unloading kernels");
         }
@@ -126,8 +126,8 @@ static enum pl_status launch(struct pl_device *device, enum pl_device_kernel ker
     return PL_OK;
 }
 
-/* A block for each part: they are begun in order, and so what runs at any time lies close together in memory. As many
- * blocks as run at once, each going over parts far apart, take 7 % longer for AdamW over 256 MiB on an H100. */
+/* One block per part. Blocks are started in order, so the parts in progress are close together in memory. If there are
+ * only as many blocks as run at once, each on parts far apart, AdamW over 256 MiB takes 7 % longer on an H100. */
 static uint64_t blocks_for(uint64_t parts)
 {
     return pl_number_min(parts, MOST_BLOCKS);
@@ -218,7 +218,7 @@ void pl_device_pieces_free(struct pl_device_pieces *pieces)
     }
 }
 
-/* The kernel for the two types, and whether the addresses suit it. */
+/* Chooses the kernel for the two types, and checks the alignment of the addresses. */
 static enum pl_status choose_move(enum pl_dtype to, enum pl_dtype from, double factor, uintptr_t to_address,
                                   uintptr_t from_address, enum pl_device_kernel *ret_kernel, struct pl_error *reterr)
 {
@@ -386,7 +386,7 @@ enum pl_status pl_device_squared_norm(struct pl_device *device, const void *valu
                             "no norm of %s values at %p: they must be of a floating type and aligned to it",
                             pl_dtype_text(dtype), values);
     }
-    /* How many parts there are, and what is in each, follows from the count alone. */
+    /* The number of parts, and the elements of each part, depend only on the count. */
     end.count =
         (uint32_t)(count_elems / PL_CHUNK_ELEMS < PL_NORM_BLOCKS ? count_elems / PL_CHUNK_ELEMS + 1 : PL_NORM_BLOCKS);
     PL_TRY(launch(device, kernel, end.count, &args, stream, reterr));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for devices, named pl_<name>; arguments lie in constant memory. */
+/* The kernels for devices, named pl_<name>. Their arguments are in constant memory. */
 #include "device/kernel_list.h"
 
 #define PL_DEFINE_KERNEL(name, args, call)                                                                             \

@@ -5,26 +5,27 @@
 
 #include "device/kernel_code.h"
 
-/* What a block does in one go; made on the host once for a list of pieces. */
+/* The work of a block in one round. The host makes these once for a list of pieces. */
 struct PL_RAW(16) pl_chunk {
-    uint64_t tensor;      /* address */
-    uint64_t tensor_elem; /* in the tensor */
-    uint64_t flat_elem;   /* in the flat buffer */
+    uint64_t tensor;      /* address of the tensor */
+    uint64_t tensor_elem; /* first element in the tensor */
+    uint64_t flat_elem;   /* first element in the flat buffer */
     uint64_t count;       /* 1 .. PL_CHUNK_ELEMS */
 };
 
 struct pl_move_args {
-    const struct pl_chunk *chunks; /* NULL: one tensor of `count` elements, cut into chunks here */
+    /* NULL if there is one tensor of `count` elements, which the kernel divides into chunks */
+    const struct pl_chunk *chunks;
     uint64_t chunk_count;
     uint64_t count;
-    char *to; /* the flat buffer, or the tensor without `chunks` */
+    char *to; /* the flat buffer, or if `chunks` is NULL the tensor */
     const char *from;
     double factor;
-    uint32_t elem_bytes; /* of both, for the kernel that copies bytes */
+    uint32_t elem_bytes; /* of both buffers, for the kernel that copies bytes */
     uint32_t unpack;
 };
 
-/* Where chunk `index` goes from and to; how many elements it has. */
+/* Stores the addresses of chunk `index`, and returns how many elements it has. */
 PL_CODE uint32_t chunk_at(const struct pl_move_args *a, uint64_t index, uint32_t to_bytes, uint32_t from_bytes,
                           char **to, const char **from)
 {
@@ -46,7 +47,8 @@ PL_CODE uint32_t chunk_at(const struct pl_move_args *a, uint64_t index, uint32_t
                                                                          : PL_CHUNK_ELEMS);
 }
 
-/* Elements until both are aligned for groups, `count` where they never are together. */
+/* Returns how many elements precede the first one at which both addresses are aligned for groups, or `count` if there
+ * is no such element. */
 PL_CODE uint32_t head_elems(const char *to, uint32_t to_bytes, const char *from, uint32_t from_bytes, uint32_t group,
                             uint32_t count)
 {
@@ -66,7 +68,7 @@ PL_CODE void move_floats(const enum pl_dtype to_dtype, const enum pl_dtype from_
     uint32_t groups = (count - head) / group;
     float value[PL_CHUNK_ELEMS / PL_THREADS];
 
-    if (groups == PL_CHUNK_ELEMS / group) { /* a whole chunk: all loads are under way before the first store */
+    if (groups == PL_CHUNK_ELEMS / group) { /* a whole chunk: all loads are issued before the first store */
         PL_UNROLL for (uint32_t r = 0; r < rounds; r++)
         {
             load_floats(from_dtype, group, from + (r * PL_THREADS + thread) * group * from_bytes, value + r * group);
@@ -148,7 +150,7 @@ PL_CODE void code_move_doubles(const struct pl_move_args *a, uint32_t block, uin
     }
 }
 
-/* `run` loads are under way before the first store: for all that the compiler knows, what is stored is what is loaded
+/* Issues `run` loads before the first store: the compiler cannot know that a store does not change what is loaded
  * next. */
 #define PL_COPY_RUNS(width, run)                                                                                       \
     for (; i + ((run)-1) * PL_THREADS < words; i += (run)*PL_THREADS) {                                                \
@@ -164,7 +166,7 @@ PL_CODE void code_move_doubles(const struct pl_move_args *a, uint32_t block, uin
         }                                                                                                              \
     }
 
-/* Neighbouring threads move neighbouring words, each `width` bytes, as wide as the two addresses allow. */
+/* Neighbouring threads move neighbouring words of `width` bytes. The width is as large as the two addresses permit. */
 #define PL_COPY_WORDS(width)                                                                                           \
     PL_COPY_RUNS(width, 4)                                                                                             \
     PL_COPY_RUNS(width, 2)                                                                                             \

@@ -7,23 +7,24 @@
 #include "device/step.h"
 
 /**
- * Load all kernels now; otherwise the first launch does. The driver may make that wait for what runs on the device, so
- * do it before anything runs there that waits for another rank, as NCCL's kernels do.
+ * Loads all kernels now; otherwise the first launch loads them. Loading may wait for work on the device, so call this
+ * before any work there waits for another rank, as NCCL's kernels do.
  */
 enum pl_status pl_device_load_kernels(struct pl_device *device, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor (at least 1; of SUM and AVERAGE, which are
- * one here), added in the order of `sources`, half-width floats in float32 and rounded once, as
- * collectives/reduce/kernel.h does it on the host. dest may be one of the sources.
+ * Computes dest[i] = post * op(pre * source[0][i], pre * source[1][i], ...) / divisor. The divisor is at least 1, and
+ * counts for SUM and AVERAGE, which are the same here. The sources are combined in their order. Half-width floats are
+ * added in float32 and rounded once, as collectives/reduce/kernel.h does on the host. dest may be one of the sources.
  */
 enum pl_status pl_device_reduce(struct pl_device *device, void *dest, const void *const *source, int sources,
                                 uint64_t count_elems, enum pl_dtype dtype, enum pl_op op, uint32_t divisor, double pre,
                                 double post, void *stream, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * *ret_sum (device or pinned memory) = the sum of squares of `count_elems` elements of a floating type, in double and
- * in a fixed order; infinite or NaN when an element is. `scratch` is device memory of PL_DEVICE_NORM_BYTES.
+ * Stores in *ret_sum (device or pinned memory) the sum of squares of `count_elems` elements of a floating type,
+ * computed in double and in a fixed order. It is infinite or NaN if an element is. `scratch` is device memory of
+ * PL_DEVICE_NORM_BYTES.
  */
 enum { PL_DEVICE_NORM_BYTES = 16384 };
 enum pl_status pl_device_squared_norm(struct pl_device *device, const void *values, enum pl_dtype dtype,
@@ -33,24 +34,24 @@ enum pl_status pl_device_squared_norm(struct pl_device *device, const void *valu
 enum pl_device_step_kind { PL_DEVICE_SGD, PL_DEVICE_MOMENTUM, PL_DEVICE_NESTEROV, PL_DEVICE_ADAGRAD, PL_DEVICE_ADAM };
 
 /**
- * One step of an optimizer over flat arrays: runtime/optimizer.h's arithmetic, with unscaling, widening and clipping in
- * the same pass.
+ * One step of an optimizer over flat arrays: the arithmetic of runtime/optimizer.h, with unscaling, widening and
+ * clipping in the same pass.
  */
 struct pl_device_step {
     enum pl_device_step_kind kind;
-    /* With `squares` (device or pinned memory, the sum of squares of the whole gradient before factors.gradient is
-     * applied) the gradient is also multiplied by min(1, clip_norm / (sqrt(*squares) * factors.gradient)), worked out
-     * on the device: the host need not know the norm. */
+    /* Device or pinned memory with the sum of squares of the whole gradient, before factors.gradient is applied; or
+     * NULL. The gradient is then also multiplied by min(1, clip_norm / (sqrt(*squares) * factors.gradient)). The device
+     * computes that, so the host need not know the norm. */
     const double *squares;
-    double clip_norm; /* 0: not clipped */
-    /* with `squares`: change nothing when *squares is infinite or NaN, as a scaled loss wants it */
+    double clip_norm; /* 0 means no clipping */
+    /* with `squares`: change nothing if *squares is infinite or NaN, as loss scaling requires */
     bool skip_not_finite;
     struct pl_step_factors factors;
 };
 
 /**
- * `gradient` is of a floating type; `slot0` is momentum, mean or Adagrad's sum of squares, `slot1` the variance; NULL
- * where the kind has none.
+ * Runs the step. `gradient` is of a floating type. `slot0` is the momentum, the mean or Adagrad's sum of squares,
+ * `slot1` the variance; NULL if the optimizer has no such state.
  */
 enum pl_status pl_device_optimize(struct pl_device *device, const struct pl_device_step *step, uint64_t count_elems,
                                   float *value, const void *gradient, enum pl_dtype gradient_dtype, float *slot0,

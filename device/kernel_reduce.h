@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Kernels that reduce several buffers into one, by the rules of collectives/reduce/kernel.h: in the order of the
- * sources, half-width floats in float32 and rounded once, integers in their own width, or in 128 bits where they are
+ * sources; half-width floats in float32 and rounded once; integers in their own width, or in 128 bits if they are
  * scaled or averaged. Private to device/ and its tests.
  */
 #ifndef PL_DEVICE_KERNEL_REDUCE_H
@@ -20,12 +20,13 @@ struct pl_reduce_args {
     double divisor;
     double post;
     uint32_t sources;
-    uint32_t op;     /* enum pl_op, AVERAGE as SUM */
-    uint32_t dtype;  /* for the kernel that has all integers */
-    uint32_t vector; /* all buffers are aligned to 16 bytes */
+    uint32_t op;     /* enum pl_op; AVERAGE is handled as SUM */
+    uint32_t dtype;  /* for the kernel of all integer types */
+    uint32_t vector; /* whether all buffers are aligned to 16 bytes */
 };
 
-/* first op second; the op is the same for a whole launch. MIN and MAX keep a NaN, and -0 is smaller than +0. */
+/* Combines first and second by the op, which is the same for a whole launch. MIN and MAX keep a NaN, and -0 is smaller
+ * than +0. */
 #define PL_DEFINE_COMBINE_FLOAT(name, type)                                                                            \
     PL_CODE type combine_##name(uint32_t op, type first, type second)                                                  \
     {                                                                                                                  \
@@ -91,8 +92,8 @@ PL_CODE uint8_t combine_bool(uint32_t op, uint8_t first, uint8_t second)
     X(uint8, uint8_t, uint8_t, combine_uint8, PL_AS_IS, PL_SCALE_NOTHING, PL_FINISH_NOTHING, PL_AS_IS)                 \
     X(bool, uint8_t, uint8_t, combine_bool, PL_TRUTH, PL_SCALE_NOTHING, PL_FINISH_NOTHING, PL_AS_IS)
 
-/* `run` (1 or 2) items, PL_THREADS apart, each one element or 16 bytes of them. Results stay in registers over all
- * sources. */
+/* Reduces `run` (1 or 2) items, PL_THREADS apart; each is one element or 16 bytes of elements. Results stay in
+ * registers over all sources. */
 #define PL_DEFINE_REDUCE_ITEMS(name, item, elems, sum_type, combine, LOAD, SCALE, FINISH, STORE)                       \
     PL_CODE void load_##name(const struct pl_reduce_args *a, uint32_t k, uint64_t first, const uint32_t run,           \
                              sum_type *to)                                                                             \
@@ -204,7 +205,7 @@ PL_CODE void store_integer(uint32_t dtype, char *dest, uint64_t at, pl_wide valu
     }
 }
 
-/* Toward zero, saturating; NaN becomes 0. */
+/* Converts toward zero, saturating; NaN becomes 0. */
 PL_CODE int64_t integer_of_double(uint32_t dtype, double value)
 {
     int64_t low = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A kernel that takes time and nothing else. Private to device/ and its tests. */
+/** A kernel that only takes time. Private to device/ and its tests. */
 #ifndef PL_DEVICE_KERNEL_SPIN_H
 #define PL_DEVICE_KERNEL_SPIN_H
 
@@ -34,7 +34,7 @@ PL_CODE void code_spin(const struct pl_spin_args *a, uint32_t block, uint32_t bl
 
     (void)block;
     (void)blocks;
-    while (clock_of_device() < end_ns) { /* each thread for itself */
+    while (clock_of_device() < end_ns) { /* each thread by itself */
     }
 }
 

@@ -13,10 +13,10 @@ struct pl_norm_args {
     const char *values;
     uint64_t count;
     double *partial; /* [blocks] */
-    uint32_t vector; /* `values` is aligned to 16 bytes; which element is added where does not depend on it */
+    uint32_t vector; /* whether `values` is aligned to 16 bytes; the order of additions does not depend on it */
 };
 
-/* Add the threads' sums in a fixed tree and leave the total in sum[0]. */
+/* Adds the threads' sums in a fixed tree, and leaves the total in sum[0]. */
 #define PL_SUM_BLOCK(sum)                                                                                              \
     PL_BARRIER();                                                                                                      \
     for (uint32_t half = PL_THREADS / 2; half > 0; half /= 2) {                                                        \
@@ -59,8 +59,8 @@ PL_CODE void load_doubles(const enum pl_dtype dtype, const uint32_t group, const
 }
 
 /*
- * Add the squares of `run` groups, `stride` groups apart: all loads are under way before the first sum. fma() rounds
- * once, and a product of two floats is exact in double, so that it is the same as a product and a sum.
+ * Adds the squares of `run` groups, `stride` groups apart. All loads are issued before the first sum. fma() rounds
+ * once, and a product of two floats is exact in double: so the result is that of a product and a sum.
  */
 PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t at,
                      uint64_t stride, const uint32_t run, double *part)
@@ -78,7 +78,7 @@ PL_CODE void sum_run(const enum pl_dtype dtype, const bool vector, const struct 
     }
 }
 
-/* One thread's sum. */
+/* Returns one thread's sum. */
 PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const struct pl_norm_args *a, uint64_t first,
                           uint64_t stride)
 {
@@ -97,7 +97,7 @@ PL_CODE double sum_groups(const enum pl_dtype dtype, const bool vector, const st
     if (at < groups) {
         sum_run(dtype, vector, a, at, stride, 1, part);
     }
-    if (first < a->count - groups * group) { /* the elements after the last group go to the first threads */
+    if (first < a->count - groups * group) { /* the first threads add the elements after the last group */
         double value = load_double(dtype, a->values + (groups * group + first) * bytes_of(dtype));
 
         part[0] = fma(value, value, part[0]);
@@ -165,10 +165,10 @@ struct pl_step_args {
     const char *gradient;
     float *slot0;
     float *slot1;
-    uint32_t vector; /* all arrays are aligned for groups of four */
+    uint32_t vector; /* whether all arrays are aligned for groups of four */
 };
 
-/* The gradient's factor with clipping. */
+/* Returns the gradient's factor with clipping. */
 PL_CODE float gradient_factor(const struct pl_device_step *step)
 {
     double factor = (double)step->factors.gradient;
@@ -239,7 +239,7 @@ PL_CODE void code_step(const enum pl_device_step_kind kind, const enum pl_dtype 
 {
     uint64_t stride = (uint64_t)blocks * PL_THREADS;
     uint64_t fours = a->vector ? a->count / 4 : 0;
-    PL_SHARED float factor[1]; /* one thread works it out: double precision is slow on some devices */
+    PL_SHARED float factor[1]; /* one thread computes it, because double precision is slow on some devices */
     PL_SHARED bool skip[1];
 
     PL_EACH_THREAD(thread)

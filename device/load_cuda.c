@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loading the CUDA driver's functions, its error texts, and the errors that end a context. */
+/* Loads the CUDA driver's functions, its error texts, and the errors that end a context. */
 #include "device/load_cuda.h"
 
 #include "base/environment.h"
@@ -49,7 +49,7 @@ static enum pl_status raise_no_device(int version, struct pl_error *reterr)
                           visible ? visible : "", visible ? "'" : "");
 }
 
-/* The version is asked first: a driver that is too old says so better than by whatever its start fails with. */
+/* Check the version first: "too old" is clearer than the error of the driver's initialisation. */
 static enum pl_status start(const struct pl_cuda *cuda, struct pl_error *reterr)
 {
     int version = 0;
@@ -85,7 +85,7 @@ enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *re
     struct pl_cuda cuda = {0};
     enum pl_status status;
 
-    /* Never unmapped: the driver has threads and exit handlers of its own. */
+    /* Never unmapped: the driver has its own threads and exit handlers. */
     cuda.library = dlopen(driver_library, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!cuda.library) {
         const char *why = dlerror();
@@ -113,10 +113,10 @@ void pl_device_cuda_unload(struct pl_cuda *cuda)
     }
 }
 
-/* Those of them that the oldest toolkit's header does not name. */
+/* Errors that have no name in the oldest toolkit's header. */
 enum { CONTAINED = 226, TENSOR_MEMORY_LEAK = 721, MPS_CLIENT_TERMINATED = 810, EXTERNAL_DEVICE = 911 };
 
-/* After these a context does no more work ("sticky" errors), and every later call returns them again. */
+/* Whether the error is "sticky": the context does no more work, and every later call returns the error again. */
 static bool ends_context(CUresult result)
 {
     switch ((unsigned)result) {
@@ -181,7 +181,7 @@ enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device
 
 enum pl_status pl_device_failure(const struct pl_device *device, struct pl_error *reterr)
 {
-    struct pl_device *locked = (struct pl_device *)(uintptr_t)device; /* the lock alone changes */
+    struct pl_device *locked = (struct pl_device *)(uintptr_t)device; /* only the lock changes */
     enum pl_status status = PL_OK;
 
     pthread_mutex_lock(&locked->lock);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The driver's functions, loaded from libcuda.so.1, and what a device handle holds. Private to device/ *_cuda.c.
+ * The driver's functions, loaded from libcuda.so.1, and the contents of a device handle. Private to device/ *_cuda.c.
  *
- * Names carry the version whose arguments we pass, as the driver exports them ("cuMemAlloc_v2"), so that the same
- * binary works with every driver since CUDA 11.4, whatever toolkit's cuda.h it was compiled with.
+ * A name has the version of the arguments that we pass, as the driver exports it ("cuMemAlloc_v2"). So the same binary
+ * works with every driver since CUDA 11.4, compiled with any toolkit's cuda.h.
  */
 #ifndef PL_DEVICE_LOAD_CUDA_H
 #define PL_DEVICE_LOAD_CUDA_H
@@ -55,7 +55,7 @@
     X(cuModuleGetFunction)                                                                                             \
     X(cuLaunchKernel)
 
-/* The table lives in each device handle: 40 lookups an opened device, and no global state. */
+/* Each device handle has the table. That costs 40 lookups per opened device, and avoids global state. */
 struct pl_cuda {
     void *library;
 #define PL_CUDA_MEMBER(name) __typeof__(name) *name;
@@ -63,15 +63,15 @@ struct pl_cuda {
 #undef PL_CUDA_MEMBER
 };
 
-/* kernels of a toolkit run with every driver of its major version and later */
+/* kernels of a toolkit run with every driver of its major version and of later ones */
 enum { PL_CUDA_NEEDED_VERSION = CUDA_VERSION / 1000 * 1000 };
 
-/** Work that had not ended by its deadline: that of a stream, or before an event. */
+/** Work that had not ended by its deadline: the work of a stream, or the work before an event. */
 struct pl_late {
-    bool is; /* there is such work */
+    bool is; /* whether there is such work */
     CUstream stream;
-    CUevent event; /* NULL: all of the stream */
-    bool unknown;  /* the stream or event is gone, so that the work's end cannot be queried */
+    CUevent event; /* NULL for all work of the stream */
+    bool unknown;  /* the stream or event was released, so the end of the work cannot be queried */
 };
 
 struct pl_device {
@@ -79,35 +79,35 @@ struct pl_device {
     struct pl_device_info info;
     CUdevice number;
     CUcontext context;
-    CUstream service;           /* for work that is waited for at once */
-    int64_t service_timeout_ns; /* for that work: longer than a working device needs to fill its own memory */
+    CUstream service;           /* stream for work that is waited for at once */
+    int64_t service_timeout_ns; /* timeout of that work: longer than a working device needs to fill its own memory */
     pthread_mutex_t lock;
     struct {
         CUresult failure; /* the error that ended the context's work */
         char text[PL_ERROR_CAUSE_BYTES];
-        struct pl_kernels *kernels; /* loaded at their first use; NULL before */
+        struct pl_kernels *kernels; /* NULL before their first use, which loads them */
         struct pl_late late;
     } synced;
 };
 
-/** Load the driver and ask it to start. Errors as pl_device_count()'s. */
+/** Loads the driver and initialises it. Errors as for pl_device_count(). */
 enum pl_status pl_device_cuda_load(struct pl_cuda *ret_cuda, struct pl_error *reterr) PL_MUST_CHECK;
 void pl_device_cuda_unload(struct pl_cuda *cuda);
 
 /**
- * Raise `result` as "<what>: CUDA_ERROR_X: words (device ...)", and keep it where it ends the context's work. `device`
- * may be NULL.
+ * Sets the error "<what>: CUDA_ERROR_X: text (device ...)". If the error ends the context's work, keeps it in the
+ * device. `device` may be NULL.
  */
 enum pl_status pl_device_cuda_raise(const struct pl_cuda *cuda, struct pl_device *device, CUresult result,
                                     struct pl_error *reterr, const char *format, ...) PL_PRINTF(5, 6);
 
 /**
- * The driver waits for the device's work, without end, where memory is released: whether work that had not ended in
- * time still has not.
+ * Returns whether work that missed its deadline still has not ended. Then memory must not be released: the driver would
+ * wait for that work without end.
  */
 bool pl_device_cuda_is_late(struct pl_device *device);
 
-/** Call a driver function of `device` and return from the caller when it fails. */
+/** Calls a driver function of `device`. If it fails, the calling function returns the error. */
 #define PL_CUDA_TRY(device, call, reterr, ...)                                                                         \
     do {                                                                                                               \
         CUresult pl_cuda_result_ = (device)->cuda.call;                                                                \
@@ -116,7 +116,9 @@ bool pl_device_cuda_is_late(struct pl_device *device);
         }                                                                                                              \
     } while (0)
 
-/** A function for cleanup paths, whose failure nobody can act on: logged at debug level. */
+/**
+ * Calls a driver function in a cleanup path. A failure is only logged, at debug level, because nobody can act on it.
+ */
 #define PL_CUDA_LET(device, call, what)                                                                                \
     do {                                                                                                               \
         CUresult pl_cuda_result_ = (device)->cuda.call;                                                                \
@@ -127,7 +129,7 @@ bool pl_device_cuda_is_late(struct pl_device *device);
         }                                                                                                              \
     } while (0)
 
-/** Unload the kernels, if they were loaded. The context is current. */
+/** Unloads the kernels if they were loaded. The context must be current. */
 void pl_device_kernels_free(struct pl_device *device);
 
 #endif

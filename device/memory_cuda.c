@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device and pinned memory, copies, and memory shared between processes. */
+/* Device and pinned memory, copies, and memory that processes share. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "device/device_private.h"
@@ -46,7 +46,7 @@ static enum pl_status raise_memory(struct pl_device *device, CUresult result, ui
     return PL_MEMORY;
 }
 
-/* Zero new memory: another process's data must not be readable, and sums that are never written must be numbers. */
+/* Zeroes new memory: another process's data must not be readable, and sums that are never written must be numbers. */
 static enum pl_status zero(struct pl_device *device, CUdeviceptr memory, uint64_t bytes, struct pl_error *reterr)
 {
     PL_CUDA_TRY(device, cuMemsetD8Async(memory, 0, bytes, device->service), reterr, "cannot zero %llu bytes",
@@ -75,7 +75,8 @@ enum pl_status pl_device_alloc(struct pl_device *device, uint64_t bytes, void **
     return PL_OK;
 }
 
-/* Enter the device to release something; false: that could wait without end, so the process's end releases it. */
+/* Enters the device in order to release something. Returns false if that could wait without end; then it is left to the
+ * end of the process. */
 static bool enter_release(struct pl_device *device, const char *what)
 {
     if (pl_device_cuda_is_late(device)) {
@@ -138,7 +139,7 @@ bool pl_device_owns(struct pl_device *device, const void *memory)
 {
     unsigned type = 0;
 
-    /* The driver refuses an address that it does not know: ordinary memory. */
+    /* The driver refuses an address that it does not know: that is ordinary memory. */
     return memory && pl_device_enter(device, NULL) == PL_OK &&
            device->cuda.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address(memory)) ==
                CUDA_SUCCESS &&

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One element's step of each optimizer: the same lines for the host's loops and the device's kernels, and so the same
- * bits, as long as neither contracts a product and a sum into one operation (-ffp-contract=off, nvcc --fmad=false).
+ * The step of each optimizer for one element. The host's loops and the device's kernels use the same lines, and so get
+ * the same bits, if neither contracts a product and a sum into one operation (-ffp-contract=off, nvcc --fmad=false).
  *
- * Source  as runtime/optimizer.h says
+ * Source  see runtime/optimizer.h
  * Test    tests/unit/runtime/gradient/test_optimizer.c, tests/unit/device/test_kernel.c
  */
 #ifndef PL_DEVICE_STEP_H
@@ -12,7 +12,7 @@
 #include <math.h>
 
 #ifdef __clang__
-#pragma STDC FP_CONTRACT OFF /* GCC's -std=c11 says so already */
+#pragma STDC FP_CONTRACT OFF /* GCC's -std=c11 implies it */
 #endif
 #ifdef __CUDACC__
 #define PL_STEP static __host__ __device__ __forceinline__
@@ -20,12 +20,12 @@
 #define PL_STEP static inline
 #endif
 
-/** What all elements of a step share. */
+/** The factors that all elements of a step share. */
 struct pl_step_factors {
-    float gradient; /* undoes loss scale, applies clipping */
+    float gradient; /* undoes the loss scale and applies clipping */
     float rate;
-    float decay;  /* of the weights, added to the gradient */
-    float shrink; /* of the weights, on its own (AdamW) */
+    float decay;  /* weight decay that is added to the gradient */
+    float shrink; /* weight decay that is applied separately (AdamW) */
     float momentum;
     float beta1;
     float beta2;
@@ -66,7 +66,7 @@ PL_STEP void pl_step_adagrad(const struct pl_step_factors *f, float *value, floa
     *value -= f->rate * g / (sqrtf(*squares) + f->epsilon);
 }
 
-/** `shrink` is AdamW's decay of the weights, `decay` Adam's part of the gradient; one of them is zero. */
+/** `shrink` is AdamW's weight decay, `decay` is Adam's, which is a part of the gradient. One of them is zero. */
 PL_STEP void pl_step_adam(const struct pl_step_factors *f, float *value, float gradient, float *mean, float *variance)
 {
     float g = pl_step_gradient(f, *value, gradient);

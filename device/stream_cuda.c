@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, events, and waiting with a deadline. */
+/* Streams, events, and waits with a deadline. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "device/device_private.h"
@@ -7,7 +7,7 @@
 
 #include <sched.h>
 
-/* A wait spins for a while, then sleeps for an eighth of the time that it has waited. */
+/* A wait first spins, then sleeps for an eighth of the time that it has waited. */
 enum { SPIN_NS = 50 * 1000, SHORTEST_NAP_NS = 20 * 1000, LONGEST_NAP_NS = 500 * 1000, NAPS_OF_WAITED = 8 };
 
 enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream, struct pl_error *reterr)
@@ -20,7 +20,7 @@ enum pl_status pl_device_stream_new(struct pl_device *device, void **ret_stream,
     return PL_OK;
 }
 
-/* `stream` or `event` is about to be released. */
+/* Notes that `stream` or `event` is about to be released. */
 static void forget(struct pl_device *device, const void *stream, const void *event)
 {
     struct pl_late *late = &device->synced.late;
@@ -108,8 +108,8 @@ enum pl_status pl_device_event_ms(struct pl_device *device, void *from, void *to
 }
 
 /*
- * Wait until the event, or all of the stream if there is none, has ended. By polling, because the driver's own waits
- * have no deadline; short waits spin, long ones leave the CPU to the training program's other threads.
+ * Waits until the event's work, or without an event all work of the stream, has ended. It polls because the driver's
+ * own waits have no deadline. Short waits spin; long ones leave the CPU to the training program's other threads.
  */
 static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent event, int64_t deadline_ns,
                              struct pl_error *reterr)
@@ -129,7 +129,7 @@ static enum pl_status finish(struct pl_device *device, CUstream stream, CUevent 
         }
         waited_ns = pl_clock_now_ns() - begin_ns;
         if (pl_deadline_passed(deadline_ns)) {
-            if (deadline_ns > begin_ns) { /* else it was only a query */
+            if (deadline_ns > begin_ns) { /* otherwise it was only a query */
                 pthread_mutex_lock(&device->lock);
                 device->synced.late = (struct pl_late){.is = true, .stream = stream, .event = event};
                 pthread_mutex_unlock(&device->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** How a channel is opened. Internal to s3io/. */
+/** Opening of channels. Internal to s3io/. */
 #ifndef PL_S3IO_CHANNEL_PRIVATE_H
 #define PL_S3IO_CHANNEL_PRIVATE_H
 
@@ -7,11 +7,11 @@
 #include "s3io/source.h"
 #include "s3io/store.h"
 
-/** Open the objects of a File or FastFile channel. Pipe Mode has none: PL_INVALID. */
+/** Opens the objects of a File or FastFile channel. PL_INVALID for a channel in Pipe Mode, which has no objects. */
 enum pl_status pl_channel_open_store(const struct pl_channel *channel, struct pl_store **ret_store,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Open the FIFO of `epoch`, as pl_source_open_fifo(). Not for other modes: PL_INVALID. */
+/** Opens the FIFO of `epoch`, as pl_source_open_fifo(). PL_INVALID for channels that are not in Pipe Mode. */
 enum pl_status pl_channel_open_epoch(const struct pl_channel *channel, uint64_t epoch, struct pl_source **ret_source,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 

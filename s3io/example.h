@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * tf.Example messages, read in place: a feature is a view into the record, numbers are decoded directly into the
+ * tf.Example messages, read in place. A feature is a view into the record; its numbers are decoded directly into the
  * caller's memory.
  *
  * Source  TensorFlow's example.proto and feature.proto.
@@ -29,18 +29,21 @@ struct pl_example_feature {
 };
 
 /**
- * The feature called `name` of the message `data`; of several the last counts, as protocol buffers have it.
+ * Finds the feature `name` of the message `data`. If there are several, the last one counts, as in protocol buffers.
  *
- * Errors  PL_NOT_FOUND; PL_CORRUPT when the message is not a tf.Example.
+ * Errors  PL_NOT_FOUND: there is no such feature. PL_CORRUPT: the message is not a tf.Example.
  */
 enum pl_status pl_example_find(const void *data, size_t bytes, const char *name, struct pl_example_feature *ret_feature,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The only value of a bytes feature. PL_INVALID when it has another kind or number of values. */
+/** Returns the only value of a bytes feature. PL_INVALID if the feature has another kind or number of values. */
 enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct pl_view *ret_value,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The values of a bytes feature, at most `room`; `*ret_count` is their number, PL_LIMIT when there are more. */
+/**
+ * Stores the values of a bytes feature in `values` [room], and their number in `*ret_count`. PL_LIMIT if there are more
+ * than `room`.
+ */
 enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room,
                                      size_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -25,12 +25,12 @@ enum pl_idx_type {
 
 enum { PL_IDX_MAX_DIMS = 8 };
 
-/** One array; elements stay big-endian as in the file. Zero-initialise, release with pl_idx_done(). */
+/** One array. Its elements stay big-endian, as in the file. Zero-initialise; release with pl_idx_done(). */
 struct pl_idx {
     enum pl_idx_type type;
     unsigned dims;
     uint32_t shape[PL_IDX_MAX_DIMS];
-    size_t item_bytes; /* one item along the first dimension */
+    size_t item_bytes; /* size of one item along the first dimension */
     unsigned char *data;
 };
 
@@ -38,7 +38,7 @@ void pl_idx_done(struct pl_idx *idx);
 
 struct pl_idx_reader;
 
-/** Pictures and their labels, as MNIST has them: `images` [count][item_bytes] and `labels` [count], both uint8. */
+/** Images and their labels, as in MNIST: `images` [count][item_bytes] and `labels` [count], both uint8. */
 struct pl_idx_pairs {
     struct pl_idx images;
     struct pl_idx labels;
@@ -50,11 +50,12 @@ void pl_idx_pairs_done(struct pl_idx_pairs *pairs);
 struct pl_channel;
 
 /**
- * Load all pictures and labels of a channel (s3io/channel.h): from its directory, or from the FIFO of `epoch` in Pipe
- * Mode. Every object is plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to the k-th
- * array of images (more dimensions); several such pairs of the same picture size are concatenated.
+ * Loads all images and labels of a channel (s3io/channel.h): from its directory, or in Pipe Mode from the FIFO of
+ * `epoch`. Each object may be plain, gzip or zstd. In key order, the k-th array of labels (one dimension) belongs to
+ * the k-th array of images (more dimensions). Several such pairs with the same image size are concatenated.
  *
- * Errors  PL_INVALID when there are no arrays, counts differ, or the elements are not uint8; PL_CORRUPT; PL_TIMEOUT.
+ * Errors  PL_INVALID: there are no arrays, the numbers of images and labels differ, or the elements are not uint8.
+ *         PL_CORRUPT. PL_TIMEOUT.
  */
 enum pl_status pl_idx_pairs_load(const struct pl_channel *channel, uint64_t epoch, int64_t deadline_ns,
                                  struct pl_idx_pairs *ret_pairs, struct pl_error *reterr) PL_MUST_CHECK;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Which sample comes next: a seeded shuffle of 0..count-1 that is the same on every rank and sharded so that each
- * sample is read exactly once an epoch whatever the number of ranks.
+ * Decides which sample comes next: a seeded shuffle of 0..count-1 that is the same on every rank. It is sharded so that
+ * each sample is read exactly once per epoch, for any number of ranks.
  *
- * The order of an epoch is one sequence for the whole job. Rank r of n takes its positions r, r + n, r + 2n, ..., so n
- * ranks with batch b take in one step the same samples as one rank with batch n*b. The shuffle is a keyed
- * permutation computed per position: no memory, no communication, any position directly.
+ * The order of an epoch is one sequence for the whole job. Rank r of n takes the positions r, r + n, r + 2n, ... of it.
+ * So n ranks with batch b take in one step the same samples as one rank with batch n*b. The shuffle is a keyed
+ * permutation that is computed per position: it needs no memory and no communication, and any position can be computed
+ * directly.
  *
  * Source  format-preserving permutation: a Feistel network with cycle walking (Black and Rogaway, "Ciphers with
  *         Arbitrary Finite Domains", 2002).
@@ -19,18 +20,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** Which records of a stream belong to this rank: record i when i mod `size` is `rank`. */
+/** The records of a stream that belong to one rank: record i belongs to it if i mod `size` is `rank`. */
 struct pl_shard {
     uint32_t rank;
     uint32_t size;
 };
-#define pl_deal pl_shard /* its former name, for one release */
+#define pl_deal pl_shard /* former name, kept for one release */
 
-/** What ranks do when the count does not divide by their number. */
+/** What ranks do if the number of samples is not a multiple of the number of ranks. */
 enum pl_sampler_tail {
-    PL_SAMPLER_WRAP, /* every rank gets ceil(count / size): the first samples of the order are taken again */
-    PL_SAMPLER_DROP, /* every rank gets floor(count / size): the last of the order are left out this epoch */
-    PL_SAMPLER_JOIN, /* exactly once each: some ranks get one more; the program's join handles the difference */
+    PL_SAMPLER_WRAP, /* every rank gets ceil(count / size) samples: the first samples of the order are taken again */
+    /* every rank gets floor(count / size) samples: the last ones of the order are left out in this epoch */
+    PL_SAMPLER_DROP,
+    /* each sample exactly once: some ranks get one more, and the program's join handles the difference */
+    PL_SAMPLER_JOIN,
 };
 
 struct pl_sampler {
@@ -40,41 +43,44 @@ struct pl_sampler {
     bool shuffle;
     enum pl_sampler_tail tail;
     uint64_t epoch;
-    uint64_t taken; /* samples this rank has taken of the epoch */
+    uint64_t taken; /* how many samples this rank has taken in this epoch */
 };
 
-/** The position in an epoch, for the whole job, so that it can be restored with another number of ranks. */
+/** The position of the whole job in an epoch. It can be restored with a different number of ranks. */
 struct pl_sampler_state {
     uint64_t count;
     uint64_t seed;
     uint64_t epoch;
-    uint64_t position; /* samples that all ranks together have taken */
+    uint64_t position; /* how many samples all ranks together have taken */
 };
 
-/** Set up for epoch 0. PL_INVALID when deal.rank is not below deal.size. */
+/** Sets up epoch 0. PL_INVALID if deal.rank is not below deal.size. */
 enum pl_status pl_sampler_init(struct pl_sampler *sampler, uint64_t count, uint64_t seed, bool shuffle,
                                enum pl_sampler_tail tail, struct pl_shard deal, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Go to the beginning of `epoch`. */
+/** Goes to the beginning of `epoch`. */
 void pl_sampler_start(struct pl_sampler *sampler, uint64_t epoch);
 
-/** How many samples this rank takes in an epoch. */
+/** Returns how many samples this rank takes in an epoch. */
 uint64_t pl_sampler_length(const struct pl_sampler *sampler);
 
-/** The next sample of this rank; false at the end of the epoch. */
+/** Returns the next sample of this rank; false at the end of the epoch. */
 bool pl_sampler_next(struct pl_sampler *sampler, uint64_t *ret_index);
 
-/** The state after the samples taken so far; meaningful when all ranks have taken the same number. */
+/**
+ * Returns the state after the samples that were taken so far. It is valid for the job if all ranks have taken the same
+ * number.
+ */
 struct pl_sampler_state pl_sampler_save(const struct pl_sampler *sampler);
 
 /**
- * Go to the position `state`. PL_MISMATCH when count or seed differ; PL_INVALID when this number of ranks cannot have
- * that position.
+ * Goes to the position `state`. PL_MISMATCH if count or seed differ. PL_INVALID if the position is impossible for this
+ * number of ranks.
  */
 enum pl_status pl_sampler_restore(struct pl_sampler *sampler, const struct pl_sampler_state *state,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The index at `position` of the shuffled order of `count` items in `epoch`. */
+/** Returns the index at `position` of the shuffled order of `count` items in `epoch`. */
 uint64_t pl_sampler_order(uint64_t position, uint64_t count, uint64_t seed, uint64_t epoch);
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A byte source: a stream of bytes that is read forward once, with a deadline on every read. Files, FIFOs, memory and
- * S3 objects are sources; decompression is a source over a source.
+ * A byte source: a stream of bytes that is read forward once, with a deadline for every read. Files, FIFOs, memory and
+ * S3 objects are sources. Decompression is a source that reads from another source.
  *
- * A source belongs to one thread at a time; only pl_source_cancel() may be called during a read.
- *
- * Test  tests/unit/s3io/bytes/test_source.c, test_inflate.c
+ * Threads  one at a time; only pl_source_cancel() may be called during a read.
+ * Test     tests/unit/s3io/bytes/test_source.c, test_inflate.c
  */
 #ifndef PL_S3IO_SOURCE_H
 #define PL_S3IO_SOURCE_H
@@ -19,74 +18,74 @@
 
 struct pl_source;
 
-/** What a kind of source has to provide. Outside s3io's own source files use the functions below. */
+/** The functions of one kind of source. Code outside s3io's own sources uses the functions below. */
 struct pl_source_ops {
-    /* As pl_source_read(), which already checked `bytes` > 0 and the end. */
+    /* As pl_source_read(), which has checked that `bytes` is above 0 and that the source has not ended. */
     enum pl_status (*read)(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns, size_t *ret_bytes,
                            struct pl_error *reterr);
-    /* Hand out all that is left in place instead of reading; NULL for all but memory. */
+    /* Returns all remaining bytes in place, instead of a read; NULL for all kinds except memory. */
     size_t (*view)(struct pl_source *source, const unsigned char **ret_data);
-    /* Wake a running read from another thread; may be NULL when reads are short. pl_source_cancel() has set
-     * `cancelled`. */
+    /* Wakes a running read from another thread. May be NULL if reads are short. pl_source_cancel() has set `cancelled`
+     * before. */
     void (*cancel)(struct pl_source *source);
-    /* Release everything including `source` itself; `name` is released by pl_source_close(). */
+    /* Releases everything, also `source` itself, except `name`, which pl_source_close() releases. */
     void (*close)(struct pl_source *source);
 };
 
-/** The head of every source; a kind embeds it as its first member and calls pl_source_init(). */
+/** The head of every source: the first member of each kind's struct. The kind calls pl_source_init(). */
 struct pl_source {
     const struct pl_source_ops *ops;
-    char *name;            /* for messages: a path, a URL */
-    uint64_t offset_bytes; /* bytes handed out so far */
+    char *name;            /* path or URL, for messages */
+    uint64_t offset_bytes; /* number of bytes that were read so far */
     bool ended;
-    bool cancelled; /* from any thread, with __atomic calls: C++ has no atomic_bool here */
+    bool cancelled; /* set from any thread by __atomic calls, because C++ has no atomic_bool here */
 };
 
-/** Fill the head of a source that a kind has zeroed; copies `name`. */
+/** Sets the head of a zeroed source. `name` is copied. */
 enum pl_status pl_source_init(struct pl_source *source, const struct pl_source_ops *ops, const char *name,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Read at least one and at most `bytes` bytes; `*ret_bytes` 0 means the end, and stays so.
+ * Reads at least one and at most `bytes` bytes. `*ret_bytes` is 0 at the end of the source, also in later calls.
  *
  * Units   deadline_ns on CLOCK_MONOTONIC.
  * Errors  PL_TIMEOUT: nothing was lost, the read may be repeated. PL_CANCELLED after pl_source_cancel(). PL_CORRUPT,
- *         PL_SYSTEM and others name the source and, if there is one, the offset; the source can only be closed then.
+ *         PL_SYSTEM and others have the source's name and the offset if there is one; then the source can only be
+ *         closed.
  */
 enum pl_status pl_source_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                               size_t *ret_bytes, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Make the running read and all later ones return PL_CANCELLED. Any thread. */
+/** Makes the running read and all later ones return PL_CANCELLED. Any thread may call it. */
 void pl_source_cancel(struct pl_source *source);
 
-/** Release the source and, for a filter, the sources below it. NULL is fine. */
+/** Releases the source and, for a filter, the sources below it. Does nothing for NULL. */
 void pl_source_close(struct pl_source *source);
 void pl_source_close_at(struct pl_source **source_at);
 
 #define PL_AUTO_SOURCE __attribute__((cleanup(pl_source_close_at)))
 
-/** `bytes` of `data`, which stay the caller's and must outlive the source. */
+/** Opens a source over `data`, which stays the caller's and must outlive the source. */
 enum pl_status pl_source_open_memory(const char *name, const void *data, size_t bytes, struct pl_source **ret_source,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The regular file at `path`, read ahead sequentially. A missing one is PL_NOT_FOUND. */
+/** Opens the regular file at `path` for sequential reading. PL_NOT_FOUND if there is no such file. */
 enum pl_status pl_source_open_file(const char *path, struct pl_source **ret_source,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is for messages. A file that does not
- * have the `size_bytes` with which it was listed, now or while it is read, is PL_CORRUPT: ranks that saw other sizes
- * would shard it differently.
+ * As pl_source_open_file(), relative to the directory descriptor `dir_fd`; `name` is for messages. PL_CORRUPT if the
+ * file's size is not `size_bytes`, its size in the listing, now or while it is read: ranks that saw different sizes
+ * would divide its records differently.
  */
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
                                       struct pl_source **ret_source, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The FIFO at `path`, which need not be there yet: the first pl_source_read() waits for the path and then for a writer
- * (PL_TIMEOUT says which of them was missing). An empty read counts as the end only after a writer was there, and
- * the size is raised to 1 MiB where the system allows it. A path that turns out not to be a FIFO is PL_INVALID, and so
- * is a FIFO that another source has open, in this process or another of the host: each would get pieces that the other
- * lacks (s3io/share.h).
+ * Opens the FIFO at `path`, which need not exist yet: the first pl_source_read() waits for the path and then for a
+ * writer. PL_TIMEOUT tells which of them was missing. An empty read counts as the end only after there was a writer.
+ * The FIFO's size is raised to 1 MiB if the system allows it. PL_INVALID if the path is not a FIFO, or if another
+ * source of this host has the FIFO open: each of the two would get only a part of the bytes (s3io/share.h).
  *
  * Source  AWS's developer guide on Pipe Mode; fifo(7), poll(2).
  */
@@ -94,14 +93,14 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Let `stop_fd`, which stays the caller's, end the waits of a FIFO's source once it is readable: PL_CANCELLED at once
- * while there has been no writer, and later when nothing comes for two seconds. Bytes that are there are still read:
- * ranks may have to make one more step together.
+ * Lets `stop_fd`, which stays the caller's, end the waits of a FIFO's source when it becomes readable. The read returns
+ * PL_CANCELLED at once if there has been no writer, else after two seconds without data. Bytes that are in the FIFO are
+ * still read: ranks may have to make one more step together.
  */
 void pl_source_stop_fifo(struct pl_source *source, int stop_fd);
 
 /**
- * Decompress `below`, whose ownership passes to the new source on success.
+ * Opens a source that decompresses `below`. On success the new source owns `below`.
  *
  * Errors  while reading: PL_CORRUPT with the compressed offset for damaged or truncated input or a wrong checksum.
  * Source  RFC 1952, RFC 8878.

@@ -28,7 +28,7 @@ enum pl_status pl_tool_cat(struct pl_tool *tool, struct pl_error *reterr)
         objects[parsed].bucket = bucket;
         objects[parsed].key = key;
         if (status == PL_OK && !*key) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", tool->args[parsed]);
+            status = pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", tool->args[parsed]);
         }
     }
     if (status == PL_OK) {

@@ -267,7 +267,7 @@ static enum pl_status check_source(const char *from, struct pl_error *reterr)
 
     if (pl_s3_uri_is(from)) {
         PL_TRY(pl_s3_uri_parse(from, &bucket, &key, reterr));
-        return *key ? PL_OK : pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", from);
+        return *key ? PL_OK : pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", from);
     }
     if (strcmp(from, "-") == 0) {
         return PL_OK;

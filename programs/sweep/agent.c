@@ -26,21 +26,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A trial's own stop ends before this host's. */
+/* A trial that is stopped must end earlier than its host. */
 #define STOP_EARLIER_S 5.0
 #define STOP_LEAST_S 3.0
 #define STOP_SHARE 0.6
 
 enum {
-    WAITING_BYTES = 1 << 20, /* for the coordinator, above which no more is taken from trials */
-    REPORTS = 256,           /* that a trial's shim sends at once */
+    WAITING_BYTES = 1 << 20, /* unsent bytes to the coordinator above which the agent reads no more from trials */
+    REPORTS = 256,           /* most reports that a trial's shim sends in one call */
     SPARE_FILES = 64,
 };
 
 /* A trial that runs here. */
 struct running {
     int trial;
-    struct pl_link link; /* to its shim; closed once it is over */
+    struct pl_link link; /* link to its shim; closed when the trial is over */
     bool ended;          /* its exit report was handled */
     bool signalled;      /* it was asked to end */
 };
@@ -48,13 +48,13 @@ struct running {
 struct agent {
     const struct pl_job *job;
     struct pl_signals *signals;
-    struct pl_link link; /* to the coordinator */
+    struct pl_link link; /* link to the coordinator */
     struct pl_slots slots;
     int *ports; /* by slot */
-    char *self; /* paceline-sweep */
+    char *self; /* path of paceline-sweep */
     bool own_trees;
-    struct pl_shared_marks marks; /* without them */
-    bool wants_models, told_of_none;
+    struct pl_shared_marks marks; /* used if trials have no trees of their own */
+    bool wants_models, has_warned;
     struct running *running;
     size_t count, capacity;
     bool over;
@@ -70,7 +70,7 @@ void pl_sweep_message_handle(const struct pl_sweep_message *table, size_t count,
     }
 }
 
-/* What cannot be sent is of no use any more: the coordinator is gone, which the next look at the link tells. */
+/* Sends a message to the coordinator. A failure means that the coordinator is gone, and then the agent ends. */
 #define SEND(agent, ...) ((agent)->over |= PL_LINK_SEND(&(agent)->link, PL_FRAME_MESSAGE, NULL, __VA_ARGS__) != PL_OK)
 
 static enum pl_status set_number(struct pl_environment *environment, const char *name, double number,
@@ -82,7 +82,7 @@ static enum pl_status set_number(struct pl_environment *environment, const char 
     return pl_environment_set(environment, name, text, reterr);
 }
 
-/* Libraries start a thread for every CPU of the host. */
+/* Limits the threads of libraries that would start one for every CPU of the host. */
 static enum pl_status set_threads(const struct agent *agent, const struct pl_trial_order *order,
                                   struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -123,12 +123,13 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     }
     PL_TRY(pl_environment_set(environment, "SAGEMAKER_BASE_DIR", agent->own_trees ? job->paths.base : folder->base,
                               reterr));
-    PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr)); /* it was, once for all */
+    /* the agent's host has installed them already */
+    PL_TRY(pl_environment_set(environment, "PACELINE_INSTALL", "0", reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL", order->trial, reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL_CPUS", agent->slots.cpus, reterr));
     PL_TRY(set_number(environment, "PACELINE_TRIAL_GPUS", agent->slots.gpus, reterr));
-    PL_TRY(set_number(environment, "PET_MASTER_PORT", agent->ports[order->slot], reterr)); /* torchrun's own variable */
-    PL_TRY(set_number(environment, "MASTER_PORT", agent->ports[order->slot], reterr));     /* of ranks of MPI */
+    PL_TRY(set_number(environment, "PET_MASTER_PORT", agent->ports[order->slot], reterr)); /* read by torchrun */
+    PL_TRY(set_number(environment, "MASTER_PORT", agent->ports[order->slot], reterr));     /* read by ranks of MPI */
     PL_TRY(set_number(environment, "PACELINE_STOP_S", pl_sweep_stop_s(job), reterr));
     PL_TRY(set_threads(agent, order, environment, reterr));
     pl_slots_visible(&agent->slots, order->slot, &visible);
@@ -140,11 +141,11 @@ static enum pl_status make_environment(const struct agent *agent, const struct p
     return PL_OK;
 }
 
-/* What a trial prints, in its shim. */
+/* Reads a trial's output, in its shim. */
 struct reader {
     int trial;
     struct pl_metric_reader *metric;
-    bool told; /* that it has failed */
+    bool is_failure_sent; /* whether the failure was sent */
 };
 
 static int open_reader(void *context)
@@ -171,7 +172,7 @@ static void read_output(void *context, int fd, const char *bytes, size_t count)
         }                                                                                                              \
     } while (0)
 
-/* At most REPORTS at once; false where more may wait. */
+/* Sends at most REPORTS values; returns false if more may wait. */
 static bool send_reports(struct reader *reader, struct pl_link *link)
 {
     char step_text[32], value_text[32];
@@ -203,8 +204,8 @@ static bool send_found(void *context, struct pl_link *link, bool ended)
     if (warning.length > 0) {
         pl_log(PL_LOG_WARNING, "trial %d: %s", reader->trial, pl_text_string(&warning));
     }
-    if (all && !reader->told && pl_metric_reader_failure(reader->metric)) {
-        reader->told = true;
+    if (all && !reader->is_failure_sent && pl_metric_reader_failure(reader->metric)) {
+        reader->is_failure_sent = true;
         SEND_OF_TRIAL(reader, link, "unread", trial_text, pl_metric_reader_failure(reader->metric));
     }
     if (all && ended) {
@@ -250,7 +251,7 @@ static enum pl_status start_shim(struct agent *agent, const struct pl_trial_orde
     PL_TRY(pl_metric_reader_new(order->metric_name, order->metric_regex, order->step_regex, order->last_step,
                                 &reader.metric, reterr));
     status = pl_shim_fork(&options, agent->signals, &pid, &fd, reterr);
-    pl_metric_reader_free(reader.metric); /* the shim has its own */
+    pl_metric_reader_free(reader.metric); /* the shim has its own copy */
     return status == PL_OK ? add_running(agent, order->trial, fd, reterr) : status;
 }
 
@@ -265,7 +266,10 @@ static enum pl_status start_trial(struct agent *agent, const struct pl_trial_ord
     const struct pl_trial_kind kind = {
         .processes = order->processes, .own_tree = agent->own_trees, .hyperparameters = order->hyperparameters};
 
-    PL_TRY(order->slot < agent->slots.count ? PL_OK : pl_error_set(reterr, PL_INVALID, "no slot %d", order->slot));
+    PL_TRY(order->slot < agent->slots.count
+               ? PL_OK
+               : pl_error_set(reterr, PL_INVALID, "expected a slot below this host's number of slots, found %d",
+                              order->slot));
     PL_TRY(pl_trial_folder_name(job, order->trial, &folder, reterr));
     if (order->is_first) {
         PL_TRY(pl_sweep_archive_one(folder.checkpoints, reterr));
@@ -325,7 +329,7 @@ static void handle_trial(void *context, int host, const struct pl_frame *frame)
 
     (void)host;
     if (read_order(frame, &order, &error) != PL_OK) {
-        pl_log_error(&error, "an order to run a trial");
+        pl_log_error(&error, "reading an order to run a trial");
     } else if (start_trial(agent, &order, &error) != PL_OK) {
         send_end(agent, order.trial, false, false, pl_error_text(&error, text, sizeof(text)));
     }
@@ -366,7 +370,8 @@ static void handle_forget(void *context, int host, const struct pl_frame *frame)
     }
 }
 
-/* A model that cannot be the result is told of at once, not after the last trial. */
+/* Checks the trial's model as soon as the trial is over, so that the user learns of a wrong one before the last trial
+ * ends. */
 static enum pl_status check_model(struct agent *agent, const struct running *running,
                                   const struct pl_trial_folder *folder, bool *ret_has_model, struct pl_error *reterr)
 {
@@ -375,17 +380,17 @@ static enum pl_status check_model(struct agent *agent, const struct running *run
     PL_TRY(pl_sweep_tree_check_model(folder->model, agent->own_trees ? agent->job->paths.model : folder->model, &empty,
                                      reterr));
     *ret_has_model = !empty;
-    if (empty && !running->signalled && !agent->told_of_none) {
-        agent->told_of_none = true;
+    if (empty && !running->signalled && !agent->has_warned) {
+        agent->has_warned = true;
         pl_log(PL_LOG_WARNING,
-               "trial %d has left no model in '%s', which SM_MODEL_DIR names: if the best trial leaves none, the job "
-               "fails, unless the sweep says \"model\": false",
+               "trial %d has left no model in '%s' (SM_MODEL_DIR). The job fails if the best trial leaves no model, "
+               "unless the sweep has \"model\": false",
                running->trial, folder->model);
     }
     return PL_OK;
 }
 
-/* Where trials share folders, one that has changed makes the job fail: whose model is in it nobody knows. */
+/* Fails the job if trials share folders and a shared one has changed: nobody can tell whose model it holds. */
 static void check_shared(struct agent *agent, int trial)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -395,7 +400,7 @@ static void check_shared(struct agent *agent, int trial)
     }
 }
 
-/* A trial is over: say so, with the reason where it failed, and tidy up. */
+/* Ends a trial: sends its end, with the reason if it failed, and removes its temporary folders. */
 static void end_trial(struct agent *agent, struct running *running, const struct pl_exit_report *exit_report)
 {
     PL_AUTO_TRIAL_FOLDER struct pl_trial_folder folder = PL_TRIAL_FOLDER_NONE;
@@ -420,7 +425,7 @@ static void end_trial(struct agent *agent, struct running *running, const struct
     send_end(agent, running->trial, ok, has_model, pl_text_string(&reason));
 }
 
-/* A shim that ends without a report was killed, and its program with it. */
+/* Handles a shim that ended without a report: it was killed, and its program with it. */
 static void end_lost(struct agent *agent, struct running *running)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
@@ -482,7 +487,7 @@ static void drop_closed(struct agent *agent)
     agent->count = kept;
 }
 
-/* Signals stop no agent: the coordinator is told of a stop, and tells what it means. */
+/* Reads signals and reaps processes. No signal stops an agent: the coordinator decides on a stop and sends it. */
 static void take_signals(const struct agent *agent)
 {
     while (pl_signals_next(agent->signals) != 0) {
@@ -504,12 +509,13 @@ static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
     for (size_t i = 0; i < count; i++) {
         waits[2 + i] =
             (struct pollfd){.fd = agent->running[i].link.fd, .events = pl_link_events(&agent->running[i].link)};
-        if (agent->link.out.length - agent->link.sent_bytes > WAITING_BYTES) { /* programs print faster than is noted */
+        /* trials print faster than the coordinator reads */
+        if (agent->link.out.length - agent->link.sent_bytes > WAITING_BYTES) {
             waits[2 + i].events &= (short)~POLLIN;
         }
     }
     if (poll(waits, (nfds_t)count + 2, -1) < 0) {
-        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
     }
     if (waits[0].revents != 0) {
         take_signals(agent);
@@ -528,7 +534,7 @@ static enum pl_status poll_once(struct agent *agent, struct pl_error *reterr)
     return PL_OK;
 }
 
-/* What all slots together need is asked for once, not by each trial. */
+/* Raises the limit of open files for all slots, once. */
 static enum pl_status check_files(struct agent *agent, struct pl_error *reterr)
 {
     const size_t needed = SPARE_FILES + 2 * (size_t)agent->slots.count;
@@ -547,7 +553,7 @@ static enum pl_status check_files(struct agent *agent, struct pl_error *reterr)
 static enum pl_status check_folder(const char *path, struct pl_error *reterr)
 {
     PL_TRY(pl_file_make_dirs(path, 0755, reterr));
-    return access(path, W_OK | X_OK) == 0 ? PL_OK : pl_error_errno(reterr, "write to '%s'", path);
+    return access(path, W_OK | X_OK) == 0 ? PL_OK : pl_error_errno(reterr, "access '%s' for writing", path);
 }
 
 static enum pl_status check_folders(const struct pl_job *job, struct pl_error *reterr)
@@ -572,12 +578,12 @@ static void choose_trees(struct agent *agent)
     agent->own_trees = pl_own_tree_probe(agent->job, &error) == PL_OK;
     if (agent->own_trees) {
         pl_log(PL_LOG_INFO,
-               "each trial on host %s has model, checkpoints, output and input of its own in %s, by mounts",
+               "each trial on host %s has its own model, checkpoints, output and input folders in %s, by mounts",
                agent->job->current_host, agent->job->paths.base);
         return;
     }
     pl_log(PL_LOG_INFO,
-           "trials on host %s share %s, since the system allows no mounts (%s): programs have to use SM_MODEL_DIR and "
+           "trials on host %s share %s, because the system allows no mounts (%s): programs must use SM_MODEL_DIR and "
            "PACELINE_CHECKPOINT_DIR",
            agent->job->current_host, agent->job->paths.base, error.cause);
     pl_shared_mark(agent->job, &agent->marks);
@@ -588,7 +594,7 @@ static enum pl_status make_slots(struct agent *agent, struct pl_error *reterr)
     PL_AUTO_SWEEP_SPACE struct pl_sweep_space *space = NULL;
 
     PL_TRY(pl_sweep_space_of_job(agent->job, &space, reterr));
-    PL_TRY(space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this host's job asks for no sweep"));
+    PL_TRY(space ? PL_OK : pl_error_set(reterr, PL_INVALID, "the job of this host has no sweep"));
     PL_TRY(pl_slots_of_job(agent->job, space, &agent->slots, reterr));
     agent->wants_models = space->model;
     PL_TRY(check_files(agent, reterr));
@@ -597,14 +603,14 @@ static enum pl_status make_slots(struct agent *agent, struct pl_error *reterr)
     return pl_slots_find_ports(agent->slots.count, &agent->ports, reterr);
 }
 
-/* The socket that is standard input becomes the link, in whose place nothing can be read. */
+/* Makes standard input's socket the link, and /dev/null standard input. */
 static enum pl_status open_link(struct agent *agent, struct pl_error *reterr)
 {
     const int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
     PL_AUTO_CLOSE int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     if (fd < 0 || null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0) {
-        return pl_error_errno(reterr, "take the socket to the sweep");
+        return pl_error_errno(reterr, "moving the coordinator's socket away from standard input");
     }
     return pl_link_open(&agent->link, fd, reterr);
 }
@@ -636,7 +642,7 @@ int pl_sweep_agent_run(const struct pl_job *job, struct pl_signals *signals)
     const enum pl_status status = run(&agent, &error);
 
     if (status != PL_OK) {
-        pl_log_error(&error, "the sweep's agent on host %s", job->current_host);
+        pl_log_error(&error, "the sweep's agent on host %s failed", job->current_host);
     }
     for (size_t i = 0; i < agent.count; i++) {
         pl_link_close(&agent.running[i].link); /* ends the trial */

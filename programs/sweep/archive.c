@@ -46,10 +46,10 @@ void pl_sweep_archive_next(const char *root, struct pl_text *text)
 
 static enum pl_status move(const char *from, const char *to, struct pl_error *reterr)
 {
-    return rename(from, to) == 0 ? PL_OK : pl_error_errno(reterr, "move '%s' to '%s'", from, to);
+    return rename(from, to) == 0 ? PL_OK : pl_error_errno(reterr, "rename '%s' to '%s'", from, to);
 }
 
-/* Append ROOT/sweep.moving, which is then there. */
+/* Makes the folder ROOT/sweep.moving, and appends its name to `folder`. */
 static enum pl_status make_gathered(const char *root, struct pl_text *folder, struct pl_error *reterr)
 {
     pl_text_printf(folder, "%s/%s", root, gathered);
@@ -79,7 +79,7 @@ enum pl_status pl_sweep_archive_journal(const char *path, struct pl_error *reter
     return gather(pl_text_string(&root), slash ? slash + 1 : path, reterr);
 }
 
-/* trial-NNNN or trial-NNNN.model */
+/* Whether it is the name trial-NNNN or trial-NNNN.model. */
 static bool is_of_trial(const char *name)
 {
     const char *digits = name + sizeof("trial-") - 1;
@@ -117,10 +117,10 @@ enum pl_status pl_sweep_archive_trials(const char *root, struct pl_error *reterr
     PL_TRY(pl_text_check(&from, reterr));
     PL_TRY(pl_text_check(&to, reterr));
     if (rmdir(pl_text_string(&from)) == 0 || errno == ENOENT) {
-        return PL_OK; /* there was nothing */
+        return PL_OK; /* it was empty or missing */
     }
     PL_TRY(move(pl_text_string(&from), pl_text_string(&to), reterr));
-    pl_log(PL_LOG_INFO, "sweep: what an earlier sweep left is kept in '%s'", pl_text_string(&to));
+    pl_log(PL_LOG_INFO, "sweep: the files of an earlier sweep are kept in '%s'", pl_text_string(&to));
     return PL_OK;
 }
 
@@ -154,7 +154,7 @@ enum pl_status pl_sweep_archive_one(const char *path, struct pl_error *reterr)
         }
         PL_TRY(pl_file_make_parents(pl_text_string(&to), 0755, reterr));
         PL_TRY(move(path, pl_text_string(&to), reterr));
-        pl_log(PL_LOG_INFO, "sweep: '%s' was not empty when its trial began; what it held is kept in '%s'", path,
+        pl_log(PL_LOG_INFO, "sweep: '%s' was not empty when its trial began; its contents are kept in '%s'", path,
                pl_text_string(&to));
         return PL_OK;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What an earlier sweep left is archived, in sweep-1, sweep-2, ... of the folder in which it lies, so that no trial
- * begins with another sweep's checkpoints and nothing is lost. What is archived is gathered in sweep.moving, which gets
- * its number last: after a kill the next start finishes it.
+ * Archives what an earlier sweep left, in sweep-1, sweep-2, ... of the folder that holds it. So no trial begins with
+ * another sweep's checkpoints, and nothing is lost. The files are first moved into sweep.moving. The last step renames
+ * that to sweep-N: if the process is killed earlier, the next start finishes the move.
  *
  * Test  tests/unit/programs/sweep/test_journal.c
  */
@@ -11,19 +11,22 @@
 
 #include "base/text.h"
 
-/** Append the folder of the file at `path`. */
+/** Appends the name of the folder that holds the file at `path`. */
 void pl_sweep_archive_folder_of(const char *path, struct pl_text *text);
 
-/** Append the folder that is to be the next: ROOT/sweep-N. */
+/** Appends the next archive's folder: ROOT/sweep-N with the lowest N that is free. */
 void pl_sweep_archive_next(const char *root, struct pl_text *text);
 
-/** The first step: move the journal at `path`. */
+/** The first step: moves the journal at `path` into ROOT/sweep.moving. */
 enum pl_status pl_sweep_archive_journal(const char *path, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The others: move each trial-NNNN and trial-NNNN.model of `root`; nothing where there is nothing. */
+/**
+ * The other steps: moves each trial-NNNN and trial-NNNN.model of `root`, and gives the archive its number. Does nothing
+ * if there is nothing to archive.
+ */
 enum pl_status pl_sweep_archive_trials(const char *root, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Move the folder at `path`, where it holds something, to sweep-N/NAME beside it, the first that is free. */
+/** Moves the folder at `path`, unless it is empty, to sweep-N/NAME next to it, with the lowest N that is free. */
 enum pl_status pl_sweep_archive_one(const char *path, struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -18,12 +18,12 @@
 /* How long the first trials wait for all hosts. */
 #define BEGIN_NS (10 * PL_NS_PER_S)
 
-/* Of a move's receiver, to remove what has come. */
+/* How long the receiver of a move may take to remove what it has received. */
 #define ABORT_NS (PL_NS_PER_S)
 
 enum { SIGNAL_EXIT = 128 };
 
-/* The journal of an earlier run of this job, if there is one, is what is known. */
+/* Opens the journal. If an earlier run of this job has left one, the sweep continues from it. */
 static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *reterr)
 {
     const struct pl_job *job = sweep->job;
@@ -54,20 +54,20 @@ static enum pl_status open_journal(struct pl_sweep *sweep, struct pl_error *rete
         }
     }
     pl_log(PL_LOG_INFO, "sweep: %zu trials on %zu host%s%s%s", sweep->space->trials_count, sweep->hosts_count,
-           sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; the journal goes on: " : "",
+           sweep->hosts_count == 1 ? "" : "s", over > 0 ? "; continues with the journal " : "",
            over > 0 ? pl_text_string(&path) : "");
     sweep->begin_ns = pl_deadline_after_ns(BEGIN_NS);
     sweep->end_ns = time_ns > 0 ? pl_deadline_after_ns(time_ns) : PL_DEADLINE_NEVER;
     return PL_OK;
 }
 
-/* The sweep's time is over: what runs is stopped, and the best so far is the result. */
+/* Ends the sweep because its time is over: running trials are stopped, and the best result so far counts. */
 static void close_sweep(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
 
     sweep->closed = true;
-    pl_log(PL_LOG_INFO, "the time of the sweep is over: no trial starts any more");
+    pl_log(PL_LOG_INFO, "the sweep's time is over: no more trials start");
     pl_sweep_fail_status(sweep, pl_sweep_journal_closed(sweep->journal, &error), &error);
     pl_scheduler_close(sweep->scheduler);
     for (size_t i = 0; i < sweep->space->trials_count; i++) {
@@ -75,7 +75,7 @@ static void close_sweep(struct pl_sweep *sweep)
     }
 }
 
-/* Trials that take too long, or do not end although they were asked to. */
+/* Stops trials that take too long, and kills those that did not end after they were asked to. */
 static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
 {
     for (size_t i = 0; i < sweep->hosts_count; i++) {
@@ -100,8 +100,8 @@ static void check_times(struct pl_sweep *sweep, int64_t *next_ns)
     }
 }
 
-/* Nothing can be written any more. What runs is stopped, to go on when the job is started again; then what is known is
- * written, for which there is room. */
+/* Stops all trials because the disk is full; they continue when the job is started again. Afterwards the results so far
+ * are written: disk space is reserved for them. */
 static void stop_for_disk(struct pl_sweep *sweep)
 {
     sweep->full = sweep->full_handled = true;
@@ -120,12 +120,12 @@ static void fail_for_disk(struct pl_sweep *sweep)
     PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
 
     pl_sweep_room_describe(sweep, &words);
-    pl_sweep_fail(sweep, "%s; the sweep goes on when the job is started again with more room",
+    pl_sweep_fail(sweep, "%s. The sweep continues when the job is started again with more disk space",
                   words.length > 0 ? pl_text_string(&words) : "the disk of the checkpoints is full");
     stop_for_disk(sweep);
 }
 
-/* The best model is the result so far where its trial is over. */
+/* Writes the results so far after a full disk: also the best model, if its trial is over. */
 static void end_full(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -138,12 +138,12 @@ static void end_full(struct pl_sweep *sweep)
     }
     pl_file_close_at(&sweep->room.result_fd);
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
-        pl_log_error(&error, "write trials.jsonl");
+        pl_log_error(&error, "writing trials.jsonl");
     }
     sweep->over = true;
 }
 
-/* More trials have failed than may. */
+/* Fails the sweep because more trials have failed than max_failed allows. */
 static void fail(struct pl_sweep *sweep)
 {
     PL_AUTO_TEXT struct pl_text disk = PL_TEXT_NONE;
@@ -164,27 +164,27 @@ static void fail(struct pl_sweep *sweep)
     }
     sweep->finishing = true;
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
-        pl_log_error(&error, "write trials.jsonl");
+        pl_log_error(&error, "writing trials.jsonl");
     }
 }
 
-/* All that ran has saved and ended. */
+/* Ends a stopped sweep after all running trials have saved and ended. */
 static void end_stopped(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
 
     sweep->finishing = true;
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
-        pl_log_error(&error, "write trials.jsonl");
+        pl_log_error(&error, "writing trials.jsonl");
     }
-    pl_log(PL_LOG_INFO, "the sweep was stopped; with the same checkpoints it goes on where it was");
-    if (sweep->ended_badly) {
-        pl_sweep_fail(sweep, "%s", sweep->ended_badly);
+    pl_log(PL_LOG_INFO, "the sweep was stopped; a job with the same checkpoints continues it");
+    if (sweep->failure_in_stop) {
+        pl_sweep_fail(sweep, "%s", sweep->failure_in_stop);
     }
     sweep->over = true;
 }
 
-/* Whether programs of trials run anywhere. */
+/* Whether a trial's program runs on any host. */
 static bool any_runs(const struct pl_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->hosts_count; i++) {
@@ -199,7 +199,7 @@ static bool any_runs(const struct pl_sweep *sweep)
     return false;
 }
 
-/* A folder has arrived, or will not: what waited for it goes on. */
+/* Handles the end of a move, successful or not: continues with the trial or the result that waited for the folder. */
 static void take_move(struct pl_sweep *sweep, int64_t *next_ns)
 {
     struct pl_sweep_move *move = &sweep->move;
@@ -217,10 +217,11 @@ static void take_move(struct pl_sweep *sweep, int64_t *next_ns)
     } else {
         pl_sweep_trials_start(sweep, move->trial);
     }
-    *next_ns = 0; /* there may be another */
+    *next_ns = 0; /* another move may be waiting */
 }
 
-/* The first trials start when all hosts have said how many they take; one that is slow is not waited for. */
+/* Whether trials may start: when all hosts have sent their numbers of slots, or at `begin_ns`, so that a slow host
+ * delays no others. */
 static bool has_begun(struct pl_sweep *sweep, int64_t *next_ns)
 {
     bool all = true;
@@ -238,7 +239,7 @@ static bool has_begun(struct pl_sweep *sweep, int64_t *next_ns)
     return true;
 }
 
-/* What is due of a sweep that is not stopped. */
+/* Does what is due in a sweep that is not being stopped. */
 static void go_on(struct pl_sweep *sweep, int64_t *next_ns)
 {
     if (!sweep->closed && pl_deadline_passed(sweep->end_ns)) {
@@ -293,7 +294,8 @@ static void handle_report(void *context, int host, const struct pl_frame *frame)
     }
 }
 
-/* Of a trial that runs: `frame` says why there is no value, or why none can be found any more. */
+/* Keeps the reason in `frame` why a running trial has printed no value, or why no value can be found any more. Returns
+ * the run, or NULL if the trial does not run. */
 static struct pl_sweep_run *note_words(struct pl_sweep *sweep, const struct pl_frame *frame, int *ret_trial)
 {
     struct pl_sweep_run *run = NULL;
@@ -346,11 +348,11 @@ static const struct pl_sweep_message messages[] = {{"slots", 2, handle_slots},  
                                                    {"report", 4, handle_report}, {"unseen", 3, handle_unseen},
                                                    {"unread", 3, handle_unread}, {"ended", 5, handle_ended}};
 
-/* The job is stopped: all trials get the signal, with the time that the job has. */
+/* Passes the stop of the job to all running trials. */
 static void pass_stop(struct pl_sweep *sweep, int number)
 {
     if (sweep->stop_number != 0) {
-        return; /* they have it */
+        return; /* the trials have the signal already */
     }
     sweep->stop_number = number;
     sweep->move_end_ns = pl_deadline_after_ns((int64_t)(pl_sweep_stop_s(sweep->job) * (double)PL_NS_PER_S));
@@ -371,7 +373,7 @@ static void take_signals(struct pl_sweep *sweep)
     pl_sweep_hosts_reap(sweep);
 }
 
-/* The job is stopped while the best model is on its way: it may arrive, as long as the job has time. */
+/* Waits for the best model after a stop of the job: its move may finish while the job has time. */
 static void await_model(struct pl_sweep *sweep, int64_t *next_ns)
 {
     if (pl_deadline_passed(sweep->move_end_ns)) {
@@ -384,7 +386,7 @@ static void await_model(struct pl_sweep *sweep, int64_t *next_ns)
     take_move(sweep, next_ns);
 }
 
-/* What is due now; `*next_ns` becomes earlier where more is due before it. */
+/* Does what is due now. Lowers `*next_ns` to the time when something is due next. */
 static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 {
     take_signals(sweep);
@@ -403,7 +405,7 @@ static void tick(struct pl_sweep *sweep, int64_t *next_ns)
 static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr)
 {
     PL_TRY(pl_sweep_space_of_job(sweep->job, &sweep->space, reterr));
-    PL_TRY(sweep->space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this job asks for no sweep"));
+    PL_TRY(sweep->space ? PL_OK : pl_error_set(reterr, PL_INVALID, "this job has no sweep"));
     sweep->hosts_count = sweep->job->hosts.count;
     sweep->hosts = pl_memory_new(sweep->hosts_count, sizeof(*sweep->hosts), reterr);
     sweep->records = pl_memory_new(sweep->space->trials_count, sizeof(*sweep->records), reterr);
@@ -412,7 +414,7 @@ static enum pl_status open_sweep(struct pl_sweep *sweep, struct pl_error *reterr
     PL_TRY(open_journal(sweep, reterr));
     pl_sweep_room_open(sweep);
     PL_TRY(pl_sweep_hosts_open(sweep, reterr));
-    pl_sweep_trials_forget_beaten(sweep); /* what an earlier run did not come to */
+    pl_sweep_trials_forget_beaten(sweep); /* removals that an earlier run did not finish */
     return PL_OK;
 }
 
@@ -429,7 +431,7 @@ static void close_sweep_at_end(struct pl_sweep *sweep)
         pl_sweep_journal_close(sweep->journal);
     }
     pl_scheduler_free(sweep->scheduler);
-    free(sweep->ended_badly);
+    free(sweep->failure_in_stop);
     free(sweep->records);
     free(sweep->runs);
     free(sweep->hosts);
@@ -453,7 +455,7 @@ int pl_sweep_run(const struct pl_job *job, const struct pl_signals *signals)
     }
     pl_sweep_fail_status(&sweep, status, &error);
     if (sweep.failed) {
-        pl_log(PL_LOG_ERROR, "%s", sweep.reason); /* the last line is what the failure file begins with */
+        pl_log(PL_LOG_ERROR, "%s", sweep.reason); /* the failure file begins with the last line of the log */
         code = sweep.stop_number != 0 ? SIGNAL_EXIT + sweep.stop_number : EXIT_FAILURE;
     }
     close_sweep_at_end(&sweep);

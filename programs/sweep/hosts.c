@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agents of a sweep: starts them, passes on what they say, and tells them what to do. */
+/* The agents of a sweep: starts them, handles their messages, and sends them orders. */
 #include "programs/sweep/state.h"
 
 #include "base/file.h"
@@ -20,10 +20,11 @@
 
 /* How long agents may take to end when the sweep is over. */
 #define END_NS (10 * PL_NS_PER_S)
-/* Process 1, which has a link of its own to every host, says so where one is lost; later than this the agent is. */
+/* If a host is lost, process 1 reports it first: it has its own link to every host. If an agent's link has ended for
+ * this much longer, only the agent is gone. */
 #define LOST_SPARE_NS (15 * PL_NS_PER_S)
 
-/* paceline-sweep --agent PACELINE -- COMMAND...: the same program is on all hosts. */
+/* Makes the command of an agent: the same program is on all hosts. */
 static enum pl_status agent_words(const struct pl_sweep *sweep, struct pl_strv *words, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *self = NULL;
@@ -45,7 +46,7 @@ static enum pl_status start_agent(struct pl_sweep *sweep, int host, const struct
 
     PL_TRY(pl_sweep_hosts_words(sweep, host, PL_EXEC_CHANNEL, words, &argv, reterr));
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
-        return pl_error_errno(reterr, "make a socket pair");
+        return pl_error_errno(reterr, "socketpair");
     }
     theirs_fd = pair[1];
     status = pl_link_open(&there->link, pair[0], reterr);
@@ -56,7 +57,8 @@ static enum pl_status start_agent(struct pl_sweep *sweep, int host, const struct
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(sweep->job->process);
     setup.stdin_fd = theirs_fd;
-    setup.stdout_fd = host > 0 ? theirs_fd : -1; /* ssh has two ends; what this host's agent prints is for the log */
+    /* ssh reads one and writes the other; this host's agent prints to the log */
+    setup.stdout_fd = host > 0 ? theirs_fd : -1;
     setup.own_group = true;
     setup.signals = sweep->signals;
     setup.death_signal = SIGKILL;
@@ -100,7 +102,7 @@ void pl_sweep_hosts_reap(struct pl_sweep *sweep)
     }
 }
 
-/* An agent does what it was told last, ends its trials and itself when nothing more comes. */
+/* Ends the agents: each handles its last orders, then finds the end of its socket, ends its trials and exits. */
 static void end_agents(struct pl_sweep *sweep)
 {
     const int64_t deadline_ns = pl_deadline_after_ns(END_NS);
@@ -142,7 +144,7 @@ static void send_message(struct pl_sweep *sweep, int host, const char *const *fi
     struct pl_error error = PL_ERROR_NONE;
 
     if (host >= 0 && pl_link_send(&sweep->hosts[host].link, PL_FRAME_MESSAGE, fields, count, &error) != PL_OK) {
-        pl_sweep_fail(sweep, "the sweep's agent on host %s: %s", sweep->job->hosts.items[host], error.cause);
+        pl_sweep_fail(sweep, "sending to the sweep's agent on host %s: %s", sweep->job->hosts.items[host], error.cause);
     }
 }
 
@@ -212,7 +214,7 @@ enum pl_status pl_sweep_hosts_poll(struct pl_sweep *sweep, const struct pl_sweep
         waits[1 + i] = (struct pollfd){.fd = sweep->hosts[i].link.fd, .events = pl_link_events(&sweep->hosts[i].link)};
     }
     if (poll(waits, (nfds_t)sweep->hosts_count + 1, pl_deadline_poll_ms(deadline_ns)) < 0) {
-        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "wait for events");
+        return errno == EINTR ? PL_OK : pl_error_errno(reterr, "poll");
     }
     for (size_t i = 0; i < sweep->hosts_count; i++) {
         if (waits[1 + i].revents != 0) {
@@ -232,7 +234,8 @@ void pl_sweep_hosts_check(struct pl_sweep *sweep, int64_t *next_ns)
         const int64_t due_ns = there->lost_ns + (i > 0 ? wait_ns : 0);
 
         if (there->lost_ns != 0 && pl_deadline_passed(due_ns)) {
-            pl_sweep_fail(sweep, "the sweep's agent on host %s has ended, and its trials with it: was it killed?",
+            pl_sweep_fail(sweep,
+                          "the sweep's agent on host %s has ended, and its trials with it: see whether it was killed",
                           sweep->job->hosts.items[i]);
         } else if (there->lost_ns != 0 && due_ns < *next_ns) {
             *next_ns = due_ns;

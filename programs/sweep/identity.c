@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes what a sweep is, and finds in what two differ. */
+/* Describes what a sweep is, and finds the first difference between two sweeps. */
 #include "programs/sweep/identity.h"
 
 #include "base/checksum.h"
@@ -34,7 +34,7 @@ static enum pl_status set_number(struct pl_python_json *object, const char *name
     return set_text(object, name, text, reterr);
 }
 
-/* A new object that is the member `name` of `parent`. */
+/* Adds a new object as the member `name` of `parent`. */
 static enum pl_status set_object(struct pl_python_json *parent, const char *name, struct pl_python_json **ret_object,
                                  struct pl_error *reterr)
 {
@@ -42,7 +42,7 @@ static enum pl_status set_object(struct pl_python_json *parent, const char *name
     return pl_python_json_set(parent, name, *ret_object, reterr);
 }
 
-/* The value as text, with the job's name taken out: the SDK puts it into addresses in S3. */
+/* Appends the value as text without the job's name, which the SDK puts into addresses in S3. */
 static enum pl_status print_value(const struct pl_python_json *value, const char *job_name, struct pl_text *text,
                                   struct pl_error *reterr)
 {
@@ -60,7 +60,7 @@ static enum pl_status print_value(const struct pl_python_json *value, const char
     return pl_text_check(text, reterr);
 }
 
-/* The members of `value` by name, or its items by number. */
+/* Adds the members of `value` by their names, or its items by their numbers, as texts. */
 static enum pl_status set_children(struct pl_python_json *parent, const char *name, const struct pl_python_json *value,
                                    const char *job_name, struct pl_error *reterr)
 {
@@ -83,7 +83,7 @@ static enum pl_status set_children(struct pl_python_json *parent, const char *na
     return PL_OK;
 }
 
-/* What is varied, as it is written. */
+/* Adds the varied hyperparameters as the user wrote them. */
 static enum pl_status set_space(struct pl_python_json *identity, const struct pl_sweep_space *space,
                                 struct pl_error *reterr)
 {
@@ -123,7 +123,7 @@ static enum pl_status set_metric(struct pl_python_json *identity, const struct p
     return set_number(scheduler, "least_trials", space->least_trials, reterr);
 }
 
-/* A setting that changes what a program computes. */
+/* Adds a setting that changes what a program computes. */
 static enum pl_status set_setting(struct pl_python_json *settings, const struct pl_job *job, const char *name,
                                   struct pl_error *reterr)
 {
@@ -158,7 +158,7 @@ static enum pl_status set_launch(struct pl_python_json *identity, const struct p
     return set_setting(settings, job, "PACELINE_REPRODUCIBLE", reterr);
 }
 
-/* What is described of the code. */
+/* What the description of the code covers so far. */
 struct cover {
     struct pl_python_json *code;
     size_t files, bytes;
@@ -192,7 +192,7 @@ static enum pl_status cover_file(struct cover *cover, const char *path, const ch
     return set_text(cover->code, name, text, reterr);
 }
 
-/* Files in the order of their names, folders where their names are. */
+/* Adds the files of a folder in the order of their names. The files of a sub-folder come in the place of its name. */
 static enum pl_status cover_folder(struct cover *cover, const char *path, const char *prefix, int depth,
                                    struct pl_error *reterr)
 {
@@ -293,7 +293,7 @@ static bool same(const struct pl_python_json *before, const struct pl_python_jso
            strcmp(pl_python_json_text(before), pl_python_json_text(now)) == 0;
 }
 
-/* Objects of texts. */
+/* Compares two objects whose values are texts. */
 static bool children_differ(const char *group, const struct pl_python_json *before, const struct pl_python_json *now,
                             struct pl_text *words)
 {
@@ -339,7 +339,7 @@ static bool is_object(const struct pl_python_json *value)
 bool pl_sweep_identity_differs(const struct pl_python_json *before, const struct pl_python_json *now, unsigned also,
                                struct pl_text *words)
 {
-    /* a member that only one of them has is in one of the two rounds */
+    /* two rounds: each of the two may have members that the other has not */
     for (int round = 0; round < 2; round++) {
         for (const struct pl_python_json *member = pl_python_json_first(round == 0 ? before : now); member;
              member = pl_python_json_next(member)) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds a job's specification: in its settings, or in a file that they name. */
+/* Finds a job's specification: in the job's settings, or in a file that they name. */
 #include "programs/sweep/job_sweep.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a sweep's journal, and brings a scheduler back from one. */
+/* Writes a sweep's journal, and restores a scheduler from it. */
 #include "programs/sweep/journal.h"
 
 #include "base/file.h"
@@ -20,22 +20,22 @@
 
 enum { REASON_BYTES_MAX = 4096, VERSION = 2 };
 
-/* What lines begin with. */
+/* The beginnings of lines. */
 static const char head[] = "{\"sweep\": ";
 static const char asked_head[] = "{\"asked\": ";
 static const char report_head[] = "{\"report\": ";
 struct pl_sweep_journal {
     struct pl_journal_file file;
-    bool has_reports; /* of any trial */
+    bool has_reports; /* whether any trial has reported a value */
 };
 
-/* How an end is written. */
+/* The words for the ends of trials. */
 static const char *const ends[] = {
     [PL_SWEEP_END_COMPLETED] = "completed", [PL_SWEEP_END_STOPPED] = "stopped", [PL_SWEEP_END_FAILED] = "failed",
     [PL_SWEEP_END_LOST] = "lost",           [PL_SWEEP_END_UNSEEN] = "unseen",
 };
 
-/* What is read from a journal, and applied. */
+/* The objects to which the events of a journal are applied. */
 struct replay {
     const struct pl_sweep_space *space;
     struct pl_scheduler *scheduler;
@@ -58,7 +58,7 @@ enum pl_status pl_sweep_journal_report(struct pl_sweep_journal *journal, size_t 
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
 
     if (step < 1 || step > PL_SWEEP_STEP_MAX) {
-        return PL_OK; /* it changes nothing */
+        return PL_OK; /* the scheduler ignores such a step */
     }
     pl_text_printf(&line, "%s%zu, \"step\": %lld, \"value\": ", report_head, trial, (long long)step);
     if (isfinite(value)) {
@@ -96,7 +96,7 @@ enum pl_status pl_sweep_journal_closed(struct pl_sweep_journal *journal, struct 
     return pl_journal_file_write(&journal->file, &line, true, reterr);
 }
 
-/* The number of a trial that is in the state that the event needs. */
+/* Reads the number of a trial, and checks that its state permits the event. */
 static enum pl_status read_trial(const struct replay *replay, const struct pl_sweep_value *root, const char *event,
                                  size_t *ret_trial, struct pl_error *reterr)
 {
@@ -108,14 +108,14 @@ static enum pl_status read_trial(const struct replay *replay, const struct pl_sw
     PL_TRY(pl_sweep_value_whole(&value, 0, (int64_t)replay->space->trials_count - 1, &number, reterr));
     state = pl_scheduler_progress(replay->scheduler, (size_t)number)->state;
     if (starts ? state != PL_SWEEP_WAITING && state != PL_SWEEP_PAUSED : state != PL_SWEEP_RUNNING) {
-        return pl_sweep_value_wrong(&value, starts ? "a trial that waits or pauses then" : "a trial that runs then",
-                                    reterr);
+        return pl_sweep_value_wrong(
+            &value, starts ? "a trial that waits or pauses at this point" : "a trial that runs at this point", reterr);
     }
     *ret_trial = (size_t)number;
     return PL_OK;
 }
 
-/* `*text` is replaced by the string `name`, or NULL where that is null. */
+/* Replaces `*text` with the string member `name`, or with NULL if the member is null. */
 static enum pl_status read_string(const struct pl_sweep_value *root, const char *name, char **text,
                                   struct pl_error *reterr)
 {
@@ -189,7 +189,7 @@ static enum pl_status replay_end(struct replay *replay, const struct pl_sweep_va
     return pl_sweep_value_wrong(&how, "completed, stopped, failed, lost or unseen", reterr);
 }
 
-/* Errors begin with ":1:COLUMN: ". */
+/* Applies one line. Its errors begin with ":1:COLUMN: ". */
 static enum pl_status replay_event(struct replay *replay, const char *line, size_t bytes, struct pl_error *reterr)
 {
     static const char *const names[] = {"start", "report", "end", "closed", NULL};
@@ -215,11 +215,11 @@ static enum pl_status replay_event(struct replay *replay, const char *line, size
     return PL_OK;
 }
 
-/* What a journal says of its sweep: its first line, and the last one that tells of a change. */
+/* The sweep of a journal, by its first line and by the last line with a change. */
 struct known {
-    struct pl_python_json *document; /* NULL: no line */
+    struct pl_python_json *document; /* NULL if the journal has no line */
     const struct pl_python_json *identity;
-    char *fresh; /* NULL: none */
+    char *fresh; /* NULL if the line has null */
     size_t trials;
     uint64_t digest;
 };
@@ -232,7 +232,7 @@ static void known_done(struct known *known)
 
 #define AUTO_KNOWN __attribute__((cleanup(known_done)))
 
-/* Errors begin with ":1:COLUMN: ". */
+/* Reads a line with the identity of the sweep. Its errors begin with ":1:COLUMN: ". */
 static enum pl_status read_asked(const char *line, size_t bytes, struct known *known, struct pl_error *reterr)
 {
     static const char *const names[] = {"sweep", "fresh", "asked", "trials", "digest", NULL};
@@ -270,7 +270,7 @@ static bool begins_with(const struct pl_journal_line *line, const char *beginnin
     return strncmp(line->text, beginning, strlen(beginning)) == 0;
 }
 
-/* Put the place of a line before an error that begins with ":1:COLUMN: ". */
+/* Puts the file and the line number before an error that begins with ":1:COLUMN: ". */
 static enum pl_status at_line(const struct pl_sweep_journal *journal, const struct pl_journal_line *line,
                               enum pl_status status, const struct pl_error *error, struct pl_error *reterr)
 {
@@ -281,7 +281,7 @@ static enum pl_status at_line(const struct pl_sweep_journal *journal, const stru
                         error->cause + (strncmp(error->cause, ":1:", 3) == 0 ? 3 : 0));
 }
 
-/* The first round: is each line as it was written, and which sweep is it? */
+/* The first pass: checks the checksum of each line, and finds which sweep the journal belongs to. */
 static enum pl_status scan(struct pl_sweep_journal *journal, struct known *known, struct pl_error *reterr)
 {
     PL_AUTO_JOURNAL_LINE struct pl_journal_line line = {.stream = NULL};
@@ -298,7 +298,7 @@ static enum pl_status scan(struct pl_sweep_journal *journal, struct known *known
     return status == PL_END ? PL_OK : status;
 }
 
-/* The second round: what happened? */
+/* The second pass: applies the events. */
 static enum pl_status replay_all(struct pl_sweep_journal *journal, struct replay *replay, struct pl_error *reterr)
 {
     PL_AUTO_JOURNAL_LINE struct pl_journal_line line = {.stream = NULL};
@@ -332,7 +332,7 @@ static enum pl_status write_asked(struct pl_sweep_journal *journal, const struct
     return pl_journal_file_write(&journal->file, &line, true, reterr);
 }
 
-/* In what this sweep is another one than the journal's; "": in nothing. */
+/* Appends the first difference between this sweep and the journal's. Appends nothing if they are the same sweep. */
 static void find_difference(const struct pl_sweep_journal *journal, const struct known *known,
                             const struct pl_sweep_space *space, const struct pl_sweep_asked *asked,
                             struct pl_text *words)
@@ -343,12 +343,12 @@ static void find_difference(const struct pl_sweep_journal *journal, const struct
         (others ? PL_SWEEP_IDENTITY_TRIALS : 0U) | (journal->has_reports ? PL_SWEEP_IDENTITY_METRIC : 0U);
 
     if (!pl_sweep_identity_differs(known->identity, asked->identity, also, words) && others) {
-        pl_text_printf(words, "its first trials are not the same (it had %zu, and has %zu)", known->trials,
+        pl_text_printf(words, "its first trials have changed (it had %zu trials, and has %zu)", known->trials,
                        space->trials_count);
     }
 }
 
-/* What ran when the journal ended is lost, which the journal then says too. */
+/* Marks the trials that ran when the journal ended as lost, also in the journal. */
 static enum pl_status lose_running(struct pl_sweep_journal *journal, struct replay *replay, struct pl_error *reterr)
 {
     for (size_t i = 0; i < replay->space->trials_count; i++) {
@@ -357,10 +357,10 @@ static enum pl_status lose_running(struct pl_sweep_journal *journal, struct repl
             PL_TRY(write_end(journal, i, PL_SWEEP_END_LOST, 0, NULL, false, reterr));
         }
     }
-    return fdatasync(journal->file.fd) == 0 ? PL_OK : pl_error_errno(reterr, "bring '%s' to disk", journal->file.path);
+    return fdatasync(journal->file.fd) == 0 ? PL_OK : pl_error_errno(reterr, "fdatasync '%s'", journal->file.path);
 }
 
-/* The file is empty, or has a part of a first line: no trial has begun. */
+/* Begins a journal that is empty or has a part of a first line: no trial has begun. */
 static enum pl_status begin(struct pl_sweep_journal *journal, const struct pl_sweep_space *space,
                             const struct pl_sweep_asked *asked, struct pl_error *reterr)
 {
@@ -374,19 +374,21 @@ static enum pl_status begin(struct pl_sweep_journal *journal, const struct pl_sw
     journal->file.crc = 0;
     journal->has_reports = false;
     if (ftruncate(journal->file.fd, 0) != 0) {
-        return pl_error_errno(reterr, "cut the last line of '%s', which has no end", journal->file.path);
+        return pl_error_errno(reterr, "removing the incomplete first line of '%s'", journal->file.path);
     }
     PL_TRY(write_asked(journal, space, asked, true, reterr));
     return pl_journal_file_sync_folder(&journal->file, reterr);
 }
 
-/* A new one is asked for, and the journal was not begun for this: each request counts once. */
+/* Whether to start a new sweep: the job asks for one, and the journal did not begin with the same request. So each
+ * request counts once. */
 static bool is_to_start_new(const struct known *known, const struct pl_sweep_asked *asked)
 {
     return asked->fresh && !(known->fresh && strcmp(known->fresh, asked->fresh) == 0);
 }
 
-/* It is of another sweep, `words` say why, or it cannot be read, which the error says. */
+/* Refuses the journal: it belongs to another sweep, with `words` as the difference, or it cannot be read, with the
+ * cause in `reterr` already. */
 static enum pl_status refuse(const struct pl_sweep_journal *journal, const struct pl_sweep_asked *asked,
                              const char *words, struct pl_error *reterr)
 {
@@ -396,10 +398,10 @@ static enum pl_status refuse(const struct pl_sweep_journal *journal, const struc
     pl_sweep_archive_folder_of(journal->file.path, &folder);
     pl_sweep_archive_next(pl_text_string(&folder), &next);
     if (*words != '\0') {
-        pl_error_set(reterr, PL_INVALID, "'%s' is of another sweep: %s", journal->file.path, words);
+        pl_error_set(reterr, PL_INVALID, "'%s' belongs to another sweep: %s", journal->file.path, words);
     }
-    pl_error_context(reterr, "paceline_sweep_fresh=%ld starts a new sweep, and keeps what is there in '%s'", number + 1,
-                     pl_text_string(&next));
+    pl_error_context(reterr, "paceline_sweep_fresh=%ld starts a new sweep, and keeps the present files in '%s'",
+                     number + 1, pl_text_string(&next));
     return PL_INVALID;
 }
 
@@ -432,7 +434,7 @@ static enum pl_status open_and_replay(struct pl_sweep_journal *journal, struct r
     }
     PL_TRY(replay_all(journal, replay, reterr));
     if (ftruncate(journal->file.fd, journal->file.bytes) != 0) {
-        return pl_error_errno(reterr, "cut the last line of '%s', which has no end", journal->file.path);
+        return pl_error_errno(reterr, "removing the incomplete last line of '%s'", journal->file.path);
     }
     if (replay->space->trials_count > known.trials ||
         pl_sweep_identity_differs(known.identity, asked->identity, PL_SWEEP_IDENTITY_METRIC, &words)) {

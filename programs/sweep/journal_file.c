@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads lines whose checksums make a chain. */
+/* Writes and reads lines with chained checksums. */
 #include "programs/sweep/journal_file.h"
 
 #include "base/checksum.h"
@@ -22,7 +22,7 @@ static const char old_head[] = "{\"sweep\": 1, ";
 static const char crc_head[] = ", \"crc\": \"";
 static const char crc_end[] = "\"}";
 
-/* What a line ends with, but for its line end. */
+/* Length of a line's end, without the newline. */
 enum { CRC_BYTES = sizeof(crc_head) - 1 + CRC_DIGITS + sizeof(crc_end) - 1 };
 
 enum pl_status pl_journal_file_sync_folder(const struct pl_journal_file *file, struct pl_error *reterr)
@@ -34,7 +34,7 @@ enum pl_status pl_journal_file_sync_folder(const struct pl_journal_file *file, s
     PL_TRY(pl_text_check(&folder, reterr));
     fd = open(pl_text_string(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || fsync(fd) != 0) {
-        return pl_error_errno(reterr, "bring the folder of '%s' to disk", file->path);
+        return pl_error_errno(reterr, "fsync the folder of '%s'", file->path);
     }
     return PL_OK;
 }
@@ -56,17 +56,17 @@ enum pl_status pl_journal_file_take(struct pl_journal_file *file, int flags, str
         return in_use(file, reterr);
     }
     if (fstat(fd, &info) != 0) {
-        return pl_error_errno(reterr, "open '%s'", file->path);
+        return pl_error_errno(reterr, "fstat '%s'", file->path);
     }
     if (!S_ISREG(info.st_mode)) {
         return pl_error_set(reterr, PL_INVALID, "'%s': expected a file for the journal of a sweep, found another kind",
                             file->path);
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno == EWOULDBLOCK ? in_use(file, reterr) : pl_error_errno(reterr, "lock '%s'", file->path);
+        return errno == EWOULDBLOCK ? in_use(file, reterr) : pl_error_errno(reterr, "flock '%s'", file->path);
     }
     if (stat(file->path, &named) != 0 || named.st_ino != info.st_ino) {
-        return in_use(file, reterr); /* by one that has archived this file meanwhile */
+        return in_use(file, reterr); /* another sweep has archived this file in the meantime */
     }
     pl_file_close_at(&file->fd);
     file->fd = fd;
@@ -83,7 +83,9 @@ enum pl_status pl_journal_file_write(struct pl_journal_file *file, struct pl_tex
     pl_text_printf(line, "%s%08" PRIx32 "%s\n", crc_head, crc, crc_end);
     PL_TRY(pl_text_check(line, reterr));
     if (file->broken) {
-        return pl_error_set(reterr, PL_SYSTEM, "'%s' ends with a part of a line since an earlier error", file->path);
+        return pl_error_set(reterr, PL_SYSTEM,
+                            "'%s' ends with an incomplete line after an earlier error: nothing more can be appended",
+                            file->path);
     }
     status = pl_file_write_fd(file->fd, line->data, line->length, file->path, reterr);
     if (status != PL_OK) {
@@ -93,7 +95,7 @@ enum pl_status pl_journal_file_write(struct pl_journal_file *file, struct pl_tex
     file->bytes += (off_t)line->length;
     file->crc = crc;
     if (to_disk && fdatasync(file->fd) != 0) {
-        return pl_error_errno(reterr, "bring '%s' to disk", file->path);
+        return pl_error_errno(reterr, "fdatasync '%s'", file->path);
     }
     return PL_OK;
 }
@@ -124,7 +126,7 @@ enum pl_status pl_journal_line_open(struct pl_journal_file *file, struct pl_jour
     return PL_OK;
 }
 
-/* "PATH:LINE:COLUMN: expected `expected`, found `found`". */
+/* Sets the error "PATH:LINE:COLUMN: expected `expected`, found `found`". */
 static enum pl_status wrong_line(const struct pl_journal_file *file, const struct pl_journal_line *line, size_t column,
                                  const char *expected, const char *found, struct pl_error *reterr)
 {
@@ -132,20 +134,20 @@ static enum pl_status wrong_line(const struct pl_journal_file *file, const struc
                         expected, found);
 }
 
-/* Whether the first `bytes` of a line end as a whole one does. */
+/* Whether the first `bytes` of a line have the end of a complete line. */
 static bool has_crc(const char *text, size_t bytes)
 {
     return bytes >= CRC_BYTES && memcmp(text + bytes - CRC_BYTES, crc_head, sizeof(crc_head) - 1) == 0 &&
            memcmp(text + bytes - (sizeof(crc_end) - 1), crc_end, sizeof(crc_end) - 1) == 0;
 }
 
-/* The rest of a file without a line end: PL_END where it is a line that was not written to its end. */
+/* Checks the rest of a file that has no newline. Returns PL_END if it is a line that was written in part. */
 static enum pl_status check_rest(const struct pl_journal_file *file, const struct pl_journal_line *line, size_t bytes,
                                  struct pl_error *reterr)
 {
     const size_t head_bytes = bytes < sizeof(head) - 1 ? bytes : sizeof(head) - 1;
 
-    if (has_crc(line->text, bytes - 1)) { /* all is there, and something stands for the line end */
+    if (has_crc(line->text, bytes - 1)) { /* the line is complete, and another character is in place of the newline */
         return wrong_line(file, line, bytes, "the end of the line", "something else", reterr);
     }
     if (line->number == 1 && memcmp(line->text, head, head_bytes) != 0) {
@@ -170,7 +172,8 @@ enum pl_status pl_journal_line_next(struct pl_journal_file *file, struct pl_jour
     }
     if (line->number == 1 && strncmp(line->text, old_head, sizeof(old_head) - 1) == 0 &&
         !has_crc(line->text, bytes - 1)) {
-        return wrong_line(file, line, 11, "a journal of version 2", "1, of an earlier Paceline", reterr);
+        return wrong_line(file, line, 11, "a journal of version 2", "version 1, which an earlier Paceline wrote",
+                          reterr);
     }
     if (!has_crc(line->text, bytes - 1)) {
         return line->number == 1
@@ -179,7 +182,7 @@ enum pl_status pl_journal_line_next(struct pl_journal_file *file, struct pl_jour
     }
     line->bytes = bytes - 1 - CRC_BYTES;
     crc = pl_checksum_crc32c(file->crc, line->text, line->bytes);
-    snprintf(expected, sizeof(expected), "the checksum %08" PRIx32 " of this line and those before", crc);
+    snprintf(expected, sizeof(expected), "the checksum %08" PRIx32 " of this line and all lines before it", crc);
     snprintf(found, sizeof(found), "%.*s", CRC_DIGITS, line->text + line->bytes + sizeof(crc_head) - 1);
     if (strncmp(expected + sizeof("the checksum ") - 1, found, CRC_DIGITS) != 0) {
         return wrong_line(file, line, line->bytes + sizeof(crc_head), expected, found, reterr);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * paceline sweep --dry-run [FILE]                     the trials that a specification means, and nothing else
- * paceline-sweep --look PACELINE -- [COMMAND...]      end with 0 where the job's sweep can run on this host
- * paceline-sweep --describe PACELINE -- [COMMAND...]  print what `paceline plan` shows of it
+ * paceline sweep --dry-run [FILE]                     print the trials of a specification; run nothing
+ * paceline-sweep --look PACELINE -- [COMMAND...]      succeed if the job's sweep can run on this host
+ * paceline-sweep --describe PACELINE -- [COMMAND...]  print what `paceline plan` shows of the sweep
  * paceline-sweep --run PACELINE -- [COMMAND...]       the coordinator: the program of the job on its master
  * paceline-sweep --agent PACELINE -- [COMMAND...]     the agent of a host
  * paceline-sweep --in PATH... -- PROGRAM...           run a program in a trial's own tree (own_tree.h)
  *
- * PACELINE is the front binary, by which a trial runs; COMMAND is what the job runs in place of a program.
+ * PACELINE is the front binary, which runs each trial. COMMAND is the command that the job runs instead of a program.
  */
 #include "base/file.h"
 #include "base/json/python_json.h"
@@ -35,7 +35,7 @@ static enum pl_status read_job(const struct pl_environment *environment, const c
     PL_TRY(pl_sweep_space_of_job(*ret_job, ret_space, reterr));
     return *ret_space ? PL_OK
                       : pl_error_set(reterr, PL_NOT_FOUND,
-                                     "the job asks for none: expected PACELINE_SWEEP, the hyperparameter "
+                                     "the job has no sweep: expected PACELINE_SWEEP, the hyperparameter "
                                      "paceline_sweep, or a file as an argument");
 }
 
@@ -75,7 +75,7 @@ static enum pl_status describe(const struct pl_sweep_space *space, const struct 
     return print(&text, reterr);
 }
 
-/* What process 1 and the coordinator start: `words` are those after the option. */
+/* Runs the part that process 1 or the coordinator asks for by `option`; `words` are the arguments after it. */
 static enum pl_status run_part(const struct pl_environment *environment, const char *option, int count, char **words,
                                int *ret_code, struct pl_error *reterr)
 {
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
     pl_log_set_prefix("paceline-sweep");
     if (argc > 2 && strcmp(argv[1], "--in") == 0) {
         if (pl_own_tree_run((size_t)argc - 2, argv + 2, &error) != PL_OK) {
-            pl_log_error(&error, "make a trial's own %s", argv[2]);
+            pl_log_error(&error, "mounting a trial's own %s", argv[2]);
         }
         return EXIT_FAILURE;
     }
@@ -152,7 +152,7 @@ int main(int argc, char **argv)
         return PL_EXIT_USAGE;
     }
     if (print_trials(environment, argc == 3 ? argv[2] : NULL, &error) != PL_OK) {
-        pl_log_error(&error, "no sweep");
+        pl_log_error(&error, "sweep");
         return EXIT_FAILURE;
     }
     return EXIT_SUCCESS;

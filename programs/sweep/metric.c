@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the numbers of a metric and its steps in lines. */
+/* Finds a metric's values and its steps in lines. */
 #include "programs/sweep/metric.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
-/* Of a line that is compared with the name only its beginning is, and of a name that is like it so many characters. */
+/* COMPARED_BYTES of a line are compared with the metric's name. LEAST_COMMON equal characters make them alike. */
 enum { NUMBER_BYTES = 64, COMPARED_BYTES = 1024, LEAST_COMMON = 3 };
 
 static enum pl_status compile(const char *pattern, regex_t *regex, struct pl_error *reterr)
@@ -18,7 +18,7 @@ static enum pl_status compile(const char *pattern, regex_t *regex, struct pl_err
         return PL_OK;
     }
     regerror(code, regex, why, sizeof(why));
-    return pl_error_set(reterr, PL_INVALID, "the regular expression '%.200s': %s", pattern, why);
+    return pl_error_set(reterr, PL_INVALID, "compiling the regular expression '%.200s': %s", pattern, why);
 }
 
 enum pl_status pl_metric_open(struct pl_metric *metric, const char *name, const char *value_regex,
@@ -40,7 +40,7 @@ enum pl_status pl_metric_open(struct pl_metric *metric, const char *name, const 
     return PL_OK;
 }
 
-/* The number of the first group; false if there is none. */
+/* Finds the number of the first group. Returns false if there is none. */
 static bool find_number(const regex_t *regex, const char *text, double *ret_number)
 {
     regmatch_t matches[2];
@@ -74,8 +74,8 @@ static int folded(char byte)
     return strchr("_-. \t/", byte) ? '_' : tolower((unsigned char)byte);
 }
 
-/* How many characters the name and a line have in common, one after the other; capitals and what joins words are not
- * told apart. */
+/* Returns the length of the longest text that is in both the name and the line. Case is ignored, and all characters that
+ * join words count as equal. */
 static int common(const char *name, const char *line)
 {
     int most = 0;
@@ -94,7 +94,7 @@ static int common(const char *name, const char *line)
     return most;
 }
 
-/* Keep a line with a number that is at least as near as those before. */
+/* Keeps a line with a number if it is at least as near as the lines before it. */
 static void keep_nearest(struct pl_metric *metric, const char *line, bool has_value)
 {
     const size_t length = strlen(line);
@@ -129,7 +129,7 @@ bool pl_metric_find_value(struct pl_metric *metric, const char *line, int64_t *r
 void pl_metric_why_not(const struct pl_metric *metric, struct pl_text *words)
 {
     if (metric->lacks_step) {
-        pl_text_printf(words, "no line before its first value has a step; the line is '%s'", metric->nearest);
+        pl_text_printf(words, "it printed no step before its first value, which is in the line '%s'", metric->nearest);
     } else if (metric->nearness > 0) {
         pl_text_printf(words, "the nearest line is '%s'", metric->nearest);
     } else {

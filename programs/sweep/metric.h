@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The metric of a trial, found in a line that its program has printed, and where it is in none, the line that comes
- * nearest to it.
+ * Finds the metric of a trial in the lines that its program prints. If no line has it, finds the line that is most like
+ * it.
  *
  * Test  tests/unit/programs/sweep/test_metric.c
  */
@@ -17,11 +17,11 @@ enum { PL_METRIC_SHOWN_BYTES = 200 };
 struct pl_metric {
     bool is_open, has_step, counts;
     regex_t value_regex, step_regex;
-    int64_t step; /* the last that was found, or the number of the last report */
+    int64_t step; /* last step that was found; without `step_regex` the number of the last report */
     const char *name;
     bool has_reported;
-    /* until it has: */
-    bool lacks_step; /* a value was found, and no step before it */
+    /* the following is kept until the first report: */
+    bool lacks_step; /* a value was found, but no step before it */
     int nearness;
     char nearest[PL_METRIC_SHOWN_BYTES + 1];
 };
@@ -29,20 +29,21 @@ struct pl_metric {
 #define PL_METRIC_NONE ((struct pl_metric){.is_open = false})
 
 /**
- * `step_regex` NULL: reports are counted, the first is number `last_step` + 1. `name` stays the caller's.
+ * If `step_regex` is NULL, the step is the number of the report; the first one has `last_step` + 1. `name` stays the
+ * caller's.
  *
  * Errors  PL_INVALID: an expression does not compile.
  */
 enum pl_status pl_metric_open(struct pl_metric *metric, const char *name, const char *value_regex,
                               const char *step_regex, int64_t last_step, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Look for a step in a line. */
+/** Searches a line for a step. */
 void pl_metric_find_step(struct pl_metric *metric, const char *line);
 
-/** Look for a value in it: true where it makes a report. The value may be one that is not finite. */
+/** Searches a line for a value. Returns true if it makes a report. The value may be infinite or NaN. */
 bool pl_metric_find_value(struct pl_metric *metric, const char *line, int64_t *ret_step, double *ret_value);
 
-/** Append why there is no report, with the nearest line. */
+/** Appends why there is no report, with the line that is most like the metric. */
 void pl_metric_why_not(const struct pl_metric *metric, struct pl_text *words);
 
 void pl_metric_close(struct pl_metric *metric);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches lines for a metric in a thread of its own, and measures what that costs. */
+/* Searches lines for a metric in a thread of its own, and measures the thread's CPU time. */
 #include "programs/sweep/metric_reader.h"
 
 #include "base/clock.h"
@@ -16,14 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of the thread's own time, so that a busy machine makes no expression slow. */
+/* Limits of the thread's CPU time, so that a busy machine makes no expression look slow. */
 #define LINE_NS (10 * PL_NS_PER_S)
 #define TOLD_NS (PL_NS_PER_S / 10)
-#define LEAST_NS (PL_NS_PER_S / 4) /* before the rate is known */
+#define LEAST_NS (PL_NS_PER_S / 4) /* CPU time before which the rate does not count */
 
 enum {
-    RATE_BYTES = 64 * 1024, /* a second at least, where lines wait */
-    LINE_COST_BYTES = 64,   /* that a line counts for more than it has */
+    RATE_BYTES = 64 * 1024, /* least bytes per second while lines wait */
+    LINE_COST_BYTES = 64,   /* cost of a line in addition to its bytes */
     SHOWN_BYTES = 200,
 };
 
@@ -33,31 +33,31 @@ struct report {
 };
 
 struct pl_metric_reader {
-    char *name, *value_regex, *step_regex; /* the last may be NULL */
+    char *name, *value_regex, *step_regex; /* `step_regex` may be NULL */
     int event_fd;
-    struct pl_text lines[PL_METRIC_STREAMS]; /* what came of each since its last line end */
+    struct pl_text lines[PL_METRIC_STREAMS]; /* the incomplete line of each stream */
     bool has_thread;
-    bool cut; /* a line was longer than it may be */
+    bool cut; /* a line was too long */
     bool cut_told, slow_told;
     char *failure;
     pthread_t thread;
-    struct pl_metric metric; /* the thread's, once it runs */
+    struct pl_metric metric; /* belongs to the thread while it runs */
     pthread_mutex_t lock;
-    pthread_cond_t more; /* lines, or the end */
-    pthread_cond_t less; /* the thread has taken what waited, or has done it */
+    pthread_cond_t more; /* signalled after more lines, and at the end */
+    pthread_cond_t less; /* signalled when the thread has taken the waiting lines, or has searched them */
     struct {
-        struct pl_text waiting; /* lines, each with a NUL at its end */
+        struct pl_text waiting; /* lines, each of which ends with a NUL */
         bool works, ended;
-        bool in_step;        /* it looks for the step */
-        size_t line_bytes;   /* of the line that it searches */
-        int64_t line_ns;     /* its own time when it began that */
-        uint64_t done_bytes; /* of all lines that it has searched, with what a line costs */
-        int64_t slowest_ns;  /* of them */
+        bool in_step;        /* the thread searches for the step */
+        size_t line_bytes;   /* length of the line that the thread searches */
+        int64_t line_ns;     /* the thread's CPU time when it began with that line */
+        uint64_t done_bytes; /* bytes of all searched lines, with LINE_COST_BYTES for each */
+        int64_t slowest_ns;  /* CPU time of the slowest line */
         size_t slowest_bytes;
         bool slowest_in_step;
         struct report *reports;
         size_t reports_count, reports_taken, reports_capacity;
-        bool lost; /* no memory for a report */
+        bool lost; /* there was no memory for a report */
     } synced;
 };
 
@@ -94,7 +94,7 @@ int pl_metric_reader_open(struct pl_metric_reader *reader)
     return reader->event_fd;
 }
 
-/* Make the descriptor readable. */
+/* Makes the descriptor readable. */
 static void wake(const struct pl_metric_reader *reader)
 {
     const uint64_t one = 1;
@@ -119,7 +119,7 @@ static void set_in_step(struct pl_metric_reader *reader, bool in_step)
     pthread_mutex_unlock(&reader->lock);
 }
 
-/* In the thread. */
+/* Searches a line. Runs in the thread. */
 static void search(struct pl_metric_reader *reader, const char *line, size_t bytes, int64_t begun_ns)
 {
     struct report report;
@@ -216,7 +216,7 @@ static void append_cost(const struct pl_metric_reader *reader, bool in_step, int
                    regex_of(reader, in_step), (double)ns / (double)PL_NS_PER_S, bytes);
 }
 
-/* With the lock: fails where the thread takes too long; `waits` says that lines wait for it. */
+/* Fails the reader if the thread takes too long. `waits` says whether lines wait for it. The caller holds the lock. */
 static void check_cost(struct pl_metric_reader *reader, bool waits)
 {
     PL_AUTO_TEXT struct pl_text words = PL_TEXT_NONE;
@@ -236,12 +236,12 @@ static void check_cost(struct pl_metric_reader *reader, bool waits)
         append_cost(reader, is_slowest ? reader->synced.in_step : reader->synced.slowest_in_step,
                     is_slowest ? line_ns : reader->synced.slowest_ns,
                     is_slowest ? reader->synced.line_bytes : reader->synced.slowest_bytes, &words);
-        pl_text_append(&words, ", more than the program's lines have time for: write one without repeats in repeats");
+        pl_text_append(&words, ", too slow for the program's output: write an expression without nested repeats");
         fail(reader, &words);
     }
 }
 
-/* With the lock: wait a moment for the thread. */
+/* Waits at most 0.1 s for the thread. The caller holds the lock. */
 static void await_less(struct pl_metric_reader *reader)
 {
     struct timespec until;
@@ -268,7 +268,7 @@ static void start_thread(struct pl_metric_reader *reader)
     }
 }
 
-/* Give a line to the thread. */
+/* Gives a complete line to the thread. */
 static void pass_line(struct pl_metric_reader *reader, struct pl_text *line)
 {
     if (line->length == 0) {
@@ -351,7 +351,7 @@ bool pl_metric_reader_next(struct pl_metric_reader *reader, int64_t *ret_step, d
     } else {
         reader->synced.reports_count = reader->synced.reports_taken = 0;
         if (read(reader->event_fd, &count, sizeof(count)) < 0) {
-            count = 0; /* nobody had made it readable */
+            count = 0; /* it was not readable */
         }
     }
     pthread_mutex_unlock(&reader->lock);
@@ -372,7 +372,7 @@ void pl_metric_reader_warn(struct pl_metric_reader *reader, struct pl_text *word
 {
     if (reader->cut && !reader->cut_told) {
         reader->cut_told = true;
-        pl_text_printf(words, "a line is longer than %d bytes, and the metric is looked for in its first ones only",
+        pl_text_printf(words, "a line has more than %d bytes: the rest of it is not searched for the metric",
                        PL_METRIC_LINE_BYTES);
     }
     pthread_mutex_lock(&reader->lock);

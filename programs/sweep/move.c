@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a trial's checkpoints or the best model: paceline-unpack sends on one host, and receives on the other. */
+/* Moves a trial's checkpoints or the best model: paceline-unpack sends on one host and receives on the other. */
 #include "programs/sweep/state.h"
 
 #include "base/fd.h"
@@ -22,7 +22,7 @@ enum { SENDER, RECEIVER };
 static const char *const folder_names[] = {
     [PL_SWEEP_CHECKPOINTS] = "checkpoints", [PL_SWEEP_OWN_MODEL] = "model", [PL_SWEEP_MODEL] = "model"};
 
-/* The last line of a process's standard error, without its end. */
+/* Reads the last line of a process's standard error, without its newline. */
 static void read_words(int fd, char *words, size_t words_bytes)
 {
     char text[512];
@@ -38,7 +38,7 @@ static void read_words(int fd, char *words, size_t words_bytes)
     snprintf(words, words_bytes, "%s", line ? line + 1 : text);
 }
 
-/* What both have said, where one has failed. */
+/* Ends the move. `words` is the reason if it failed, else NULL. */
 static void end_move(struct pl_sweep *sweep, const char *words)
 {
     struct pl_sweep_move *move = &sweep->move;
@@ -46,23 +46,24 @@ static void end_move(struct pl_sweep *sweep, const char *words)
     move->is_on = false;
     move->is_over = true;
     if (words && move->is_aborted) {
-        words = "the job was stopped; it stays where it is, for the job's next start";
+        words = "the job was stopped; the folder stays in its place for the job's next start";
     }
     if (words && move->from == move->to) {
-        snprintf(move->reason, sizeof(move->reason), "its %s did not get to '%s': %s", folder_names[move->folder],
-                 sweep->job->paths.model, words);
+        snprintf(move->reason, sizeof(move->reason), "its %s could not be copied to '%s': %s",
+                 folder_names[move->folder], sweep->job->paths.model, words);
     } else if (words) {
-        snprintf(move->reason, sizeof(move->reason), "its %s did not get from host %s to host %s: %s",
+        snprintf(move->reason, sizeof(move->reason), "its %s could not be moved from host %s to host %s: %s",
                  folder_names[move->folder], sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
                  words);
     } else if (move->from != move->to) {
-        pl_log(PL_LOG_INFO, "the %s of trial %d went from host %s to host %s in %.1f s", folder_names[move->folder],
+        pl_log(PL_LOG_INFO, "moved the %s of trial %d from host %s to host %s in %.1f s", folder_names[move->folder],
                move->trial, sweep->job->hosts.items[move->from], sweep->job->hosts.items[move->to],
                (double)(pl_clock_now_ns() - move->begun_ns) / (double)PL_NS_PER_S);
     }
 }
 
-/* The sender's words count first: where it fails, the receiver only misses the rest. */
+/* Takes the ends of both processes. If the sender has failed, its message is the reason: the receiver only finds that
+ * the rest is missing. */
 static void take_ends(struct pl_sweep *sweep)
 {
     struct pl_sweep_move *move = &sweep->move;
@@ -81,7 +82,7 @@ static void take_ends(struct pl_sweep *sweep)
     end_move(sweep, words);
 }
 
-/* `words`: what paceline-unpack is to do, which ends with NULL. */
+/* Starts the sender or the receiver. `words` are the arguments of paceline-unpack, with NULL at the end. */
 static enum pl_status start_end(struct pl_sweep *sweep, int which, int host, const char *const *words, int pipe_fd,
                                 struct pl_error *reterr)
 {
@@ -95,7 +96,7 @@ static enum pl_status start_end(struct pl_sweep *sweep, int which, int host, con
     PL_TRY(pl_sweep_hosts_words(sweep, host, PL_EXEC_STDIO, &program, &argv, reterr));
     sweep->move.ends[which].words_fd = pl_fd_new_memory("paceline-move", 0);
     if (sweep->move.ends[which].words_fd < 0) {
-        return pl_error_errno(reterr, "make a memory file");
+        return pl_error_errno(reterr, "memfd_create");
     }
     setup.argv = (const char *const *)argv.items;
     setup.environment = pl_environment_strings(sweep->job->process);
@@ -124,7 +125,7 @@ static enum pl_status begin(struct pl_sweep *sweep, struct pl_error *reterr)
                          (const char *const[]){"--copy", folder.model, sweep->job->paths.model, NULL}, -1, reterr);
     }
     if (pipe2(fds, O_CLOEXEC) != 0) {
-        return pl_error_errno(reterr, "make a pipe");
+        return pl_error_errno(reterr, "pipe2");
     }
     read_fd = fds[0];
     write_fd = fds[1];
@@ -145,7 +146,7 @@ void pl_sweep_move_begin(struct pl_sweep *sweep, int trial, enum pl_sweep_folder
     sweep->move.ends[SENDER].words_fd = sweep->move.ends[RECEIVER].words_fd = -1;
     sweep->move.begun_ns = pl_clock_now_ns();
     if (from != to) {
-        pl_log(PL_LOG_INFO, "the %s of trial %d goes from host %s to host %s", folder_names[folder], trial,
+        pl_log(PL_LOG_INFO, "moving the %s of trial %d from host %s to host %s", folder_names[folder], trial,
                sweep->job->hosts.items[from], sweep->job->hosts.items[to]);
     }
     if (begin(sweep, &error) != PL_OK) {
@@ -176,7 +177,7 @@ void pl_sweep_move_abort(struct pl_sweep *sweep, bool at_once)
 
     move->is_aborted = true;
     if (!at_once && move->ends[SENDER].pid > 0) {
-        kill(-move->ends[SENDER].pid, SIGKILL); /* the receiver removes what has come, and ends */
+        kill(-move->ends[SENDER].pid, SIGKILL); /* the receiver removes what it has received, and ends */
         return;
     }
     for (size_t i = 0; i < PL_ARRAY_ITEMS(move->ends); i++) {

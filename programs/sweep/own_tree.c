@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives a trial an /opt/ml of its own by mounts that nobody else sees. */
+/* Gives a trial an /opt/ml of its own, by mounts that no other process sees. */
 #include "programs/sweep/own_tree.h"
 
 #include "base/file.h"
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The words after --in: paths, then "--" and the program. */
+/* The arguments after --in: paths, then "--" and the program. */
 enum { WORD_BASE, WORD_ROOT, WORD_TREE, WORD_MODEL, WORD_CHECKPOINTS, WORD_OUTPUT_DATA, WORDS };
 
 static enum pl_status write_id_map(const char *path, unsigned id, struct pl_error *reterr)
@@ -30,7 +30,7 @@ static enum pl_status write_id_map(const char *path, unsigned id, struct pl_erro
     return fd >= 0 && write(fd, line, (size_t)bytes) == bytes ? PL_OK : pl_error_errno(reterr, "write '%s'", path);
 }
 
-/* In a user namespace of its own one may mount, where the system lets everybody make one. */
+/* Enters a user namespace of its own, in which the process may mount. Some systems do not let every user make one. */
 static enum pl_status enter_users(struct pl_error *reterr)
 {
     const unsigned user = geteuid(), group = getegid();
@@ -40,7 +40,7 @@ static enum pl_status enter_users(struct pl_error *reterr)
         return pl_error_errno(reterr, "unshare");
     }
     fd = open("/proc/self/setgroups", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) { /* a group can be mapped after it only */
+    if (fd >= 0) { /* the kernel refuses the group's map without this */
         if (write(fd, "deny", 4) != 4) {
             close(fd);
             return pl_error_errno(reterr, "write '/proc/self/setgroups'");
@@ -59,7 +59,7 @@ static enum pl_status enter_mounts(struct pl_error *reterr)
     return mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) == 0 ? PL_OK : pl_error_errno(reterr, "mount '/' as slave");
 }
 
-/* With all mounts below it: without privileges none of them may be left out. */
+/* Binds the folder with all mounts below it: without privileges none of them may be left out. */
 static enum pl_status bind_to(const char *source, const char *target, struct pl_error *reterr)
 {
     return mount(source, target, NULL, MS_BIND | MS_REC, NULL) == 0
@@ -67,7 +67,7 @@ static enum pl_status bind_to(const char *source, const char *target, struct pl_
                : pl_error_errno(reterr, "mount '%s' at '%s'", source, target);
 }
 
-/* Flags that the mount has must be named again, or an unprivileged remount is refused. */
+/* Names the flags that the mount has again: otherwise an unprivileged remount is refused. */
 static enum pl_status remount_read_only(const char *path, struct pl_error *reterr)
 {
     unsigned long flags = MS_REMOUNT | MS_BIND | MS_RDONLY;
@@ -81,7 +81,8 @@ static enum pl_status remount_read_only(const char *path, struct pl_error *reter
     return mount(NULL, path, NULL, flags, NULL) == 0 ? PL_OK : pl_error_errno(reterr, "mount '%s' read-only", path);
 }
 
-/* Each channel may be a mount; before Linux 5.12 these stay as they are. */
+/* Makes a folder read-only with the mounts below it, for example channels. Before Linux 5.12 those mounts stay
+ * writable. */
 static enum pl_status make_read_only(const char *path, struct pl_error *reterr)
 {
     if (access(path, F_OK) != 0) {
@@ -90,7 +91,8 @@ static enum pl_status make_read_only(const char *path, struct pl_error *reterr)
     PL_TRY(bind_to(path, path, reterr));
 #ifdef SYS_mount_setattr
     {
-        const uint64_t attributes[4] = {1 /* MOUNT_ATTR_RDONLY */, 0, 0, 0}; /* set, clear, propagation, user space */
+        const uint64_t attributes[4] = {1 /* MOUNT_ATTR_RDONLY */, 0, 0,
+                                        0}; /* set, clear, propagation, user namespace */
 
         if (syscall(SYS_mount_setattr, AT_FDCWD, path, 0x8000 /* AT_RECURSIVE */, attributes, sizeof(attributes)) ==
             0) {
@@ -104,7 +106,7 @@ static enum pl_status make_read_only(const char *path, struct pl_error *reterr)
 static enum pl_status mount_all(char **words, struct pl_error *reterr)
 {
     const struct {
-        int source; /* a word */
+        int source; /* an index of `words` */
         const char *source_tail;
         int target;
         const char *target_tail;
@@ -121,7 +123,7 @@ static enum pl_status mount_all(char **words, struct pl_error *reterr)
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
     int fds[PL_ARRAY_ITEMS(list)];
 
-    /* a mount hides where others come from: all are opened first */
+    /* open all sources first: a mount can hide the source of another one */
     for (size_t i = 0; i < PL_ARRAY_ITEMS(list); i++) {
         pl_text_clear(&path);
         pl_text_printf(&path, "%s%s", words[list[i].source], list[i].source_tail);
@@ -135,7 +137,7 @@ static enum pl_status mount_all(char **words, struct pl_error *reterr)
         char source[32];
 
         if (root_is_below && list[i].source == WORD_CHECKPOINTS && list[i].target == WORD_BASE) {
-            continue; /* it is the same, or would hide the other one */
+            continue; /* this mount would be the same as the other one, or would hide it */
         }
         pl_text_clear(&path);
         pl_text_printf(&path, "%s%s", words[list[i].target], list[i].target_tail);
@@ -157,7 +159,7 @@ enum pl_status pl_own_tree_run(size_t count, char **words, struct pl_error *rete
     PL_TRY(enter_mounts(reterr));
     PL_TRY(mount_all(words, reterr));
     execv(words[WORDS + 1], words + WORDS + 1);
-    return pl_error_errno(reterr, "start '%s'", words[WORDS + 1]);
+    return pl_error_errno(reterr, "execv '%s'", words[WORDS + 1]);
 }
 
 enum pl_status pl_own_tree_words(const struct pl_job *job, const struct pl_trial_folder *folder, const char *self,
@@ -173,7 +175,7 @@ enum pl_status pl_own_tree_words(const struct pl_job *job, const struct pl_trial
                             reterr);
 }
 
-/* A mount of the job's directory at its own place, by a child that then ends. */
+/* Tries a mount of the job's directory over itself, in a child that then ends. */
 enum pl_status pl_own_tree_probe(const struct pl_job *job, struct pl_error *reterr)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -194,10 +196,11 @@ enum pl_status pl_own_tree_probe(const struct pl_job *job, struct pl_error *rete
                ? PL_OK
                : pl_error_set(reterr, PL_SYSTEM, "%s",
                               WIFEXITED(status) && WEXITSTATUS(status) < 255 ? strerror(WEXITSTATUS(status))
-                                                                             : "the system refuses");
+                                                                             : "the system refuses a mount");
 }
 
-/* Of the directory of all trials' checkpoints the sweep's own entries do not count. */
+/* Adds an entry to the mark of its folder. The sweep's own entries in the directory of all trials' checkpoints do not
+ * count. */
 static enum pl_status add_to_mark(void *context, const struct pl_sweep_tree_entry *entry, struct pl_error *reterr)
 {
     uint64_t *mark = context, hash = 1;
@@ -213,7 +216,7 @@ static enum pl_status add_to_mark(void *context, const struct pl_sweep_tree_entr
     for (size_t i = 0; i < PL_ARRAY_ITEMS(parts); i++) {
         hash = (hash ^ parts[i]) * UINT64_C(0x9E3779B97F4A7C15);
     }
-    *mark += hash; /* in any order of entries */
+    *mark += hash; /* a sum does not depend on the order of entries */
     return PL_OK;
 }
 
@@ -235,7 +238,7 @@ void pl_shared_mark(const struct pl_job *job, struct pl_shared_marks *ret_marks)
 
         if (shared_folder(job, i, &path, NULL) != PL_OK ||
             pl_sweep_tree_walk(pl_text_string(&path), add_to_mark, &mark, NULL) != PL_OK) {
-            mark = 0; /* what cannot be looked at is not accused */
+            mark = 0; /* a folder that cannot be read counts as unchanged */
         }
         ret_marks->marks[i] = mark;
     }
@@ -252,11 +255,11 @@ enum pl_status pl_shared_check(const struct pl_job *job, const struct pl_shared_
 
         if (now.marks[i] != marks->marks[i]) {
             PL_TRY(shared_folder(job, i, &path, reterr));
-            return pl_error_set(reterr, PL_INVALID,
-                                "while trial %d ran, a program has changed '%.300s', which all trials of this host "
-                                "share, since the system allows no mounts: expected it to use the folder that the "
-                                "variable %s names",
-                                trial, pl_text_string(&path), i == 0 ? "SM_MODEL_DIR" : "PACELINE_CHECKPOINT_DIR");
+            return pl_error_set(
+                reterr, PL_INVALID,
+                "while trial %d ran, a program has changed '%.300s', which all trials of this host share because the "
+                "system allows no mounts: expected it to use the folder in the variable %s",
+                trial, pl_text_string(&path), i == 0 ? "SM_MODEL_DIR" : "PACELINE_CHECKPOINT_DIR");
         }
     }
     return PL_OK;

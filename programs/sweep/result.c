@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a sweep leaves: trials.jsonl, a table, the best model with its hyperparameters, and a line for the platform. */
+/* The output of a sweep: trials.jsonl, a table, the best model with its hyperparameters, and a line for the
+ * platform. */
 #include "programs/sweep/state.h"
 
 #include "base/clock.h"
@@ -14,7 +15,7 @@
 
 enum { TABLE_ROWS = 20 };
 
-#define RESULT_NS (5 * PL_NS_PER_S) /* for the reader of the log */
+#define RESULT_NS (5 * PL_NS_PER_S) /* how long a blocked reader of the log is waited for */
 
 static enum pl_status write_file(const char *folder, const char *name, const struct pl_text *text,
                                  struct pl_error *reterr)
@@ -48,7 +49,8 @@ enum pl_status pl_sweep_result_write_trials(struct pl_sweep *sweep, struct pl_er
     return write_file(sweep->job->paths.output_data, "trials.jsonl", &lines, reterr);
 }
 
-/* The platform reads a metric from the log by a regular expression. A log without a reader is not a failure. */
+/* Prints the best value: the platform reads it from the log by a regular expression. If nobody reads the log, that is
+ * no failure. */
 static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text line = PL_TEXT_NONE;
@@ -63,7 +65,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
     status = pl_file_write_by(own_fd >= 0 ? own_fd : STDOUT_FILENO, line.data, line.length,
                               pl_deadline_after_ns(RESULT_NS), "standard output", &error);
     if (status == PL_TIMEOUT) {
-        pl_log_error(&error, "the line with the best value");
+        pl_log_error(&error, "printing the line with the best value");
         return PL_OK;
     }
     if (status != PL_OK && reterr) {
@@ -72,7 +74,7 @@ static enum pl_status print_best(const struct pl_sweep *sweep, size_t best, stru
     return status;
 }
 
-/* Under a name that no program gives a file of its model. */
+/* Writes the results; the file of hyperparameters has a name that no program gives a file of its model. */
 static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text values = PL_TEXT_NONE;
@@ -85,8 +87,8 @@ static enum pl_status write_result(struct pl_sweep *sweep, size_t best, struct p
     return print_best(sweep, best, reterr);
 }
 
-/* What the others have left is of no use any more. The best one's own folder stays: a job that is started again in a
- * new container has its model from there, however this one ends. */
+/* Removes the other trials' folders. The best trial's model stays in its own folder: a job that is started again in a
+ * new container copies it from there, however this job ends. */
 static void forget_others(struct pl_sweep *sweep, size_t best)
 {
     for (size_t trial = 0; trial < sweep->space->trials_count; trial++) {
@@ -108,12 +110,12 @@ void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
     size_t best = 0;
 
     if (!pl_sweep_results_best(sweep->space, sweep->scheduler, &best)) {
-        best = sweep->space->trials_count; /* it was there when this began */
+        best = sweep->space->trials_count; /* the model was in place when this sweep began */
     } else if (error) {
         if (pl_sweep_result_write_trials(sweep, &write_error) != PL_OK) {
-            pl_log_error(&write_error, "write trials.jsonl");
+            pl_log_error(&write_error, "writing trials.jsonl");
         }
-        pl_sweep_fail(sweep, "the best trial, %zu, has no model that can be the result: %s", best, error);
+        pl_sweep_fail(sweep, "the model of the best trial, %zu, cannot be the job's model: %s", best, error);
         if (sweep->full) {
             pl_log(PL_LOG_ERROR, "the model of trial %zu: %s", best, error);
         }
@@ -125,13 +127,13 @@ void pl_sweep_result_note_model(struct pl_sweep *sweep, const char *error)
     sweep->over = true;
 }
 
-/* Without any value there is no best trial. */
+/* Fails the sweep: without any value there is no best trial. */
 static void fail_without_best(struct pl_sweep *sweep)
 {
     struct pl_error error = PL_ERROR_NONE;
 
     if (pl_sweep_result_write_trials(sweep, &error) != PL_OK) {
-        pl_log_error(&error, "write trials.jsonl");
+        pl_log_error(&error, "writing trials.jsonl");
     }
     sweep->over = true;
     if (sweep->first_failed >= 0 && sweep->records[sweep->first_failed].reason) {

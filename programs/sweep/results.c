@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The results of a sweep as lines of JSON and as a table. */
+/* Writes the results of a sweep as lines of JSON and as a table. */
 #include "programs/sweep/results.h"
 
 #include "base/json/python_json.h"
@@ -14,13 +14,13 @@ enum { REASON_SHOWN_BYTES = 60, STATE_COLUMNS = 9 };
 
 /* A row of the table: a trial, or with seeds a point. */
 struct row {
-    size_t number; /* of the trial or point */
-    size_t first;  /* a trial of it */
-    size_t count;  /* of trials with a value */
-    size_t best;   /* the best of them */
+    size_t number; /* number of the trial or point */
+    size_t first;  /* first trial of the point */
+    size_t count;  /* number of trials with a value */
+    size_t best;   /* the trial with the best value */
     double best_value;
     double mean, spread;
-    bool failed; /* all of its trials */
+    bool failed; /* whether all its trials have failed */
     bool maximize;
 };
 
@@ -31,7 +31,7 @@ static const char *state_text(const struct pl_scheduler *scheduler, size_t trial
     return pl_sweep_state_text(state == PL_SWEEP_PAUSED && pl_scheduler_is_done(scheduler) ? PL_SWEEP_STOPPED : state);
 }
 
-/* A step; 0 is none. */
+/* Appends a step; 0 means that there is none. */
 static void append_step(struct pl_text *text, const char *name, int64_t step)
 {
     if (step > 0) {
@@ -74,7 +74,8 @@ enum pl_status pl_sweep_results_jsonl(const struct pl_sweep_space *space, const 
     return pl_text_check(text, reterr);
 }
 
-/* The trials of a point: from `first` on each points_count-th, or with no seeds the trial itself. */
+/* Fills a row from the trials of its point: every points_count-th trial from `first` on. Without seeds that is one
+ * trial. */
 static void fill_row(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler, struct row *row)
 {
     double sum = 0, squares = 0;
@@ -107,7 +108,7 @@ static void fill_row(const struct pl_sweep_space *space, const struct pl_schedul
     row->spread = row->count > 1 ? pl_sweep_root(squares / (double)(row->count - 1)) : 0;
 }
 
-/* The best first, then those without a value, then those that failed. */
+/* Orders rows: the best first, then rows without a value, then failed ones. */
 static int compare_rows(const void *left_at, const void *right_at)
 {
     const struct row *left = left_at, *right = right_at;
@@ -124,7 +125,7 @@ static int compare_rows(const void *left_at, const void *right_at)
     return left->number < right->number ? -1 : left->number > right->number;
 }
 
-/* A row a point, sorted; without seeds that is a row a trial. NULL: no memory. */
+/* Makes the sorted rows, one per point; without seeds a point has one trial. Returns NULL if there is no memory. */
 static struct row *make_rows(const struct pl_sweep_space *space, const struct pl_scheduler *scheduler)
 {
     struct row *rows = pl_memory_new(space->points_count, sizeof(*rows), NULL);
@@ -137,7 +138,7 @@ static struct row *make_rows(const struct pl_sweep_space *space, const struct pl
     if (rows) {
         qsort(rows, space->points_count, sizeof(*rows), compare_rows);
     }
-    /* of trials with the best value the first that reported it, as pl_scheduler_best() has it */
+    /* if several trials have the best value, the first that reported it comes first, as in pl_scheduler_best() */
     if (rows && !space->seed_name && pl_scheduler_best(scheduler, &best)) {
         for (size_t i = 0; i < space->points_count; i++) {
             if (rows[i].number == best) {
@@ -161,7 +162,7 @@ bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_s
     }
     rows = make_rows(space, scheduler);
     if (!rows) {
-        return pl_scheduler_best(scheduler, ret_trial); /* better than no model */
+        return pl_scheduler_best(scheduler, ret_trial); /* without memory, choose the best trial and ignore seeds */
     }
     found = rows[0].count > 0;
     if (found) {
@@ -171,7 +172,7 @@ bool pl_sweep_results_best(const struct pl_sweep_space *space, const struct pl_s
     return found;
 }
 
-/* "learning-rate=0.01 batch-size=32", without the seed. */
+/* Appends "learning-rate=0.01 batch-size=32", without the seed. */
 static void append_hyperparameters(const struct pl_sweep_space *space, size_t trial, struct pl_text *text)
 {
     const char *members = space->trials[trial].hyperparameters;
@@ -179,7 +180,7 @@ static void append_hyperparameters(const struct pl_sweep_space *space, size_t tr
     bool first = true;
 
     if (pl_python_json_parse(members, strlen(members), "trial", &root, NULL) != PL_OK) {
-        pl_text_append(text, members); /* no memory */
+        pl_text_append(text, members); /* no memory to parse them */
         return;
     }
     for (const struct pl_python_json *node = pl_python_json_first(root); node;
@@ -189,7 +190,7 @@ static void append_hyperparameters(const struct pl_sweep_space *space, size_t tr
         if (!space->seed_name || strcmp(name, space->seed_name) != 0) {
             PL_AUTO_TEXT struct pl_text quoted = PL_TEXT_NONE;
 
-            pl_python_json_print_string(name, &quoted); /* ASCII: nothing that a terminal obeys */
+            pl_python_json_print_string(name, &quoted); /* ASCII, without control characters of a terminal */
             pl_text_printf(text, "%s%.*s=", first ? "" : " ", quoted.length > 2 ? (int)quoted.length - 2 : 0,
                            pl_text_string(&quoted) + (quoted.length > 2));
             if (pl_python_json_kind(node) == PL_PYTHON_JSON_INT || pl_python_json_kind(node) == PL_PYTHON_JSON_FLOAT) {
@@ -201,7 +202,7 @@ static void append_hyperparameters(const struct pl_sweep_space *space, size_t tr
     }
 }
 
-/* The first words of a reason, in one line. */
+/* Appends the beginning of a reason's first line. */
 static void append_reason(const char *reason, struct pl_text *text)
 {
     size_t length = strcspn(reason, "\n");
@@ -223,7 +224,7 @@ static void append_number(struct pl_text *text, int columns, bool is, double num
     PL_AUTO_TEXT struct pl_text printed = PL_TEXT_NONE;
 
     if (is) {
-        pl_text_printf(&printed, "%.6g", number); /* a point in every locale */
+        pl_text_printf(&printed, "%.6g", number); /* pl_text_printf() prints a decimal point in every locale */
     }
     pl_text_printf(text, "  %*s", columns, is ? pl_text_string(&printed) : digits);
 }

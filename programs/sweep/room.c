@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps room for the journal and the result, as process 1 does for the failure file. */
+/* Reserves disk space for the journal and the result, as process 1 does for the failure file. */
 #include "programs/sweep/state.h"
 
 #include "base/file.h"
@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 enum {
-    JOURNAL_BYTES = 64 * 1024, /* ends of all trials that run */
+    JOURNAL_BYTES = 64 * 1024, /* enough for the end lines of all running trials */
     RESULT_BYTES = 64 * 1024,
-    ROW_BYTES = 1024,        /* of trials.jsonl beside the hyperparameters */
-    FULL_BYTES = 256 * 1024, /* a disk with less is full: the rest is our own room */
+    ROW_BYTES = 1024,        /* bytes of a row of trials.jsonl without the hyperparameters */
+    FULL_BYTES = 256 * 1024, /* a disk with less free space counts as full: the rest is space that is reserved here */
 };
 
 static int keep(const char *folder, int64_t bytes)
@@ -27,7 +27,8 @@ static int keep(const char *folder, int64_t bytes)
         return fd;
     }
     if (errno == ENOSPC || errno == EDQUOT) {
-        pl_log(PL_LOG_WARNING, "the disk of '%s' has no %lld bytes free for what the sweep finds out", folder,
+        pl_log(PL_LOG_WARNING,
+               "the disk of '%s' has less than %lld free bytes: the sweep cannot reserve space for its results", folder,
                (long long)bytes);
     }
     pl_file_close_at(&fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state machine of a sweep: events in, the next trial and stops out. */
+/* The state machine of a sweep: takes events, and gives the next trial and the trials to stop. */
 #include "programs/sweep/scheduler.h"
 
 #include "base/memory.h"
@@ -10,15 +10,15 @@
 
 struct report {
     int64_t step;
-    double average; /* of all values up to this one */
+    double average; /* average of all values up to this report */
 };
 
 struct trial {
     struct pl_sweep_progress progress;
-    bool stop_asked;        /* of its present run */
-    int rung;               /* asha: the highest that it has reached; -1: none */
-    uint64_t best_at;       /* the report that had its best value, counted over all trials */
-    struct report *reports; /* median */
+    bool stop_asked;        /* the stop of its present run was asked for */
+    int rung;               /* ASHA: the highest rung that it has reached, or -1 */
+    uint64_t best_at;       /* number of the report with its best value, counted over all trials */
+    struct report *reports; /* only for the median */
     size_t reports_count, reports_capacity;
     double sum;
 };
@@ -30,7 +30,7 @@ struct entry {
 
 struct rung {
     int64_t step;
-    struct entry *entries; /* the best first; room for all trials */
+    struct entry *entries; /* the best first; has room for all trials */
     size_t count;
 };
 
@@ -119,7 +119,7 @@ static struct trial *trial_of(const struct pl_scheduler *scheduler, size_t trial
     return &scheduler->trials[trial];
 }
 
-/* Whether `a` is better than `b`; of two that are not finite none is. */
+/* Whether `a` is better than `b`. If both are not finite, neither is better. */
 static bool is_better(const struct pl_scheduler *scheduler, double a, double b)
 {
     if (!isfinite(a) || !isfinite(b)) {
@@ -128,13 +128,13 @@ static bool is_better(const struct pl_scheduler *scheduler, double a, double b)
     return scheduler->space->maximize ? a > b : a < b;
 }
 
-/* How many of a rung go on. */
+/* How many trials of a rung may continue. */
 static size_t promoted(const struct pl_scheduler *scheduler, const struct rung *rung)
 {
     return rung->count / (size_t)scheduler->space->factor;
 }
 
-/* A paused trial that is one of the best of the highest rung that it has reached. */
+/* Finds a paused trial that is one of the best of the highest rung that it has reached. */
 static bool find_promotion(const struct pl_scheduler *scheduler, size_t *ret_trial)
 {
     for (int i = scheduler->rungs_count - 1; i >= 0; i--) {
@@ -152,7 +152,7 @@ static bool find_promotion(const struct pl_scheduler *scheduler, size_t *ret_tri
     return false;
 }
 
-/* The first trial that waits: one that was lost, or one that is new. */
+/* Finds the first trial that waits: a lost one, or a new one. */
 static bool find_waiting(const struct pl_scheduler *scheduler, bool lost, size_t *ret_trial)
 {
     for (size_t i = 0; i < scheduler->space->trials_count; i++) {
@@ -183,7 +183,7 @@ void pl_scheduler_note_start(struct pl_scheduler *scheduler, size_t number)
     scheduler->running++;
 }
 
-/* Enter the value after those that are as good, and return its place. */
+/* Enters the value after those that are as good, and returns its place. */
 static size_t enter(const struct pl_scheduler *scheduler, struct rung *rung, size_t trial, double value)
 {
     size_t place = rung->count;
@@ -197,7 +197,7 @@ static size_t enter(const struct pl_scheduler *scheduler, struct rung *rung, siz
     return place;
 }
 
-/* Whether a trial is to pause at the rungs that it has reached now. */
+/* Enters the value at the rungs that the trial has reached now. Returns whether the trial must pause. */
 static bool pauses(struct pl_scheduler *scheduler, size_t number, double value)
 {
     struct trial *trial = &scheduler->trials[number];
@@ -216,14 +216,14 @@ static void remember(struct trial *trial, double value)
     size_t count = trial->reports_count;
 
     if (pl_memory_grow(&trial->reports, &trial->reports_capacity, count + 1, sizeof(*trial->reports), NULL) == PL_OK) {
-        trial->sum += value; /* not finite from the first such value on: worse than all others */
+        trial->sum += value; /* after the first value that is not finite, the sum is worse than all others */
         trial->reports[count] =
             (struct report){.step = trial->progress.step, .average = trial->sum / (double)(count + 1)};
         trial->reports_count = count + 1;
     }
 }
 
-/* The average of a trial's values up to `step`; false where it has not come so far. */
+/* Stores the average of a trial's values up to `step`. Returns false if the trial has not reached that step. */
 static bool average_at(const struct trial *trial, int64_t step, double *ret_average)
 {
     size_t low = 0, high = trial->reports_count; /* the first report after `step` is in this part */
@@ -299,7 +299,7 @@ bool pl_scheduler_note_report(struct pl_scheduler *scheduler, size_t number, int
     return trial->stop_asked;
 }
 
-/* What a trial is that was stopped: one that may go on later pauses. */
+/* Returns the state of a trial that was stopped: paused if it may continue later. */
 static enum pl_sweep_state stopped(const struct pl_scheduler *scheduler, const struct trial *trial)
 {
     bool pauses_here = scheduler->space->scheduler == PL_SWEEP_SCHEDULER_ASHA && trial->stop_asked;
@@ -360,7 +360,7 @@ const struct pl_sweep_progress *pl_scheduler_progress(const struct pl_scheduler 
     return &trial_of(scheduler, trial)->progress;
 }
 
-/* Whether trial `a` comes before trial `b`; of equal values the first reported one. */
+/* Whether trial `a` is better than trial `b`. If their values are equal, the one that was reported first is better. */
 static bool comes_before(const struct pl_scheduler *scheduler, const struct trial *a, const struct trial *b)
 {
     return is_better(scheduler, a->progress.best, b->progress.best) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts a host's devices into slots. */
+/* Divides a host's devices into slots. */
 #include "programs/sweep/slots.h"
 
 #include "base/cpus.h"
@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Below those that Linux gives to connections (net.ipv4.ip_local_port_range). Two sweeps of one machine begin at
- * different ones. */
+/* These ports are below those that Linux gives to connections (net.ipv4.ip_local_port_range). Two sweeps on one machine
+ * begin at different ports. */
 enum { PORT_FIRST = 20000, PORTS = 12000, PORT_STEP = 37 };
 
 static int count_words(const char *list)
@@ -51,14 +51,14 @@ enum pl_status pl_slots_cut(const struct pl_slots_machine *machine, int processe
     slots.count = wanted > 0 ? wanted : devices / processes;
     if (slots.count == 0) {
         return pl_error_set(reterr, PL_INVALID,
-                            "the sweep has %d processes a trial, and host %.200s has %d %s: expected at most %d "
-                            "processes, or a number of slots",
+                            "the sweep has %d processes per trial, and host %.200s has %d %s: expected at most %d "
+                            "processes, or the number of slots in \"slots\"",
                             processes, machine->host, devices, machine->gpus > 0 ? "GPUs" : "CPUs", devices);
     }
     slots.cpus = machine->cpus / slots.count > 0 ? machine->cpus / slots.count : 1;
     slots.gpus = machine->gpus / slots.count > 0 ? machine->gpus / slots.count : machine->gpus > 0;
     if (slots.gpus > 0 && slots.gpus < processes) {
-        slots.gpus = processes < machine->gpus ? processes : machine->gpus; /* shared */
+        slots.gpus = processes < machine->gpus ? processes : machine->gpus; /* slots share these GPUs */
     }
     *ret_slots = slots;
     return PL_OK;
@@ -98,14 +98,14 @@ enum pl_status pl_slots_find_ports(int count, int **ret_ports, struct pl_error *
     }
     if (found < count) {
         return pl_error_set(reterr, PL_LIMIT,
-                            "the sweep's %d slots need a port each, and from %d to %d only %d are free", count,
+                            "the sweep needs %d free ports, one per slot, from %d to %d, and found only %d", count,
                             PORT_FIRST, PORT_FIRST + PORTS - 1, found);
     }
     *ret_ports = PL_TAKE(ports);
     return PL_OK;
 }
 
-/* Word number `index` of the list, or the index itself if there is none. */
+/* Appends item number `index` of the list, or the index itself if there is no list. */
 static void append_device(const char *list, int index, struct pl_text *text)
 {
     if (!list) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all parts of a sweep need: how it fails, and its hosts by name and number. */
+/* Functions that all parts of a sweep use: its failure, and its hosts by name and number. */
 #include "programs/sweep/state.h"
 
 #include "entrypoint/ssh/exec.h"

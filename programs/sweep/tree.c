@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks through the folders of trials. */
+/* Walks through the folders of trials. */
 #include "programs/sweep/tree.h"
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 512 }; /* of st_blocks */
+enum { BLOCK_BYTES = 512 }; /* unit of st_blocks */
 
 struct walk {
     pl_sweep_tree_visit visit;
@@ -30,7 +30,7 @@ static enum pl_status walk_entry(struct walk *walk, int dir_fd, const char *name
     enum pl_status status;
 
     if (fstatat(dir_fd, name, &entry.info, AT_SYMLINK_NOFOLLOW) != 0) {
-        return errno == ENOENT ? PL_OK : pl_error_errno(walk->reterr, "look at '%s'", name);
+        return errno == ENOENT ? PL_OK : pl_error_errno(walk->reterr, "fstatat '%s'", name);
     }
     pl_text_append(&walk->path, length > 0 ? "/" : "");
     pl_text_append(&walk->path, name);
@@ -53,7 +53,7 @@ static enum pl_status walk_directory(struct walk *walk, int parent_fd, const cha
     enum pl_status status = PL_OK;
 
     if (!directory) {
-        return errno == ENOENT ? PL_OK : pl_error_errno(walk->reterr, "list '%s'", name);
+        return errno == ENOENT ? PL_OK : pl_error_errno(walk->reterr, "opening the directory '%s'", name);
     }
     while (status == PL_OK && (entry = readdir(directory))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
@@ -77,8 +77,8 @@ struct model {
     bool empty;
 };
 
-/* Whether `target`, from the directory of `path` on, stays below the folder in which the path begins. Links on the way
- * are not looked at. */
+/* Whether `target`, relative to the directory of `path`, stays below the folder in which `path` begins. Links in
+ * `target` are not followed. */
 static bool stays_inside(const char *path, const char *target)
 {
     int depth = 0;
@@ -108,7 +108,7 @@ static enum pl_status check_link(const struct model *model, const struct pl_swee
     bool inside;
 
     if (length < 0) {
-        return pl_error_errno(reterr, "read the link '%s'", entry->path);
+        return pl_error_errno(reterr, "readlink '%s'", entry->path);
     }
     target[length] = '\0';
     if (*target == '/') {
@@ -118,8 +118,8 @@ static enum pl_status check_link(const struct model *model, const struct pl_swee
         inside = stays_inside(entry->path, target);
     }
     return inside ? PL_OK
-                  : pl_error_set(reterr, PL_INVALID, "the link '%.200s' leads outside of it, to '%.200s'", entry->path,
-                                 target);
+                  : pl_error_set(reterr, PL_INVALID, "the link '%.200s' leads out of the model, to '%.200s'",
+                                 entry->path, target);
 }
 
 static enum pl_status check_entry(void *context, const struct pl_sweep_tree_entry *entry, struct pl_error *reterr)
@@ -149,7 +149,7 @@ enum pl_status pl_sweep_tree_check_model(const char *path, const char *seen_as, 
     return PL_OK;
 }
 
-/* The first names of paths, of which the one before `now` with most bytes is kept. */
+/* Sums up the bytes of the entry `now` of a folder, and keeps the largest of the entries before it as `most`. */
 struct owners {
     char now[NAME_MAX + 1], most[NAME_MAX + 1];
     int64_t now_bytes, most_bytes;
@@ -185,12 +185,12 @@ void pl_sweep_tree_describe_full(const char *folder, int64_t least_bytes, struct
     if (statvfs(folder, &info) != 0 || info.f_blocks == 0 || (int64_t)(info.f_bavail * info.f_frsize) >= least_bytes) {
         return;
     }
-    pl_text_printf(text, "the disk of '%s' is full: of its %lld bytes %lld are free", folder,
+    pl_text_printf(text, "the disk of '%s' is full: it has %lld bytes, of which %lld are free", folder,
                    (long long)(info.f_blocks * info.f_frsize), (long long)(info.f_bavail * info.f_frsize));
     if (pl_sweep_tree_walk(folder, add_entry, &owners, NULL) == PL_OK) {
         close_owner(&owners);
     }
     if (owners.most_bytes > 0) {
-        pl_text_printf(text, "; '%s' has most of what is in it, %lld bytes", owners.most, (long long)owners.most_bytes);
+        pl_text_printf(text, "; its largest entry is '%s' with %lld bytes", owners.most, (long long)owners.most_bytes);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and removes the folders in which trials run. */
+/* Makes and removes the folders of trials. */
 #include "programs/sweep/trial_folder.h"
 
 #include "base/file.h"
@@ -16,8 +16,8 @@
 
 enum { FAILURE_MAX_BYTES = 1 << 20, CONFIG_MAX_BYTES = 16 << 20 };
 
-/* Of the job's hyperparameters those that a trial does not get: what starts the sweep or belongs to the job as a whole,
- * and how many processes on which hosts run. */
+/* The job's hyperparameters that a trial does not get: they start the sweep, belong to the job as a whole, or say how
+ * many processes run on which hosts. */
 static const char *const dropped[] = {"paceline_check",
                                       "paceline_checkpoint_dir",
                                       "paceline_ps",
@@ -76,7 +76,7 @@ static bool is_dropped(const char *name)
     return found;
 }
 
-/* As SageMaker has it, each value is the JSON text of it. */
+/* Sets a value as SageMaker does: a string with the value's JSON text. */
 static enum pl_status set_encoded(struct pl_python_json *object, const char *name, const struct pl_python_json *value,
                                   struct pl_error *reterr)
 {
@@ -87,7 +87,7 @@ static enum pl_status set_encoded(struct pl_python_json *object, const char *nam
     return pl_python_json_set(object, name, pl_python_json_new_string(pl_text_string(&text)), reterr);
 }
 
-/* With torchrun it takes their number too. */
+/* Sets the number of a trial's processes. torchrun reads the same setting as MPI. */
 static enum pl_status set_processes(struct pl_python_json *object, int processes, struct pl_error *reterr)
 {
     static const char torchrun[] = "sagemaker_torch_distributed_enabled";
@@ -111,7 +111,7 @@ enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_
     PL_AUTO_PYTHON_JSON struct pl_python_json *all = pl_python_json_new_object();
 
     if (!all) {
-        return pl_error_set(reterr, PL_MEMORY, "out of memory writing a trial's hyperparameters");
+        return pl_error_set(reterr, PL_MEMORY, "out of memory in writing a trial's hyperparameters");
     }
     for (const struct pl_python_json *member = pl_python_json_first(job_values); member;
          member = pl_python_json_next(member)) {
@@ -128,7 +128,7 @@ enum pl_status pl_trial_folder_hyperparameters(const struct pl_python_json *job_
     return pl_text_check(text, reterr);
 }
 
-/* The host is alone. */
+/* Prints a resource configuration in which the host is the only one. */
 static enum pl_status print_resource(const struct pl_job *job, struct pl_text *text, struct pl_error *reterr)
 {
     static const char *const without[] = {"hosts", "instance_groups", "topology"};
@@ -160,7 +160,7 @@ static enum pl_status print_checkpoint_config(const char *directory, struct pl_t
     return pl_text_check(text, reterr);
 }
 
-/* A file of the trial's, which nobody needs after a crash. */
+/* Writes a file of the trial, without fsync: nobody needs it after a crash. */
 static enum pl_status write_config(const struct pl_trial_folder *folder, const char *name, const struct pl_text *text,
                                    struct pl_error *reterr)
 {
@@ -185,10 +185,11 @@ static enum pl_status link_to(const char *target, const struct pl_trial_folder *
     PL_TRY(pl_text_check(&path, reterr));
     return symlink(target, pl_text_string(&path)) == 0 || errno == EEXIST
                ? PL_OK
-               : pl_error_errno(reterr, "make the link '%s'", pl_text_string(&path));
+               : pl_error_errno(reterr, "symlink '%s'", pl_text_string(&path));
 }
 
-/* What the trial does not have for itself is the job's. A link would lead to where its own tree is. */
+/* Adds a file of the job's configuration that the trial does not have itself. With an own tree it is a copy: a link to
+ * it would lead back into the trial's tree. */
 static enum pl_status add_config(const struct pl_job *job, const struct pl_trial_folder *folder, const char *name,
                                  bool copy, struct pl_error *reterr)
 {
@@ -247,7 +248,7 @@ static enum pl_status make_directories(const struct pl_job *job, const struct pl
 {
     PL_TRY(make_below(folder->base, "input/config", reterr));
     PL_TRY(make_below(folder->base, "output", reterr));
-    if (own_tree) { /* what others are mounted at */
+    if (own_tree) { /* the trial's other folders are mounted here */
         PL_TRY(make_below(folder->base, "output/data", reterr));
         PL_TRY(make_below(job->paths.base, "checkpoints", reterr));
         PL_TRY(pl_file_make_dirs(job->paths.model, 0755, reterr));
@@ -296,7 +297,7 @@ enum pl_status pl_trial_folder_make(const struct pl_job *job, const struct pl_tr
     return kind->own_tree ? PL_OK : make_links(job, folder, reterr);
 }
 
-/* A line's end, or the text's. */
+/* Returns the length of the first line. */
 static size_t line_bytes(const char *text)
 {
     return strcspn(text, "\n");
@@ -328,7 +329,7 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
 void pl_trial_folder_remove(const struct pl_trial_folder *folder)
 {
     pl_file_remove_tree(folder->base);
-    rmdir(folder->output_data); /* where they are empty */
+    rmdir(folder->output_data); /* removes both folders if they are empty */
     rmdir(folder->checkpoints);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which trial of a sweep runs where and until when, and what its end means. */
+/* Decides which trial of a sweep runs where and until when, and handles its end. */
 #include "programs/sweep/state.h"
 
 #include "base/log.h"
@@ -35,7 +35,7 @@ bool pl_sweep_trials_is_over(const struct pl_sweep *sweep, size_t trial)
     return state == PL_SWEEP_COMPLETED || state == PL_SWEEP_STOPPED || state == PL_SWEEP_FAILED;
 }
 
-/* The host with most free slots; -1: none is free. */
+/* Returns the host with most free slots, or -1 if no slot is free. */
 static int free_host(const struct pl_sweep *sweep)
 {
     int best = -1, most = 0;
@@ -88,7 +88,6 @@ static enum pl_status replace_text(char **text_at, const char *text, struct pl_e
     return PL_OK;
 }
 
-/* Its checkpoints, if it has any, are on its host. */
 void pl_sweep_trials_start(struct pl_sweep *sweep, int trial)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
@@ -128,7 +127,7 @@ void pl_sweep_trials_start(struct pl_sweep *sweep, int trial)
     pl_sweep_hosts_start_trial(sweep, run->host, &order);
 }
 
-/* Trials into free slots, as long as there are both. One that has run before goes where its checkpoints are, or they
+/* A trial that has run before runs on the host with its checkpoints if that host has a free slot; else its checkpoints
  * move. */
 void pl_sweep_trials_fill(struct pl_sweep *sweep)
 {
@@ -141,7 +140,7 @@ void pl_sweep_trials_fill(struct pl_sweep *sweep)
         struct pl_sweep_run *run = &sweep->runs[next];
 
         if (host < 0 || (home >= 0 && sweep->hosts[home].slots == 0)) {
-            return; /* there is none, or its own host has not said yet how many it has */
+            return; /* no slot is free, or the trial's own host has not sent its number of slots yet */
         }
         pl_scheduler_note_start(sweep->scheduler, next);
         take_slot(sweep, (int)next, host);
@@ -154,7 +153,6 @@ void pl_sweep_trials_fill(struct pl_sweep *sweep)
     }
 }
 
-/* The next trial whose checkpoints are to move. */
 void pl_sweep_trials_begin_move(struct pl_sweep *sweep)
 {
     for (size_t i = 0; i < sweep->hosts_count && !sweep->move.is_on; i++) {
@@ -168,7 +166,6 @@ void pl_sweep_trials_begin_move(struct pl_sweep *sweep)
     }
 }
 
-/* Ask it to end; it has the time of a job that is stopped. */
 void pl_sweep_trials_stop(struct pl_sweep *sweep, int trial, enum pl_sweep_why why)
 {
     struct pl_sweep_run *run = &sweep->runs[trial];
@@ -200,15 +197,16 @@ void pl_sweep_trials_note_report(struct pl_sweep *sweep, int trial, int64_t step
     }
 }
 
-/* A trial that is over needs no checkpoints any more, unless they are all that it has left and it may be the best. */
+/* Whether a finished trial needs its checkpoints no more. It needs them if it has left nothing else and may be the
+ * best. */
 static bool may_forget_checkpoints(const struct pl_sweep *sweep, size_t trial, bool is_beaten)
 {
     return is_beaten || sweep->runs[trial].has_model || !sweep->space->model ||
            pl_scheduler_progress(sweep->scheduler, trial)->state == PL_SWEEP_FAILED;
 }
 
-/* Of the trials that are over only the best one's model is kept, once that one is over too: until then it may fail.
- * With seeds the best is known at the end. One that has failed is never the best. */
+/* Only the best finished trial's model is kept, and the others are removed when the best trial is over: until then it
+ * may fail. With seeds the best trial is known at the end. A failed trial is never the best. */
 void pl_sweep_trials_forget_beaten(struct pl_sweep *sweep)
 {
     const bool has_seeds = sweep->space->points_count != sweep->space->trials_count;
@@ -235,7 +233,7 @@ void pl_sweep_trials_forget_beaten(struct pl_sweep *sweep)
     }
 }
 
-/* What an end means. */
+/* Returns how a run has ended, by the reason of its stop and its success. */
 static enum pl_sweep_end classify(const struct pl_sweep *sweep, const struct pl_sweep_run *run, bool ok)
 {
     if (sweep->stop_number != 0) {
@@ -261,11 +259,11 @@ static enum pl_sweep_end classify(const struct pl_sweep *sweep, const struct pl_
 
 static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end end, double seconds, const char *reason)
 {
-    static const char *const words[] = {[PL_SWEEP_END_COMPLETED] = "has ended",
+    static const char *const words[] = {[PL_SWEEP_END_COMPLETED] = "has succeeded",
                                         [PL_SWEEP_END_STOPPED] = "was stopped",
                                         [PL_SWEEP_END_FAILED] = "has failed",
-                                        [PL_SWEEP_END_LOST] = "is to go on",
-                                        [PL_SWEEP_END_UNSEEN] = "succeeded"};
+                                        [PL_SWEEP_END_LOST] = "will continue",
+                                        [PL_SWEEP_END_UNSEEN] = "succeeded without a value"};
     const struct pl_sweep_progress *progress = pl_scheduler_progress(sweep->scheduler, (size_t)trial);
     const struct pl_sweep_run *run = &sweep->runs[trial];
 
@@ -275,8 +273,8 @@ static void log_end(const struct pl_sweep *sweep, int trial, enum pl_sweep_end e
         pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; best %s %.6g", trial, words[end], seconds,
                sweep->space->metric_name, progress->best);
     } else {
-        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed %s%s%s", trial, words[end], seconds,
-               sweep->space->metric_name, run->words[0] != '\0' ? ": " : "", run->words);
+        pl_log(PL_LOG_INFO, "trial %d %s after %.1f s; it has not printed the metric %s%s%s", trial, words[end],
+               seconds, sweep->space->metric_name, run->words[0] != '\0' ? ": " : "", run->words);
     }
 }
 
@@ -312,7 +310,7 @@ void pl_sweep_trials_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
     seconds = run->state == PL_SWEEP_RUN_RUNS ? (double)(pl_clock_now_ns() - run->begun_ns) / (double)PL_NS_PER_S : 0;
     end = classify(sweep, run, ok);
     if (run->why == PL_SWEEP_WHY_TRIAL_TIME) {
-        pl_text_printf(&words, "it ran longer than trial_time_s, %.6g s", sweep->space->trial_time_s);
+        pl_text_printf(&words, "it ran longer than trial_time_s (%.6g s)", sweep->space->trial_time_s);
     } else {
         pl_text_append(&words, run->why == PL_SWEEP_WHY_UNREAD ? run->words : reason);
     }
@@ -328,17 +326,18 @@ void pl_sweep_trials_note_end(struct pl_sweep *sweep, int trial, bool ok, const 
     pl_scheduler_note_end(sweep->scheduler, (size_t)trial, end);
     pl_sweep_trials_free_slot(sweep, trial);
     log_end(sweep, trial, end, seconds, pl_text_string(&words));
-    if (end == PL_SWEEP_END_LOST && !ok && !sweep->ended_badly) {
+    if (end == PL_SWEEP_END_LOST && !ok && !sweep->failure_in_stop) {
         pl_text_clear(&words);
         pl_text_printf(&words, "trial %d: %s", trial, reason);
-        sweep->ended_badly = pl_memory_string(pl_text_string(&words), NULL); /* told when the others have saved */
+        /* the reason of the failure, after the others have saved */
+        sweep->failure_in_stop = pl_memory_string(pl_text_string(&words), NULL);
     }
     pl_sweep_fail_status(sweep, status, &error);
-    if (end == PL_SWEEP_END_UNSEEN) { /* no other trial would tell more */
+    if (end == PL_SWEEP_END_UNSEEN) { /* the other trials would print no value either */
         sweep->records[trial].has_begun = false;
         pl_sweep_fail(sweep,
-                      "trial %d succeeded, and in none of its lines the regular expression '%.300s' has found the "
-                      "metric '%s': %s",
+                      "trial %d succeeded, but the regular expression '%.300s' has found the metric '%s' in none of "
+                      "its lines: %s",
                       trial, sweep->space->metric_regex, sweep->space->metric_name, run->words);
     }
     if (end != PL_SWEEP_END_LOST) {

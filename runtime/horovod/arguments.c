@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's words for an operation, made those of a named operation. */
+/* Converts Horovod's arguments of an operation to the fields of a named operation. */
 #include "runtime/horovod/arguments.h"
 
 #include "base/hash.h"
@@ -38,7 +38,7 @@ enum pl_status pl_arguments_root(struct pl_service *service, int set, int root, 
     int size = 0, at = 0;
 
     if (set == 0) {
-        *ret_root = root; /* checked at the submission */
+        *ret_root = root; /* the submission checks it */
         return PL_OK;
     }
     PL_TRY(pl_service_set_size(service, set, &size, reterr));
@@ -68,8 +68,8 @@ enum pl_status pl_arguments_splits(const void *splits, size_t bytes, uint64_t co
     }
     if (ranks < 0 || count != (uint64_t)ranks) {
         return pl_error_set(reterr, PL_INVALID,
-                            "splits are one number a rank of process set %d, which has %d, not %" PRIu64, set, ranks,
-                            count);
+                            "expected one split for each of the ranks of process set %d, which has %d, found %" PRIu64,
+                            set, ranks, count);
     }
     rows = pl_memory_new(count, sizeof(*rows), reterr);
     if (!rows) {
@@ -96,11 +96,12 @@ enum pl_status pl_arguments_received(const uint64_t *rows, int ranks, size_t byt
             continue;
         }
         if (rows[i] > INT32_MAX) {
-            return pl_error_set(reterr, PL_LIMIT,
-                                "alltoall: %" PRIu64 " rows came from rank %d of the process set, more than the "
-                                "received splits hold, which are int32 as the splits: send fewer rows at once, or, "
-                                "for torch, give splits of int64",
-                                rows[i], i);
+            return pl_error_set(
+                reterr, PL_LIMIT,
+                "alltoall: %" PRIu64
+                " rows came from rank %d of the process set, which is more than the received splits can hold: they are "
+                "int32, as the splits. Send fewer rows at once, or with torch use splits of int64",
+                rows[i], i);
         }
         ((int32_t *)ret_splits)[i] = (int32_t)rows[i];
     }
@@ -109,7 +110,7 @@ enum pl_status pl_arguments_received(const uint64_t *rows, int ranks, size_t byt
 
 const char *pl_arguments_name(const char *kind, const char *text, size_t length, char name[PL_NAMED_MAX_NAME_BYTES])
 {
-    enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* with its separator; what a group appends to it */
+    enum { HASH_BYTES = 17, MEMBER_BYTES = 24 }; /* the hash with its separator; the suffix that a group appends */
     size_t before = kind ? strlen(kind) + 1 : 0, room = PL_NAMED_MAX_NAME_BYTES - 1 - MEMBER_BYTES - before;
     size_t kept = room - HASH_BYTES;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the modules of all frameworks make of Horovod's words: its numbers of operations, roots, splits, shapes and
+ * Converts Horovod's arguments, for the modules of all frameworks: its numbers of operations, roots, splits, shapes and
  * names become those of a named operation.
  *
  * Threads  any.

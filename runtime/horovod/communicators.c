@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Process sets by communicators: ranks gather who is in which, add the sets in the same order, and remember them. */
+/* Process sets from communicators: the ranks gather the members of each set, add the sets in the same order, and
+ * remember their communicators. */
 #include "runtime/horovod/communicators.h"
 
 #include "base/memory.h"
@@ -61,7 +62,8 @@ void pl_communicators_forget(void)
     pthread_mutex_unlock(&communicators.lock);
 }
 
-/* Every rank's `*own_at` [width] in `*ret_all`, which the caller frees; NULL in `*own_at`: it has leaked. */
+/* Gathers every rank's `*own_at` [width] in `*ret_all`, which the caller frees. After a leak, `*own_at` becomes NULL:
+ * the caller must not free it. */
 static enum pl_status gather(struct pl_service *service, int32_t **own_at, int width, int32_t **ret_all,
                              struct pl_error *reterr)
 {
@@ -86,7 +88,8 @@ static enum pl_status gather(struct pl_service *service, int32_t **own_at, int w
     return PL_OK;
 }
 
-/* Add the sets that ranks give for one communicator; `lists` [ranks * width]: each a count and the ranks. */
+/* Adds the sets that the ranks have given for one communicator. `lists` [ranks * width] has for each rank a count and
+ * the members. */
 static enum pl_status add_lists(struct pl_service *service, const int32_t *lists, int ranks, int width,
                                 struct pl_error *reterr)
 {

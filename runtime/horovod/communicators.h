@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Process sets given as MPI communicators, and which communicator stands for which set.
+ * Process sets that are given as MPI communicators, and which communicator belongs to which set.
  *
- * Threads  one at a time: the caller holds the state while it is started (state.h).
+ * Threads  one at a time: the caller holds the state while it is being started (state.h).
  * Test     tests/integration/horovod.py
  */
 #ifndef PL_RUNTIME_HOROVOD_COMMUNICATORS_H
@@ -11,14 +11,14 @@
 #include "runtime/service.h"
 
 /**
- * The first of the `count` MPI_Comms in `communicators` is that of all ranks, set 0; each other one, which may have
- * other members on other ranks, or be MPI_COMM_NULL, becomes a process set for each of the groups that ranks give for
- * it, in the order of their lowest ranks. A set that is there is not added again. Collective.
+ * Adds process sets for `communicators` [count], which are MPI_Comms. The first one has all ranks and is set 0. Each of
+ * the others may have different members on different ranks, or may be MPI_COMM_NULL. Each of its groups becomes a
+ * process set, in the order of their lowest ranks. A set that exists already is not added again. Collective.
  */
 enum pl_status pl_communicators_add(struct pl_service *service, const void *communicators, int count,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Returns the set that `communicator`, an MPI_Comm, stands for, or -1. */
+/** Returns the set of `communicator`, an MPI_Comm, or -1. */
 int pl_communicators_find(const void *communicator);
 
 /** Drops all communicators. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's factors for elements of 16 bits: a pass each, with a rounding each. */
+/* Horovod's scale factors for elements of 16 bits: each factor is a separate pass with its own rounding. */
 #include "runtime/horovod/factors.h"
 
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Of one source a sum is that source. */
+/* Multiplies by a reduction with one source: the sum of one source is that source. */
 static void multiply(enum pl_dtype dtype, double factor, void *dest, const void *source, size_t count_elems)
 {
     const struct pl_reduction reduction = {
@@ -26,13 +26,13 @@ enum pl_status pl_factors_before(struct pl_factors *factors, struct pl_named_op 
     }
     for (unsigned i = 0; i < op->dims; i++) {
         if (__builtin_mul_overflow(count_elems, op->shape[i], &count_elems)) {
-            return pl_error_set(reterr, PL_INVALID, "a tensor of more elements than memory has");
+            return pl_error_set(reterr, PL_INVALID, "a tensor has more elements than 64 bits can count");
         }
     }
     if (op->prescale != 1) {
         void *dest = recv;
 
-        if (!dest || dest == op->send) { /* in place the input stays too, should the operation fail */
+        if (!dest || dest == op->send) { /* an operation in place must not change the input, in case it fails */
             factors->scaled = pl_memory_new(count_elems ? count_elems : 1, pl_dtype_bytes(op->dtype), reterr);
             if (!factors->scaled) {
                 return PL_MEMORY;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The factors before and after a reduction of float16 or bfloat16, as Horovod applies them: each is a pass of its own,
- * whose result is rounded to the tensor's type. The library would round once, after both. Other types, and Adasum, are
- * left to it.
+ * The scale factors before and after a reduction of float16 or bfloat16. Horovod applies each of them in a separate
+ * pass and rounds the result to the tensor's type; the library would round only once, after both. The library handles
+ * other types, and Adasum.
  *
- * Threads  any; of one tensor one at a time.
+ * Threads  any; one at a time for each tensor.
  * Test     tests/unit/runtime/horovod/test_factors.c
  */
 #ifndef PL_RUNTIME_HOROVOD_FACTORS_H
@@ -14,9 +14,9 @@
 
 /** The scale factors of one tensor. Keep it from before the submission until after the end. Zero-initialise. */
 struct pl_factors {
-    void *scaled;   /* scaled copy of the input, which is sent instead; NULL if there is none, or if it is in `recv` */
+    void *scaled;   /* the postscale must still be applied, and the fields below are set */
     bool has_after; /* the postscale is still to be applied, and the three fields below are set */
-    void *recv;     /* result of an ALLREDUCE; NULL: the result is new memory */
+    void *recv;     /* result of an ALLREDUCE; NULL if the result is new memory */
     size_t count_elems;
     enum pl_dtype dtype;
     double postscale;

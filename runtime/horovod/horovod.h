@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The C functions that Horovod's own Python calls, by ctypes, in the module of a framework. Names, parameters and
- * values are Horovod's; -1 stands for "not initialised" throughout, unless a function says otherwise. They are exported
- * by libpaceline-horovod.so, which has the one state of a process (state.h).
+ * values are Horovod's. -1 means "not initialised" in all functions, unless a function's comment has another meaning.
+ * libpaceline-horovod.so exports them; it has the one state of the process (state.h).
  *
  * Threads  any.
  * Source   horovod/common/basics.py of Horovod 0.28.1.
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** What the functions about process sets return instead of a number. */
+/** The errors that the functions about process sets return in place of a number. */
 enum {
     HOROVOD_ERROR_INIT = -1,
     HOROVOD_ERROR_DYNAMIC = -2, /* HOROVOD_DYNAMIC_PROCESS_SETS is not set */
@@ -49,16 +49,17 @@ const char *horovod_paceline_error(void);
 void horovod_paceline_compare_weights(const char *name, int set, uint64_t checksum, const char *cure);
 
 /**
- * Join the job and add `set_count` process sets, whose ranks, set_sizes[0], set_sizes[1] and so on, lie in `set_ranks`
- * one after the other; a set that is there already is left out. `ranks` [rank_count] are ranks of MPI_COMM_WORLD, in
- * their new order, the caller among them; none: all. False after an error, which is logged. A second call does nothing.
- * After a shutdown it joins again. Collective.
+ * Joins the job and adds `set_count` process sets. The ranks of all sets are in `set_ranks`, one set after the other;
+ * set_sizes[0], set_sizes[1] and so on are their numbers of ranks. A set that exists already is not added again.
+ * `ranks` [rank_count] are ranks of MPI_COMM_WORLD in their new order, with the caller among them; if there are none,
+ * all ranks join. Returns false after an error, which is logged. A second call does nothing. After a shutdown a call
+ * joins again. Collective.
  */
 bool horovod_init(const int *ranks, int rank_count, const int *set_ranks, const int *set_sizes, int set_count);
 
 /**
- * The same with MPI communicators: the first of `communicators` [count] has all ranks, and the others become process
- * sets.
+ * As horovod_init(), with MPI communicators: the first of `communicators` [count] has all ranks, and the others become
+ * process sets.
  */
 bool horovod_init_multi_comm(const void *communicators, int count, const int *set_ranks, const int *set_sizes,
                              int set_count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's C interface: who am I, process sets, and what is built in. */
+/* Horovod's C interface: numbers of ranks, process sets, and what is built in. */
 #include "base/environment.h"
 #include "base/knob.h"
 #include "base/log.h"
@@ -15,17 +15,18 @@
 #include <stdio.h>
 #include <string.h>
 
-static atomic_bool raises; /* Horovod's Python asks horovod_paceline_error() */
+static atomic_bool raises; /* whether Horovod's Python calls horovod_paceline_error() */
 
-/* The room that this thread's caller has made: another thread may change the sets before it asks for what fills it. */
+/* The numbers of items for which this thread's caller has made room. Another thread may change the sets before the
+ * caller asks for the items. */
 static _Thread_local struct {
     int sets, ranks;
 } room;
 
-/* What the last call of this thread has found, for horovod_paceline_error(). */
+/* The error of this thread's last call, for horovod_paceline_error(). */
 static _Thread_local char last_error[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES + 64];
 
-/* For what Horovod has no number: its Python raises the text; where it does not, the log has it. */
+/* Keeps an error for which Horovod has no number. Horovod's Python raises it; if it does not, the error is logged. */
 static int raise_error(const char *call, const struct pl_error *error)
 {
     char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
@@ -101,7 +102,8 @@ bool horovod_init_multi_comm(const void *communicators, int count, const int *se
                              int set_count)
 {
     if (count < 1) {
-        pl_log(PL_LOG_ERROR, "hvd.init(): %d communicators: expected that of all ranks first", count);
+        pl_log(PL_LOG_ERROR, "hvd.init(): expected at least one communicator, the first with all ranks, found %d",
+               count);
         return false;
     }
     return init(&(struct pl_state_members){.communicator_at = communicators}, count, set_ranks, set_sizes, set_count);
@@ -112,7 +114,7 @@ void horovod_shutdown(void)
     pl_state_stop();
 }
 
-/* What `ask` says of the world, -1 if there is none. */
+/* Returns what `ask` returns for the world, or -1 if there is none. */
 static int of_world(int (*ask)(const struct pl_world *world))
 {
     int answer = HOROVOD_ERROR_INIT;
@@ -277,7 +279,7 @@ int horovod_reduce_op_product(void)
     return HOROVOD_PRODUCT;
 }
 
-/* Whether sets may change after init: a variable says so, which Horovod's init(process_sets="dynamic") sets. */
+/* Whether sets may change after init. Horovod's init(process_sets="dynamic") sets a variable for this. */
 static bool is_dynamic(void)
 {
     const char *text = pl_environment_get(pl_runtime_environment(pl_state_runtime()), "HOROVOD_DYNAMIC_PROCESS_SETS");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking the Python around the library: whether it is at its end, and to raise what a call has found. */
+/* Asks the process's Python interpreter whether it is ending, and lets it raise the errors of calls. */
 #include "runtime/horovod/interpreter.h"
 
 #include <dlfcn.h>
@@ -8,14 +8,14 @@
 
 enum { FILE_INPUT = 257 }; /* Py_file_input */
 
-/* The exit hooks come after the main thread's end; an exception that nobody caught is in sys. */
+/* Exit hooks run after the end of the main thread. An exception that nobody has caught is in `sys`. */
 static const char asks_state[] = "import sys, threading\n"
                                  "answer = 0\n"
                                  "if not threading.main_thread().is_alive():\n"
                                  "    failed = getattr(sys, 'last_type', None) or getattr(sys, 'last_exc', None)\n"
                                  "    answer = 2 if failed else 1\n";
 
-/* ctypes calls a function's `errcheck` after it, and what that raises comes out of the call. */
+/* After a call of a function, ctypes calls the function's `errcheck`. An exception of that is raised by the call. */
 static const char installs_check[] =
     "import ctypes, sys\n"
     "def install(library):\n"
@@ -34,7 +34,7 @@ static const char installs_check[] =
     "        install(basics.MPI_LIB_CTYPES)\n"
     "        answer = 1\n";
 
-/* CPython's functions, by their names; objects are opaque here. */
+/* CPython's functions, in the order of their names below. Objects are opaque here. */
 struct python {
     int (*initialized)(void);
     int (*ensure)(void);
@@ -69,7 +69,7 @@ static bool find_python(struct python *python)
     return python->initialized();
 }
 
-/* The number `answer` after the lines in `source`; 0 if there is no Python, or they failed. */
+/* Runs the lines in `source` and returns their number `answer`; 0 if there is no Python, or if the lines fail. */
 static long run(const char *source)
 {
     struct python python;
@@ -85,7 +85,7 @@ static long run(const char *source)
     if (globals && python.set_item(globals, "__builtins__", python.builtins()) == 0) {
         code = python.compile(source, "paceline", FILE_INPUT);
         result = code ? python.evaluate(code, globals, globals) : NULL;
-        answer = result ? python.get_item(globals, "answer") : NULL; /* borrowed */
+        answer = result ? python.get_item(globals, "answer") : NULL; /* a borrowed reference */
     }
     if (answer) {
         number = python.number(answer);

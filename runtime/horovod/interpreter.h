@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The Python that has loaded the library, if there is one, by functions that are looked up at run time: the library
- * serves the modules of several frameworks, and links no Python.
+ * The Python interpreter that has loaded the library, if there is one. Its functions are looked up at run time: the
+ * library serves the modules of several frameworks, and does not link Python.
  *
- * Threads  any that does not hold the interpreter's lock in another interpreter; ctypes has released it.
+ * Threads  any thread that does not hold the lock of another interpreter; ctypes has released the lock.
  * Test     tests/integration/horovod.py
  */
 #ifndef PL_RUNTIME_HOROVOD_INTERPRETER_H
@@ -13,8 +13,8 @@
 
 enum pl_interpreter {
     PL_INTERPRETER_RUNS,   /* also if there is no interpreter */
-    PL_INTERPRETER_ENDS,   /* its exit hooks run, which do not know the exit status */
-    PL_INTERPRETER_FAILED, /* the same, after an exception that the program did not catch */
+    PL_INTERPRETER_ENDS,   /* its exit hooks run; they do not know the exit status */
+    PL_INTERPRETER_FAILED, /* its exit hooks run after an exception that the program did not catch */
 };
 
 enum pl_interpreter pl_interpreter_state(void);

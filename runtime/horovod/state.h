@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The one state of a process that Horovod's Python uses: the C interface has no handles, and the modules of several
- * frameworks are one Horovod.
+ * The one state of a process that uses Horovod's Python: the C interface has no handles, and the modules of several
+ * frameworks share one Horovod.
  *
  * Threads  any.
  * Test     tests/integration/horovod.py
@@ -12,24 +12,24 @@
 #include "runtime/service.h"
 #include "runtime/start.h"
 
-/** The members of a job. All zero: the job's ranks, see pl_runtime_start(). */
+/** The members of a job. If it is zeroed, they are the job's ranks, see pl_runtime_start(). */
 struct pl_state_members {
-    const void *communicator_at; /* address of an MPI communicator; NULL: `ranks` */
-    const int *ranks;            /* [count], ranks of the job in their new order; the caller is one of them */
-    int count;                   /* 0: all ranks */
+    const void *communicator_at; /* address of an MPI communicator; NULL if `ranks` is used */
+    const int *ranks;            /* [count], ranks of the job in their new order; the caller must be one of them */
+    int count;                   /* 0 for all ranks */
 };
 
 /**
- * Joins, without a deadline unless one is set. Does nothing if this process has joined. The job itself is left at the
- * end of the process, so that this may be called again after pl_state_stop(). Collective over the members.
+ * Joins, without a deadline unless one is set. Does nothing if this process has joined. The process leaves the job
+ * itself only at its end, so this may be called again after pl_state_stop(). Collective over the members.
  */
 enum pl_status pl_state_start(const struct pl_state_members *members, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Leave, see pl_service_shutdown() and pl_runtime_stop(); waits for calls that others are in. Collective. At the end of
- * a Python program that happens when the process's exit status is known: with another than 0 this rank waits for
- * nobody, and the others' operations fail, naming it; one that fails because of another rank ends two seconds later, so
- * that the launcher blames the other. A child of fork() has no part in it.
+ * Leaves, see pl_service_shutdown() and pl_runtime_stop(). Waits for calls of other threads. Collective. At the end of
+ * a Python program it runs when the process's exit status is known. If that is not 0, this rank waits for no other
+ * rank, and the operations of the other ranks fail with an error that names it. If this rank fails because of another
+ * rank, it ends two seconds later, so that the launcher names the other one. A child of fork() does nothing here.
  */
 void pl_state_stop(void);
 

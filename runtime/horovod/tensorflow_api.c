@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow's C interface in the libraries that the process has loaded. */
+/* Finds TensorFlow's C interface in the libraries that the process has loaded. */
 #include "runtime/horovod/tensorflow_api.h"
 
 #include <dlfcn.h>
 
 struct pl_tensorflow_api pl_tensorflow_api;
 
-/* The function called so, in one of the libraries that TensorFlow is made of; NULL: in none. */
+/* Returns the function `name` in one of TensorFlow's libraries, or NULL. */
 static void *find(const char *name)
 {
     static const char *const libraries[] = {"libtensorflow_framework.so.2", "libtensorflow_cc.so.2"};
@@ -17,7 +17,7 @@ static void *find(const char *name)
 
         if (library) {
             found = dlsym(library, name);
-            dlclose(library); /* it stays: TensorFlow never unloads */
+            dlclose(library); /* the library stays loaded: TensorFlow never unloads it */
         }
     }
     return found;
@@ -29,8 +29,9 @@ enum pl_status pl_tensorflow_api_find(struct pl_error *reterr)
 #define CHECK(result, name, parameters)                                                                                \
     if (!pl_tensorflow_api.name) {                                                                                     \
         return pl_error_set(reterr, PL_NOT_FOUND,                                                                      \
-                            "TF_" #name " is not in libtensorflow_framework.so.2 nor libtensorflow_cc.so.2 as this "   \
-                            "process has them: TensorFlow 2.12 to 2.21 is expected");                                  \
+                            "TF_" #name                                                                                \
+                            " is neither in libtensorflow_framework.so.2 nor in libtensorflow_cc.so.2 of this "        \
+                            "process: expected TensorFlow 2.12 to 2.21");                                              \
     }
     PL_TENSORFLOW_CALLS(FIND)
     PL_TENSORFLOW_EXPERIMENTS(FIND)

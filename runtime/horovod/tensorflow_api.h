@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * TensorFlow's C interface for ops and kernels, as far as it is used here: found in the process when the module is
- * loaded, so that one binary serves every TensorFlow that has it, and none is needed to build it.
+ * The part of TensorFlow's C interface for ops and kernels that is used here. It is found in the process when the
+ * module is loaded. So one binary serves every TensorFlow that has it, and the build needs no TensorFlow.
  *
  * Source   tensorflow/c/{ops,kernels,kernels_experimental,tf_status,tf_tensor}.h of TensorFlow 2.15 and 2.21.
  * Test     tests/integration/horovod_tensorflow.py
@@ -23,13 +23,13 @@ struct TF_ShapeInferenceContext;
 struct TF_Status;
 struct TF_Tensor;
 
-/** A text without a NUL at its end. */
+/** A string without a NUL at its end. */
 struct TF_StringView {
     const char *data;
     size_t length;
 };
 
-/** TF_Code */
+/** Values of TF_Code. */
 enum {
     TF_OK = 0,
     TF_UNKNOWN = 2,
@@ -39,7 +39,7 @@ enum {
     TF_UNIMPLEMENTED = 12,
 };
 
-/** TF_DataType */
+/** Values of TF_DataType. */
 enum {
     TF_FLOAT = 1,
     TF_DOUBLE = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of a kernel: its tensors are submitted, and when the last operation has ended TensorFlow is told. */
+/* One run of a kernel: submits its tensors, and calls TensorFlow's callback when the last operation has ended. */
 #include "base/memory.h"
 #include "runtime/horovod/arguments.h"
 #include "runtime/horovod/factors.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 1100, MAX_DIMS = 254 /* TensorFlow's */ };
+enum { TEXT_BYTES = 1100, MAX_DIMS = 254 /* TensorFlow's own limit */ };
 
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
@@ -21,7 +21,7 @@ struct tensor {
     struct pl_factors factors;
 };
 
-/* What ends together: a submission. */
+/* The tensors of one submission, which end together. */
 struct part {
     struct pl_completion completion;
     struct call *call;
@@ -31,14 +31,14 @@ struct call {
     const struct pl_tensorflow_kernel *kernel;
     struct TF_OpKernelContext *context;
     struct pl_tensorflow_done done;
-    atomic_size_t left; /* submissions that have not ended, and one while there may be more */
-    bool failed;        /* before all was submitted; TensorFlow has been told why */
+    atomic_size_t left; /* number of submissions that have not ended, plus one while there may be more */
+    bool failed;        /* the call failed before all tensors were submitted; TensorFlow has the error */
     int ranks;
     size_t tensor_count, part_count;
     struct tensor *tensors;
     struct part *parts;
     struct pl_named_result *results; /* [tensor_count] */
-    struct pl_named_op *ops;         /* [tensor_count], while they are submitted */
+    struct pl_named_op *ops;         /* [tensor_count], used during the submission */
 };
 
 static int code_of(enum pl_status status)
@@ -65,10 +65,10 @@ static int code_of(enum pl_status status)
     case PL_FAILED:
         break;
     }
-    return TF_UNKNOWN; /* of which Horovod's Python makes a HorovodInternalError */
+    return TF_UNKNOWN; /* Horovod's Python makes a HorovodInternalError of this code */
 }
 
-/* Fail the kernel; the first failure stays. */
+/* Fails the kernel. Only the first failure counts. */
 static void fail(struct TF_OpKernelContext *context, int code, const char *text)
 {
     struct TF_Status *status = tf->NewStatus();
@@ -85,7 +85,7 @@ static void fail_by(struct TF_OpKernelContext *context, enum pl_status status, c
     fail(context, code_of(status), pl_error_text(error, text, sizeof(text)));
 }
 
-/* Whether TensorFlow's call went well; if not, the kernel fails. */
+/* Returns whether TensorFlow's call has succeeded. If not, fails the kernel. */
 static bool is_ok(struct call *call, struct TF_Status *status)
 {
     bool good = tf->GetCode(status) == TF_OK;
@@ -97,7 +97,7 @@ static bool is_ok(struct call *call, struct TF_Status *status)
     return good;
 }
 
-/* The shape of a tensor; returns how many dimensions there are. */
+/* Stores the shape of a tensor, and returns its number of dimensions. */
 static int dims_of(const struct TF_Tensor *tensor, int64_t dims[MAX_DIMS])
 {
     int count = tf->NumDims(tensor);
@@ -126,7 +126,7 @@ static bool dtype_of(const struct TF_Tensor *tensor, enum pl_dtype *ret_dtype)
     case TF_INT8:
         *ret_dtype = PL_INT8;
         return true;
-    case TF_UINT16: /* is moved only */
+    case TF_UINT16: /* can only be moved, not reduced */
     case TF_INT16:
         *ret_dtype = PL_INT16;
         return true;
@@ -147,13 +147,13 @@ static bool dtype_of(const struct TF_Tensor *tensor, enum pl_dtype *ret_dtype)
     }
 }
 
-/* Type and shape of `tensor` into `op`. */
+/* Sets type and shape of `op` to those of `tensor`. */
 static bool describe(struct call *call, const struct TF_Tensor *tensor, struct pl_named_op *op)
 {
     int count = tf->NumDims(tensor);
 
     if (!dtype_of(tensor, &op->dtype)) {
-        fail(call->context, TF_INVALID_ARGUMENT, "variables of this type are not broadcast in place");
+        fail(call->context, TF_INVALID_ARGUMENT, "variables of this type cannot be broadcast in place");
         call->failed = true;
         return false;
     }
@@ -164,7 +164,7 @@ static bool describe(struct call *call, const struct TF_Tensor *tensor, struct p
     return true;
 }
 
-/* Tensor `at` is what the operation sends. */
+/* Lets the operation send tensor `at`. */
 static bool take_input(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
@@ -178,7 +178,7 @@ static bool take_input(struct call *call, int at, struct TF_Status *status)
     return true;
 }
 
-/* The sum goes where the input is, where nobody else needs that, or into new memory. */
+/* Puts the sum into the memory of the input if nothing else needs that, else into new memory. */
 static bool take_reduced(struct call *call, int at, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[at];
@@ -190,7 +190,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
         return false;
     }
     count = dims_of(tensor->input, dims);
-    tf->DeleteTensor(tensor->input); /* held, it would not be given away */
+    tf->DeleteTensor(tensor->input); /* TensorFlow gives the memory away only if nobody holds the input */
     tensor->input = NULL;
     tensor->output = tf->ForwardInputOrAllocateOutput(call->context, &at, 1, at, dims, count, &forwarded, status);
     if (!is_ok(call, status)) {
@@ -206,7 +206,7 @@ static bool take_reduced(struct call *call, int at, struct TF_Status *status)
     return !call->failed;
 }
 
-/* The root's tensor is its own result. */
+/* Prepares a broadcast. The root's input is also its result. */
 static bool take_broadcast(struct call *call, struct TF_Status *status)
 {
     struct tensor *tensor = &call->tensors[0];
@@ -233,7 +233,7 @@ static bool take_broadcast(struct call *call, struct TF_Status *status)
     return true;
 }
 
-/* A variable's memory is someone else's too: TensorFlow gives it new memory, with the old values. */
+/* Copies a variable whose memory is shared: TensorFlow gives it new memory, and this copies the old values. */
 static void copy_tensor(struct TF_OpKernelContext *context, struct TF_Tensor *from, struct TF_Tensor *to)
 {
     (void)context;
@@ -254,7 +254,7 @@ static bool take_variable(struct call *call, int at, struct TF_Status *status)
         return false;
     }
     if (!tensor->output || tf->TensorElementCount(tensor->output) < 0) {
-        call->failed = true; /* TensorFlow has been told */
+        call->failed = true; /* TensorFlow has the error */
         return false;
     }
     if (call->kernel->has_reference) {
@@ -266,7 +266,7 @@ static bool take_variable(struct call *call, int at, struct TF_Status *status)
     return describe(call, tensor->output, op);
 }
 
-/* What each rank gets, from the second input; `*ret_rows` is to be freed. */
+/* Reads the number of rows for each rank from the second input. The caller frees `*ret_rows`. */
 static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status *status)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -289,7 +289,7 @@ static bool take_splits(struct call *call, uint64_t **ret_rows, struct TF_Status
     return true;
 }
 
-/* The operation on tensor `at`, but for its name. */
+/* Fills in the operation on tensor `at`, without its name. */
 static bool take(struct call *call, int at, struct TF_Status *status)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -308,7 +308,7 @@ static bool take(struct call *call, int at, struct TF_Status *status)
     }
 }
 
-/* Memory for the tensors that the kernel has; false: there is none. */
+/* Allocates memory for the kernel's tensors. Returns false if there is none. */
 static bool make_room(struct call *call)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -322,7 +322,7 @@ static bool make_room(struct call *call)
     return call->tensors && call->parts && call->results && call->ops;
 }
 
-/* Let go of the tensors and the results, but for those that a message may still come to. */
+/* Releases tensors and results, unless a message may still access them. */
 static void release(struct call *call)
 {
     for (size_t i = 0; call->parts && i < call->part_count; i++) {
@@ -348,7 +348,7 @@ static void release(struct call *call)
     free(call->ops);
 }
 
-/* A new output of `bytes`, with `data` in it. */
+/* Makes a new output of `bytes` bytes with a copy of `data`. */
 static bool give(struct call *call, int at, int type, const int64_t *dims, int count, const void *data, size_t bytes,
                  struct TF_Status *status)
 {
@@ -390,7 +390,7 @@ static bool give_received(struct call *call, struct TF_Status *status)
     return taken == PL_OK && give(call, 1, TF_INT32, &ranks, 1, rows, bytes, status);
 }
 
-/* The outputs, as far as they are known only now. */
+/* Makes the outputs that are known only after the operations. */
 static void give_all(struct call *call)
 {
     struct TF_Status *status = tf->NewStatus();
@@ -412,7 +412,7 @@ static void give_all(struct call *call)
     tf->DeleteStatus(status);
 }
 
-/* Everything has ended: say how, and let TensorFlow go on. */
+/* Ends the call after all its operations: reports the first error, and calls TensorFlow's callback. */
 static void finish(struct call *call)
 {
     bool failed = call->failed;
@@ -427,7 +427,7 @@ static void finish(struct call *call)
         give_all(call);
     }
     release(call);
-    pl_tensorflow_done_run(&call->done); /* where it is: a std::function may point into itself */
+    pl_tensorflow_done_run(&call->done); /* not copied again, because a std::function may have pointers into itself */
     free(call);
 }
 
@@ -438,13 +438,13 @@ static void drop(struct call *call)
     }
 }
 
-/* In whichever thread drives the service. */
+/* Runs in the thread that drives the service. */
 static void part_ended(struct pl_completion *completion)
 {
     drop(((struct part *)(void *)completion)->call);
 }
 
-/* Submit part `at`: a variable, or all tensors. */
+/* Submits part `at`: one variable, or all tensors. */
 static enum pl_status submit_part(struct call *call, struct pl_service *service, size_t at, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
@@ -470,14 +470,14 @@ static enum pl_status submit_part(struct call *call, struct pl_service *service,
     return status;
 }
 
-/* What all tensors of the kernel have in common. */
+/* Prepares the fields that all operations of the kernel have in common. */
 static enum pl_status prepare(struct call *call, struct pl_service *service, struct pl_error *reterr)
 {
     const struct pl_tensorflow_kernel *kernel = call->kernel;
     struct pl_named_op op = {.kind = kernel->kind, .name = kernel->name};
 
     if (!make_room(call)) {
-        return pl_error_set(reterr, PL_MEMORY, "no memory for %d tensors", kernel->tensors);
+        return pl_error_set(reterr, PL_MEMORY, "out of memory for %d tensors", kernel->tensors);
     }
     PL_TRY(pl_service_set_size(service, kernel->set, &call->ranks, reterr));
     if (kernel->kind == PL_ALLREDUCE || kernel->kind == PL_REDUCE_SCATTER) {
@@ -521,10 +521,10 @@ static void submit(struct call *call, struct pl_service *service)
 static const char uninitialised[] = "Horovod has not been initialized; use hvd.init().";
 
 /*
- * Whether TensorFlow optimises a graph and tries to replace nodes, whose inputs are constants, by what they give. Each
- * rank does that by itself, as far as its own graph allows, and would not take part when others run theirs again; a
- * node that fails then stays in the graph. Such a run has no step: 0, or LogMemory::SpecialStepIds, which are -6 to -1.
- * What runs eagerly has none either, nor a name of its own.
+ * Whether TensorFlow is optimising a graph and runs the kernel to replace a node with constant inputs by its result.
+ * Each rank does that by itself, as far as its own graph permits, and takes no part when others run theirs again. If
+ * the run fails, the node stays in the graph. Such a run has no step: its number is 0, or one of
+ * LogMemory::SpecialStepIds, -6 to -1. An eager run has no step either, but then the node has no name of its own.
  */
 static bool is_folding(const struct pl_tensorflow_kernel *kernel, struct TF_OpKernelContext *context)
 {
@@ -543,9 +543,10 @@ void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
 
     if (!service) {
         if (folding) {
-            fail(context, TF_UNIMPLEMENTED, "no constant: other ranks take part");
+            fail(context, TF_UNIMPLEMENTED, "the result is not constant, because it depends on other ranks");
         } else {
-            fail(context, call ? TF_FAILED_PRECONDITION : TF_RESOURCE_EXHAUSTED, call ? uninitialised : "no memory");
+            fail(context, call ? TF_FAILED_PRECONDITION : TF_RESOURCE_EXHAUSTED,
+                 call ? uninitialised : "out of memory");
         }
         free(call);
         pl_tensorflow_done_copy(&copy, done);

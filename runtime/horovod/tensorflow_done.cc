@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The copy of a std::function that only C++ can make; no header of TensorFlow is needed for it. */
+/* Copies a std::function, which only C++ can do. It needs no header of TensorFlow. */
 #include "runtime/horovod/tensorflow_done.h"
 
 #include <functional>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * TensorFlow's done callback of an asynchronous kernel. What the kernel is given is the address of a std::function on
- * its caller's stack, which is gone when the kernel returns: a kernel that ends later keeps a copy.
+ * TensorFlow's done callback of an asynchronous kernel. The kernel gets the address of a std::function on its caller's
+ * stack, which no longer exists after the kernel has returned. A kernel that ends later keeps a copy.
  */
 #ifndef PL_RUNTIME_HOROVOD_TENSORFLOW_DONE_H
 #define PL_RUNTIME_HOROVOD_TENSORFLOW_DONE_H
@@ -12,9 +12,9 @@ extern "C" {
 
 struct TF_AsyncOpKernelDoneCallback;
 
-/** Room for a copy. */
+/** Memory for a copy. */
 struct pl_tensorflow_done {
-    void *function[4]; /* as large as a std::function, which the compiler checks */
+    void *function[4]; /* as large as a std::function; the compiler checks that */
 };
 
 /** Copies `done` into `copy`, for one pl_tensorflow_done_run(). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A TensorFlow kernel's attributes, read when its node is made. */
+/* Reads a TensorFlow kernel's attributes when its node is made. */
 #include "runtime/horovod/tensorflow_kernel.h"
 
 #include "runtime/horovod/arguments.h"
@@ -11,7 +11,7 @@
 
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
-/* What the operations have, by pl_tensorflow_op. */
+/* The properties of the operations, by pl_tensorflow_op. */
 static const struct traits {
     enum pl_kind kind;
     bool reduces, has_root, has_set, has_scope, grouped, in_place, has_reference;
@@ -60,7 +60,8 @@ static bool read_bool(struct TF_OpKernelConstruction *construction, const char *
     return tf->GetCode(status) == TF_OK;
 }
 
-/* The node's name, which all ranks give alike; where the program says so, without the scopes before it. */
+/* Sets the kernel's name to the node's name, which is the same on all ranks. If the program asks for it, the name has
+ * no scopes. */
 static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_tensorflow_kernel *kernel,
                         bool ignores_scope)
 {
@@ -75,7 +76,8 @@ static void name_kernel(struct TF_OpKernelConstruction *construction, struct pl_
     pl_arguments_name(NULL, name.data + start, name.length - start, kernel->name);
 }
 
-/* "<kernel>_<variable>", the variable's name made one of TensorFlow's; without one, its number. */
+/* Makes the name "<kernel>_<variable>". The variable's name is changed to a valid name of TensorFlow. Without memory
+ * the name has the variable's number instead. */
 static void name_variable(struct pl_tensorflow_kernel *kernel, int at, const char *text, size_t length)
 {
     char *full = calloc(1, strlen(kernel->name) + length + sizeof("_2147483647"));
@@ -100,7 +102,7 @@ static void name_variable(struct pl_tensorflow_kernel *kernel, int at, const cha
     free(full);
 }
 
-/* The list of the variables' names. */
+/* Reads the list of the variables' names. */
 static bool read_variables(struct TF_OpKernelConstruction *construction, struct pl_tensorflow_kernel *kernel,
                            struct TF_Status *status)
 {
@@ -112,14 +114,14 @@ static bool read_variables(struct TF_OpKernelConstruction *construction, struct 
     kernel->variables = calloc(room, sizeof(*kernel->variables));
     tf->OpKernelConstruction_GetAttrSize(construction, "variable_names", &count, &bytes, status);
     if (tf->GetCode(status) == TF_OK && count != kernel->tensors) {
-        tf->SetStatus(status, TF_INVALID_ARGUMENT, "variable_names are as many as num_variables says");
+        tf->SetStatus(status, TF_INVALID_ARGUMENT, "expected as many variable_names as num_variables");
     }
     storage = tf->GetCode(status) == TF_OK ? calloc(1, (size_t)bytes + 1) : NULL;
     if (texts && lengths && kernel->variables && storage) {
         tf->OpKernelConstruction_GetAttrStringList(construction, "variable_names", texts, lengths, count, storage,
                                                    (size_t)bytes, status);
     } else if (tf->GetCode(status) == TF_OK) {
-        tf->SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory for the names of variables");
+        tf->SetStatus(status, TF_RESOURCE_EXHAUSTED, "out of memory for the names of variables");
     }
     for (int i = 0; i < kernel->tensors && tf->GetCode(status) == TF_OK; i++) {
         name_variable(kernel, i, texts[i], lengths[i]);
@@ -130,14 +132,14 @@ static bool read_variables(struct TF_OpKernelConstruction *construction, struct 
     return tf->GetCode(status) == TF_OK;
 }
 
-/* In-place operations need what TensorFlow calls experimental. */
+/* Whether this TensorFlow has the experimental calls that in-place operations need. */
 static bool has_calls(struct TF_Status *status)
 {
     const char *missing = pl_tensorflow_api_missing();
     char text[160];
 
     if (missing) {
-        snprintf(text, sizeof(text), "broadcasting in place needs %s, which this TensorFlow has not", missing);
+        snprintf(text, sizeof(text), "broadcasting in place needs %s, which this TensorFlow does not have", missing);
         tf->SetStatus(status, TF_UNIMPLEMENTED, text);
     }
     return !missing;
@@ -176,7 +178,7 @@ static void *create(struct TF_OpKernelConstruction *construction, enum pl_tensor
         kernel->has_reference = traits_of[op].has_reference;
         kernel->tensors = 1;
     } else {
-        tf->SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory for a kernel");
+        tf->SetStatus(status, TF_RESOURCE_EXHAUSTED, "out of memory for a kernel");
     }
     if (!kernel || !read_attributes(construction, kernel, status)) {
         tf->OpKernelConstruction_Failure(construction, status);
@@ -197,7 +199,7 @@ void pl_tensorflow_kernel_free(void *kernel)
     }
 }
 
-/* TensorFlow tells a kernel's maker nothing of the operation, so each has its own. */
+/* Each operation has its own function that makes kernels, because TensorFlow does not pass the operation to it. */
 #define MAKER(op, text)                                                                                                \
     static void *create_##op(struct TF_OpKernelConstruction *construction)                                             \
     {                                                                                                                  \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Horovod's operations as TensorFlow's kernels: what a kernel knows of its node (tensorflow_kernel.c), and one run of
- * it (tensorflow_call.c).
+ * Horovod's operations as TensorFlow's kernels: the attributes of a kernel's node (tensorflow_kernel.c), and one run of
+ * the kernel (tensorflow_call.c).
  *
- * Threads  TensorFlow's; a kernel runs any number of times at once.
+ * Threads  TensorFlow's; a kernel may run any number of times at once.
  * Test     tests/integration/horovod_tensorflow.py
  */
 #ifndef PL_RUNTIME_HOROVOD_TENSORFLOW_KERNEL_H
@@ -42,9 +42,9 @@ enum pl_tensorflow_op {
 struct pl_tensorflow_kernel {
     enum pl_tensorflow_op op;
     enum pl_kind kind;
-    /* its tensors are one group; are variables; are reference variables of TensorFlow 1 */
+    /* its tensors are one group; they are variables; they are reference variables of TensorFlow 1 */
     bool grouped, in_place, has_reference;
-    bool is_lone; /* it is run eagerly, outside a graph */
+    bool is_lone; /* it runs eagerly, outside a graph */
     int set, root, reduction;
     float prescale, postscale;
     int tensors;                                /* number of its tensors */
@@ -60,7 +60,7 @@ extern pl_tensorflow_create *const pl_tensorflow_kernel_create[PL_TENSORFLOW_OPS
 void pl_tensorflow_kernel_free(void *kernel);
 
 /**
- * Runs a kernel of an operation between ranks. It is submitted here, and ends in the thread that drives the service.
+ * Runs a kernel of an operation between ranks. Submits the operation, which ends in the thread that drives the service.
  */
 void pl_tensorflow_call_start(void *kernel, struct TF_OpKernelContext *context,
                               struct TF_AsyncOpKernelDoneCallback *done);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The operations that Horovod's own Python for TensorFlow calls, as its C interface defines them: registered when
- * TensorFlow loads this module. They are asynchronous and not stateful: stateful operations of a function run one
- * after the other, and kernels that block would fill TensorFlow's threads with other tensors on other ranks. */
+/* The operations that Horovod's own Python for TensorFlow calls, as its C interface defines them. They are registered
+ * when TensorFlow loads this module. They are asynchronous and not stateful, because TensorFlow runs the stateful
+ * operations of a function one after the other, and because kernels that block would fill TensorFlow's threads with
+ * different tensors on different ranks. */
 #include "base/log.h"
 #include "runtime/horovod/tensorflow_kernel.h"
 
@@ -12,16 +13,16 @@
 #define SET "process_set_id: int = 0"
 #define SCOPE "ignore_name_scope: bool = False"
 #define FACTORS "prescale_factor: float", "postscale_factor: float"
-/* TensorFlow's optimiser (ModifiesInputsInPlace() of its op_types.cc) takes a node with this attribute for one with
- * side effects, as it does a stateful one: it is neither taken out of a graph nor evaluated before, since other ranks
- * take part. */
+/* With this attribute TensorFlow's optimiser (ModifiesInputsInPlace() of its op_types.cc) treats a node as one with
+ * side effects, like a stateful one. So the node is neither removed from a graph nor evaluated early: other ranks take
+ * part. */
 #define KEPT "in_place: bool = True"
 
 enum { ATTRIBUTES = 8 };
 
 static const struct pl_tensorflow_api *const tf = &pl_tensorflow_api;
 
-/* All outputs have their inputs' shapes. */
+/* Gives all outputs the shapes of their inputs. */
 static void same_shapes(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
 {
     struct TF_ShapeHandle *shape = tf->NewShapeHandle();
@@ -36,16 +37,16 @@ static void same_shapes(struct TF_ShapeInferenceContext *context, struct TF_Stat
     tf->DeleteShapeHandle(shape);
 }
 
-/* Output `at` has the shape of input `at`, with another number of rows. */
+/* Gives output `at` the shape of input `at`, with any number of rows. */
 static void other_rows_of(struct TF_ShapeInferenceContext *context, int at, struct TF_Status *status)
 {
     struct TF_ShapeHandle *shape = tf->NewShapeHandle(), *row = tf->NewShapeHandle();
-    struct TF_ShapeHandle *rows = tf->ShapeInferenceContextVectorFromSize(context, SIZE_MAX); /* -1: any number */
+    struct TF_ShapeHandle *rows = tf->ShapeInferenceContextVectorFromSize(context, SIZE_MAX); /* -1 means any number */
 
     tf->ShapeInferenceContextGetInput(context, at, shape, status);
     if (tf->GetCode(status) == TF_OK && tf->ShapeInferenceContextRankKnown(context, shape) &&
         tf->ShapeInferenceContextRank(context, shape) == 0) {
-        tf->SetStatus(status, TF_INVALID_ARGUMENT, "a tensor with rows is needed, this is a scalar");
+        tf->SetStatus(status, TF_INVALID_ARGUMENT, "expected a tensor with rows, found a scalar");
     }
     if (tf->GetCode(status) == TF_OK) {
         tf->ShapeInferenceContextSubshape(context, shape, 1, INT64_MAX, row, status);
@@ -70,7 +71,7 @@ static void other_rows(struct TF_ShapeInferenceContext *context, struct TF_Statu
     }
 }
 
-/* The numbers of rows that came are as many as those that were sent, or where none were given one a rank. */
+/* Gives the received splits the shape of the sent splits. */
 static void alltoall_shapes(struct TF_ShapeInferenceContext *context, struct TF_Status *status)
 {
     struct TF_ShapeHandle *splits = tf->NewShapeHandle();
@@ -104,7 +105,7 @@ static const struct definition {
     const char *inputs[2];
     const char *outputs[2];
     pl_tensorflow_shape *shape;
-    bool asks; /* for a number, which is not kept from one run to the next */
+    bool asks; /* returns a number, which TensorFlow must not keep from one run to the next */
 } definitions[PL_TENSORFLOW_OPS] = {
     [PL_TENSORFLOW_ALLREDUCE] = {{REDUCED, "reduce_op: int", FACTORS, SCOPE, SET, KEPT},
                                  {"tensor: T"},
@@ -168,13 +169,13 @@ static void define(const struct definition *definition, const char *name, struct
         tf->OpDefinitionBuilderAddOutput(builder, definition->outputs[i]);
     }
     if (definition->asks) {
-        tf->OpDefinitionBuilderSetIsStateful(builder, true); /* TensorFlow does not look at the value */
+        tf->OpDefinitionBuilderSetIsStateful(builder, true); /* TensorFlow ignores the value */
     }
     tf->OpDefinitionBuilderSetShapeInferenceFunction(builder, definition->shape);
     tf->RegisterOpDefinition(builder, status);
 }
 
-/* Tensors are in host memory: TensorFlow copies those of a GPU there and back. */
+/* Makes the kernel. Its tensors are in host memory: TensorFlow copies the tensors of a GPU there and back. */
 static void implement(const struct definition *definition, enum pl_tensorflow_op op, struct TF_Status *status)
 {
     const char *name = pl_tensorflow_kernel_names[op];
@@ -187,14 +188,14 @@ static void implement(const struct definition *definition, enum pl_tensorflow_op
     tf->RegisterKernelBuilder(name, builder, status);
 }
 
-/* TensorFlow looks for what was registered while it loads the module. */
+/* Registers the operations while TensorFlow loads the module: it looks for them then. */
 __attribute__((constructor)) static void register_ops(void)
 {
     struct pl_error error = PL_ERROR_NONE;
     struct TF_Status *status;
 
     if (pl_tensorflow_api_find(&error) != PL_OK) {
-        pl_log_error(&error, "Horovod's operations for TensorFlow");
+        pl_log_error(&error, "registering Horovod's operations for TensorFlow");
         return;
     }
     status = tf->NewStatus();
@@ -204,7 +205,8 @@ __attribute__((constructor)) static void register_ops(void)
             implement(&definitions[i], (enum pl_tensorflow_op)i, status);
         }
         if (tf->GetCode(status) != TF_OK) {
-            pl_log(PL_LOG_ERROR, "TensorFlow did not take %s: %s", pl_tensorflow_kernel_names[i], tf->Message(status));
+            pl_log(PL_LOG_ERROR, "TensorFlow refused the operation %s: %s", pl_tensorflow_kernel_names[i],
+                   tf->Message(status));
         }
     }
     tf->DeleteStatus(status);

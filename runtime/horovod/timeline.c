@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Horovod's timeline: events become lines of JSON in a text, which a thread writes to the file. */
+/* Horovod's timeline: events become lines of JSON in a text, and a thread writes the text to the file. */
 #include "runtime/horovod/timeline.h"
 
 #include "base/clock.h"
@@ -22,10 +22,10 @@
 
 enum { CHAINS = 1024, WORD_BYTES = 64 };
 
-/* Threads of a tensor's process in the file: a tensor may be announced again before its last operation has ended. */
+/* The threads of a tensor in the file: the tensor may be announced again before its last operation has ended. */
 enum { NEGOTIATION, OPERATION };
 
-/* A name that has a line. */
+/* A name and the number of its line. */
 struct line {
     struct line *next;
     int number;
@@ -33,14 +33,14 @@ struct line {
 };
 
 static struct {
-    pthread_mutex_t changing; /* start and stop, one at a time */
+    pthread_mutex_t changing; /* held by start and stop, so that they run one at a time */
     pthread_mutex_t lock;
     pthread_cond_t work;
     struct {
-        int fd; /* -1: none */
+        int fd; /* -1 if there is no file */
         bool mark_cycles, stop;
         int64_t start_ns;
-        struct pl_text text; /* not yet written */
+        struct pl_text text; /* the text that is not written yet */
         struct pl_trace_events events;
         struct line *lines[CHAINS];
         int line_count;
@@ -51,7 +51,7 @@ static struct {
               .work = PTHREAD_COND_INITIALIZER,
               .synced = {.fd = -1}};
 
-/* An event, open for more; `line` 0 is the file's own. Under the lock. */
+/* Begins an event, to which the caller adds fields. `line` is 0 for the file itself. The caller holds the lock. */
 static struct pl_trace_events *begin(const char *phase, const char *name, int line, int thread)
 {
     struct pl_trace_events *events = &timeline.synced.events;
@@ -61,7 +61,7 @@ static struct pl_trace_events *begin(const char *phase, const char *name, int li
     return events;
 }
 
-/* An event of the file's own with a number. */
+/* Adds an event about the file itself, with a number. */
 static void add_head(const char *name, int line, const char *argument, int64_t number)
 {
     struct pl_trace_events *events = &timeline.synced.events;
@@ -72,7 +72,7 @@ static void add_head(const char *name, int line, const char *argument, int64_t n
     pl_trace_events_end(events);
 }
 
-/* The number of the line for `name`, which begins with its first event; 0 without memory. */
+/* Returns the number of the line for `name`, which begins with its first event; 0 if there is no memory. */
 static int find_line(const char *name)
 {
     size_t length = strlen(name);
@@ -100,7 +100,7 @@ static int find_line(const char *name)
     return (*at)->number;
 }
 
-/* "NEGOTIATE_ALLREDUCE" and so on: Horovod's words for a kind. */
+/* Writes Horovod's name of a kind: "NEGOTIATE_ALLREDUCE" and so on. */
 static const char *word_of(const char *before, enum pl_kind kind, char word[WORD_BYTES])
 {
     snprintf(word, WORD_BYTES, "%s%s", before, kind == PL_REDUCE_SCATTER ? "reducescatter" : pl_kind_text(kind));
@@ -187,7 +187,8 @@ const struct pl_named_observer *pl_timeline_observer(void)
     return &observer;
 }
 
-/* Write what is there; the first failure is reported, and ends the timeline. The lock is released meanwhile. */
+/* Writes the present text. The first failure is reported and ends the timeline. The lock is released during the
+ * write. */
 static void write_text(bool *failed)
 {
     struct pl_text text = timeline.synced.text;
@@ -198,7 +199,7 @@ static void write_text(bool *failed)
     pthread_mutex_unlock(&timeline.lock);
     if (!*failed && (pl_text_check(&text, &error) != PL_OK ||
                      pl_file_write_fd(fd, text.data, text.length, "the timeline", &error) != PL_OK)) {
-        pl_log_error(&error, "the timeline ends here");
+        pl_log_error(&error, "the timeline ends here, because it cannot be written");
         *failed = true;
         pl_named_observe(&observer, false);
     }
@@ -223,7 +224,7 @@ static void *write_all(void *unused)
     return NULL;
 }
 
-/* Between start and stop, one at a time. */
+/* Stops the timeline. Only one thread at a time may start or stop it. */
 static void stop(void)
 {
     int fd;
@@ -253,7 +254,7 @@ static void stop(void)
     }
     pthread_mutex_unlock(&timeline.lock);
     if (close(fd) != 0) {
-        pl_log(PL_LOG_ERROR, "the timeline may not be whole: closing it failed");
+        pl_log(PL_LOG_ERROR, "the timeline may be incomplete: closing its file failed");
     }
 }
 
@@ -264,7 +265,7 @@ static enum pl_status start(const char *path, bool mark_cycles, struct pl_error 
     enum pl_status status;
 
     if (fd < 0) {
-        return pl_error_errno(reterr, "create the timeline '%s'", path);
+        return pl_error_errno(reterr, "open the timeline '%s'", path);
     }
     clock_gettime(CLOCK_REALTIME, &now);
     pthread_mutex_lock(&timeline.lock);
@@ -278,7 +279,7 @@ static enum pl_status start(const char *path, bool mark_cycles, struct pl_error 
     pl_text_append(&timeline.synced.text, "[");
     add_head("start_time_since_epoch_in_micros", 0, "start_time_since_epoch_in_micros",
              (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
-    pl_named_observe(&observer, true); /* before the thread, whose first write may fail and end it */
+    pl_named_observe(&observer, true); /* before the thread starts: its first write may fail and end it */
     status = pl_thread_start(&timeline.thread, write_all, NULL, "the thread of the timeline", reterr);
     if (status != PL_OK) {
         pl_named_observe(&observer, false);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Horovod's timeline: a file that rank 0 writes while the program runs, for chrome://tracing or Perfetto, with a line
- * for each tensor: NEGOTIATE_ALLREDUCE from the first rank that is ready to the last, with a tick for each, then
- * ALLREDUCE; and CYCLE_START for each round of announcements. There is one in a process.
+ * Horovod's timeline: a file that rank 0 writes while the program runs, for chrome://tracing or Perfetto. It has a line
+ * for each tensor: NEGOTIATE_ALLREDUCE from the first rank that is ready to the last one, with a tick for each rank,
+ * then ALLREDUCE. CYCLE_START marks each round of announcements. A process has one timeline.
  *
- * Tensors in host memory are not fused (runtime/named/run.c), so that nothing is copied into a fusion buffer and no
- * such span is there. What each collective under the tensors did, and on every rank, is in the trace of the run
- * (runtime/trace.h).
+ * Tensors in host memory are not fused (runtime/named/run.c): nothing is copied into a fusion buffer, and the file has
+ * no such span. The trace of the run (runtime/trace.h) has every collective under the tensors, on every rank.
  *
  * Threads  any.
- * Cost     a test of a flag while it is not written; else a line of text an event, written by a thread of its own.
+ * Cost     a test of a flag if the timeline is off; else a line of text per event, which a thread of its own writes.
  * Source   the trace event format of the Chromium project; Horovod's documentation, docs/timeline.rst.
  * Test     tests/unit/runtime/horovod/test_timeline.c
  */
@@ -18,12 +17,12 @@
 
 #include "runtime/named.h"
 
-/** For struct pl_named_options. */
+/** Returns the observer for struct pl_named_options. */
 const struct pl_named_observer *pl_timeline_observer(void);
 
 /**
- * Writes events from now on into a new file at `path`, with `mark_cycles` also the rounds. A file that is being written
- * is closed first. Errors: PL_SYSTEM names the path.
+ * Writes events from now on into a new file at `path`; with `mark_cycles` also the rounds. Closes the file that is
+ * being written, if there is one. Errors: PL_SYSTEM with the path.
  */
 enum pl_status pl_timeline_start(const char *path, bool mark_cycles, struct pl_error *reterr) PL_MUST_CHECK;
 

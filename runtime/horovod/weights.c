@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether ranks begin with the same weights: one small gather that nobody waits for, and a warning of others. */
+/* Checks whether ranks begin with the same weights: one small gather that no rank waits for, and a warning about ranks
+ * that differ. */
 #include "base/knob.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,11 +15,11 @@
 
 enum { RANKS_NAMED = 8 };
 
-static atomic_bool warned; /* a program may make optimizers again and again */
+static atomic_bool warned; /* warn only once: a program may make optimizers again and again */
 
 struct comparison {
     struct pl_completion completion;
-    struct pl_named_result result; /* a checksum of each rank */
+    struct pl_named_result result; /* the checksum of each rank */
     int set, rank;
     uint64_t checksum;
     char *cure;
@@ -34,7 +35,7 @@ static void comparison_free(struct comparison *comparison)
     free(comparison);
 }
 
-/* The ranks whose checksum is another than rank 0's; returns how many there are. */
+/* Lists the ranks whose checksum differs from rank 0's, and returns how many there are. */
 static uint64_t list_others(const struct comparison *comparison, struct pl_text *text)
 {
     const uint64_t *checksums = (const uint64_t *)comparison->result.data;
@@ -67,7 +68,8 @@ static void report(const struct comparison *comparison)
     }
 }
 
-/* In whichever thread drives the service. A failure is that of a rank that does not compare, as one that has joined. */
+/* Runs in the thread that drives the service. A failure is ignored: it means that a rank does not compare, for example
+ * because it has joined. */
 static void compared(struct pl_completion *completion)
 {
     struct comparison *comparison = (struct comparison *)(void *)completion;
@@ -114,7 +116,7 @@ void horovod_paceline_compare_weights(const char *name, int set, uint64_t checks
     }
     if (pl_knob_bool(pl_world_knobs(pl_runtime_world(pl_state_runtime())), PL_KNOB_CHECK_WEIGHTS) &&
         start(service, name, set, checksum, cure, &error) != PL_OK) {
-        pl_log(PL_LOG_DEBUG, "the ranks' weights are not compared: %s", error.cause);
+        pl_log(PL_LOG_DEBUG, "the weights of the ranks are not compared: %s", error.cause);
     }
     pl_state_release();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decompresses gzip and zstd as a source over a source. */
+/* Decompresses gzip and zstd: a source that reads from another source. */
 #include "s3io/bytes/inflate.h"
 
 #include "base/memory.h"
@@ -12,15 +12,16 @@
 #include <string.h>
 #include <zstd.h>
 
-/* Large enough that the source below is read in few calls, small enough to stay in the second-level cache. */
+/* The size of the buffer: large enough to read the source below in few calls, small enough for the second-level
+ * cache. */
 enum { INPUT_BYTES = 256 * 1024 };
 
 struct inflate_source {
     struct pl_source head;
-    struct pl_source *below; /* owned; NULL when the window is another's */
+    struct pl_source *below; /* owned; NULL if the window belongs to the caller */
     struct pl_window own;
     struct pl_window *window;
-    enum pl_compression compression; /* PL_COMPRESSION_AUTO until the first bytes were seen */
+    enum pl_compression compression; /* PL_COMPRESSION_AUTO until the first bytes are available */
     bool one_member;
     bool in_member;
     bool member_done;
@@ -31,8 +32,8 @@ struct inflate_source {
 bool pl_inflate_is_gzip(const struct pl_window *window)
 {
     static const unsigned char magic[3] = {0x1f, 0x8b,
-                                           /* with deflate, the only method there is: a record of 0x8b1f bytes begins
-                                            * with two of them */
+                                           /* deflate, the only method; it is compared too, because a record of 0x8b1f
+                                            * bytes begins with the first two bytes */
                                            8};
     size_t bytes = pl_number_min(window->available, sizeof(magic));
 
@@ -42,7 +43,7 @@ bool pl_inflate_is_gzip(const struct pl_window *window)
 bool pl_inflate_is_zstd(const struct pl_window *window)
 {
     static const unsigned char magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
-    /* after 0x50 to 0x5f; pzstd begins with such a frame */
+    /* these follow a byte from 0x50 to 0x5f; pzstd's output begins with such a frame */
     static const unsigned char skippable[3] = {0x2a, 0x4d, 0x18};
 
     return window->available >= sizeof(magic) &&
@@ -76,7 +77,7 @@ static enum pl_status plain_read(struct inflate_source *inflate, void *data, siz
     struct pl_window *window = inflate->window;
     size_t got;
 
-    /* The bytes that detection looked at come first; those after them go straight to the caller. */
+    /* First return the bytes that the detection has read; read later ones directly into the caller's memory. */
     if (window->available == 0 && !window->ended && inflate->below) {
         return pl_source_read(inflate->below, data, bytes, deadline_ns, ret_bytes, reterr);
     }
@@ -110,7 +111,7 @@ static const char *gzip_error_text(int code)
     }
 }
 
-/* Begin the next member or frame; sets *ret_end when there is none. */
+/* Begins the next member or frame. Sets *ret_end if there is none. */
 static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadline_ns, bool *ret_end,
                                    struct pl_error *reterr)
 {
@@ -123,7 +124,7 @@ static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadl
     }
     PL_TRY(pl_window_need(window, 1, deadline_ns, reterr));
     if (inflate->member_done && inflate->compression == PL_COMPRESSION_GZIP) {
-        /* Tape drives and some tools pad a gzip file with zeros. */
+        /* Tape drives and some tools fill the end of a gzip file with zeros. */
         while (window->available > 0 && window->data[0] == 0) {
             pl_window_consume(window, 1);
             PL_TRY(pl_window_need(window, 1, deadline_ns, reterr));
@@ -147,7 +148,7 @@ static enum pl_status begin_member(struct inflate_source *inflate, int64_t deadl
     return PL_OK;
 }
 
-/* Decode what is available into `data`; says whether the member ended. */
+/* Decodes the available bytes into `data`. `*ret_done` tells whether the member has ended. */
 static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size_t bytes, size_t *ret_bytes,
                                 bool *ret_done, struct pl_error *reterr)
 {
@@ -157,7 +158,7 @@ static enum pl_status gzip_step(struct inflate_source *inflate, void *data, size
     uint32_t out = (uint32_t)(bytes < INT_MAX ? bytes : INT_MAX);
     int code;
 
-    state->next_in = (uint8_t *)(uintptr_t)window->data; /* only read, though the library's type says otherwise */
+    state->next_in = (uint8_t *)(uintptr_t)window->data; /* the library only reads it, although its type is not const */
     state->avail_in = in;
     state->next_out = data;
     state->avail_out = out;
@@ -224,10 +225,9 @@ static enum pl_status inflate_read(struct pl_source *source, void *data, size_t 
         if (done) {
             continue;
         }
-        /* Output that the library still held was taken first; without any, more input is needed, and at its end the
-         * member is cut. */
+        /* The library holds no more output, so it needs more input. If there is none, the member is truncated. */
         if (inflate->window->available == 0 && inflate->window->ended) {
-            return corrupt(inflate, 0, "compressed data ends too early", reterr);
+            return corrupt(inflate, 0, "the compressed data ends inside a member", reterr);
         }
         if (inflate->window->available > 0 && inflate->window->available == before) {
             return corrupt(inflate, 0, "compressed data makes no progress", reterr);
@@ -259,7 +259,7 @@ static void inflate_close(struct pl_source *source)
 static const struct pl_source_ops inflate_ops = {
     .read = inflate_read, .cancel = inflate_cancel, .close = inflate_close};
 
-/* Both decoders are small next to their windows; with AUTO either may be needed. */
+/* Makes a source with the decoders for `compression`; AUTO needs both, which are small next to their windows. */
 static enum pl_status make(const char *name, enum pl_compression compression, struct inflate_source **ret_inflate,
                            struct pl_error *reterr)
 {
@@ -276,7 +276,7 @@ static enum pl_status make(const char *name, enum pl_compression compression, st
     }
     if (status == PL_OK && (compression == PL_COMPRESSION_ZSTD || compression == PL_COMPRESSION_AUTO)) {
         inflate->zstd = ZSTD_createDStream();
-        status = inflate->zstd ? PL_OK : pl_error_set(reterr, PL_MEMORY, "no memory for a zstd decoder");
+        status = inflate->zstd ? PL_OK : pl_error_set(reterr, PL_MEMORY, "out of memory in making a zstd decoder");
     }
     if (status == PL_OK) {
         status = pl_source_init(&inflate->head, &inflate_ops, name, reterr);

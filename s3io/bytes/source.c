@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all byte sources share, and the source over memory. */
+/* The common part of all byte sources, and the source over memory. */
 #include "s3io/source.h"
 
 #include "base/memory.h"

@@ -19,18 +19,18 @@
 
 enum { PIPE_BYTES = 1 << 20 };
 
-/* The longest wait for an inotify event before the path is polled again: some mounted file systems send none. */
+/* The longest wait for an inotify event before the path is tried again: some mounted file systems send no events. */
 #define POLL_AGAIN_NS (200 * PL_NS_PER_MS)
 
-/* How long after a stop request a stream that has begun may be silent before it counts as over. */
+/* How long a stream that has begun may be silent after a stop request before it counts as ended. */
 #define STOP_GRACE_NS (2 * PL_NS_PER_S)
 
 struct fifo_source {
     struct pl_source head;
-    int fd;          /* -1 until the path is there */
-    int cancel_fd;   /* an eventfd that is readable once the source is cancelled */
-    int stop_fd;     /* -1: none */
-    int64_t stop_ns; /* when to give up, once a stop was requested */
+    int fd;          /* -1 until the path exists */
+    int cancel_fd;   /* an eventfd that is readable after the source was cancelled */
+    int stop_fd;     /* -1 if there is none */
+    int64_t stop_ns; /* deadline after a stop request */
     bool writer_seen;
 };
 
@@ -41,11 +41,11 @@ static enum pl_status cancelled(const struct fifo_source *fifo, struct pl_error 
 
 static enum pl_status stopped(const struct fifo_source *fifo, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CANCELLED, "asked to stop while waiting for %s FIFO '%s'",
-                        fifo->writer_seen ? "more from" : "a writer of", fifo->head.name);
+    return pl_error_set(reterr, PL_CANCELLED, "stopped while waiting for %s FIFO '%s'",
+                        fifo->writer_seen ? "more data from" : "a writer of", fifo->head.name);
 }
 
-/* Watch the directory that will hold `path`; -1 when that is not possible (it may not be there yet). */
+/* Watches the directory of `path`. Returns -1 if that is impossible, for example because it does not exist yet. */
 static int watch_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -74,21 +74,21 @@ static void drain(int fd)
 }
 
 /*
- * Each of two readers would get pieces that the other lacks, and if those are whole records nothing would detect it.
- * A file system without locks lets both read.
+ * Locks the FIFO against a second reader. Each of two readers would get only a part of the bytes, and if the parts are
+ * whole records, nothing would detect it. On a file system without locks both can read.
  */
 static enum pl_status lock_reader(int fd, const char *path, struct pl_error *reterr)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "FIFO '%s' has another reader: ranks of one host share a channel in Pipe Mode by a stream's option share",
+            "FIFO '%s' has another reader: set the stream's option 'share' to let several ranks of one host read it",
             path);
     }
     return PL_OK;
 }
 
-/* Open the path, waiting until it exists. The open itself never blocks, whether a writer is there or not. */
+/* Opens the path, after waiting until it exists. The open itself never blocks, with or without a writer. */
 static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
     const char *path = fifo->head.name;
@@ -104,13 +104,13 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
 
         if (fd >= 0) {
             if (fstat(fd, &info) != 0) {
-                return pl_error_errno(reterr, "stat '%s'", path);
+                return pl_error_errno(reterr, "fstat '%s'", path);
             }
             if (!S_ISFIFO(info.st_mode)) {
                 return pl_error_set(reterr, PL_INVALID, "'%s' is not a FIFO", path);
             }
             PL_TRY(lock_reader(fd, path, reterr));
-            /* Refused when the user's pipe memory is spent; the stream is then slower, not wrong. */
+            /* This fails if the user's limit of pipe memory is reached; then the stream is slower, but correct. */
             fcntl(fd, F_SETPIPE_SZ, (int)PIPE_BYTES);
             fifo->fd = fd;
             fd = -1;
@@ -123,7 +123,7 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
             return pl_error_set(reterr, PL_TIMEOUT, "FIFO '%s' did not appear before the deadline", path);
         }
         if (poll(fds, 3, pl_deadline_poll_ms(look_ns < deadline_ns ? look_ns : deadline_ns)) < 0 && errno != EINTR) {
-            return pl_error_errno(reterr, "wait for FIFO '%s'", path);
+            return pl_error_errno(reterr, "waiting for FIFO '%s'", path);
         }
         if (fds[0].revents) {
             return cancelled(fifo, reterr);
@@ -141,7 +141,7 @@ static enum pl_status wait_and_open(struct fifo_source *fifo, int64_t deadline_n
 static enum pl_status wait_readable(struct fifo_source *fifo, int64_t deadline_ns, struct pl_error *reterr)
 {
     for (;;) {
-        bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* once stopped, stop_fd stays readable */
+        bool going_on = fifo->stop_ns == PL_DEADLINE_NEVER; /* after a stop request, stop_fd stays readable */
         struct pollfd fds[3] = {{.fd = fifo->fd, .events = POLLIN},
                                 {.fd = fifo->cancel_fd, .events = POLLIN},
                                 {.fd = going_on ? fifo->stop_fd : -1, .events = POLLIN}};
@@ -183,8 +183,8 @@ static enum pl_status fifo_read(struct pl_source *source, void *data, size_t byt
     for (;;) {
         ssize_t got;
 
-        /* Before the first writer, read() returns 0 as at the end; poll() reports nothing until a writer has data or
-         * has closed it again. */
+        /* Before the first writer, read() returns 0, as at the end. poll() reports nothing until a writer has written
+         * or has closed the FIFO again. */
         if (!fifo->writer_seen) {
             PL_TRY(wait_readable(fifo, deadline_ns, reterr));
             fifo->writer_seen = true;
@@ -208,7 +208,7 @@ static void fifo_cancel(struct pl_source *source)
 {
     uint64_t one = 1;
 
-    /* Can only fail when the counter is full, and then it is readable anyway. */
+    /* This fails only if the counter is full, and then the eventfd is readable already. */
     (void)!write(((struct fifo_source *)source)->cancel_fd, &one, sizeof(one));
 }
 
@@ -239,7 +239,7 @@ enum pl_status pl_source_open_fifo(const char *path, struct pl_source **ret_sour
     fifo->stop_ns = PL_DEADLINE_NEVER;
     fifo->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fifo->cancel_fd < 0) {
-        enum pl_status status = pl_error_errno(reterr, "create an eventfd");
+        enum pl_status status = pl_error_errno(reterr, "eventfd");
 
         free(fifo);
         return status;

@@ -20,11 +20,12 @@ struct file_source {
 
 static enum pl_status changed(const char *name, uint64_t listed_bytes, uint64_t bytes, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "'%s' has changed: it had %llu bytes when it was listed, now it has %llu",
-                        name, (unsigned long long)listed_bytes, (unsigned long long)bytes);
+    return pl_error_set(reterr, PL_CORRUPT,
+                        "'%s' has changed: it had %llu bytes when it was listed, and has %llu bytes now", name,
+                        (unsigned long long)listed_bytes, (unsigned long long)bytes);
 }
 
-/* A regular file is always ready, so the deadline has nothing to wait for. */
+/* Reads from a regular file, which is always ready: the deadline is not needed. */
 static enum pl_status file_read(struct pl_source *source, void *data, size_t bytes, int64_t deadline_ns,
                                 size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -58,7 +59,7 @@ static const struct pl_source_ops file_ops = {.read = file_read, .close = file_c
 enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *name, uint64_t size_bytes,
                                       struct pl_source **ret_source, struct pl_error *reterr)
 {
-    /* O_NONBLOCK: a FIFO in a directory of files must not hang the open; it has no effect on regular files. */
+    /* O_NONBLOCK, because a FIFO in a directory of files must not block the open. It has no effect on regular files. */
     PL_AUTO_CLOSE int fd = openat(dir_fd, file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct file_source *made;
     struct stat info;
@@ -67,9 +68,9 @@ enum pl_status pl_source_open_file_at(int dir_fd, const char *file, const char *
         return pl_error_raise(reterr, errno == ENOENT || errno == ENOTDIR ? PL_NOT_FOUND : PL_SYSTEM, PL_DOMAIN_ERRNO,
                               errno, "open '%s'", name);
     }
-    /* On the open descriptor this costs no round trip on a mounted file system. */
+    /* fstat() of the open descriptor needs no round trip on a mounted file system. */
     if (fstat(fd, &info) != 0) {
-        return pl_error_errno(reterr, "stat '%s'", name);
+        return pl_error_errno(reterr, "fstat '%s'", name);
     }
     if (!S_ISREG(info.st_mode)) {
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a regular file", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all object stores share: sorted lists of objects. */
+/* The common part of all object stores: sorted lists of objects. */
 #include "s3io/store.h"
 
 #include "base/memory.h"
@@ -23,7 +23,7 @@ enum pl_status pl_object_list_add(struct pl_object_list *list, const char *key, 
     return PL_OK;
 }
 
-/* Byte by byte, as S3 lists them. */
+/* Compares keys byte by byte, as in S3's listings. */
 static int compare_keys(const void *left, const void *right)
 {
     return strcmp(((const struct pl_object *)left)->key, ((const struct pl_object *)right)->key);

@@ -20,7 +20,7 @@ enum { MAX_DEPTH = 64 };
 struct directory_store {
     struct pl_store head;
     int fd;
-    bool dotted; /* names that begin with a dot are listed */
+    bool dotted; /* whether names that begin with a dot are listed */
 };
 
 static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_text *key, unsigned depth,
@@ -32,8 +32,8 @@ static enum pl_status add_entry(struct directory_store *store, int dir_fd, const
 {
     struct stat info = {.st_mode = 0};
 
-    /* Most file systems report a directory's type in its entry; each file costs one stat, for its size. Links are
-     * followed: FastFile and datasets in File mode are built of them. */
+    /* Most file systems report in the entry that it is a directory. Each file costs one stat, for its size. Symbolic
+     * links are followed: FastFile, and datasets in File mode, consist of them. */
     if (entry->d_type == DT_DIR) {
         info.st_mode = S_IFDIR;
     } else if (fstatat(dir_fd, entry->d_name, &info, 0) != 0) {
@@ -76,7 +76,8 @@ static enum pl_status walk(struct directory_store *store, int dir_fd, struct pl_
         return status;
     }
     if (depth > MAX_DEPTH) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s/%s': more than %d directories deep (a loop of links?)",
+        return pl_error_set(reterr, PL_LIMIT,
+                            "'%s/%s' is more than %d directories deep: see whether symbolic links form a loop",
                             store->head.name, pl_text_string(key), (int)MAX_DEPTH);
     }
     for (;;) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A buffer over a source, so that readers can look at bytes in place before they consume them. */
+/* A buffer over a source: readers read bytes in place before they consume them. */
 #include "s3io/bytes/window.h"
 
 #include "base/memory.h"
@@ -27,8 +27,8 @@ enum pl_status pl_window_init(struct pl_window *window, struct pl_source *source
 }
 
 /*
- * Move the available bytes to the front. If `want` then still fits they end at a page boundary: the kernel copies to a
- * whole page faster, and a FIFO's writer mostly fills whole pages.
+ * Moves the available bytes to the front. If `want` bytes still fit there, the available bytes end at a page boundary:
+ * the kernel copies to whole pages faster, and a FIFO's writer mostly fills whole pages.
  */
 static void move_to_front(struct pl_window *window, size_t want)
 {
@@ -46,7 +46,7 @@ static enum pl_status double_buffer(struct pl_window *window, struct pl_error *r
     unsigned char *larger;
 
     if (window->capacity > SIZE_MAX / 2) {
-        return pl_error_set(reterr, PL_MEMORY, "a window of %zu bytes cannot be doubled", window->capacity);
+        return pl_error_set(reterr, PL_MEMORY, "cannot double a window of %zu bytes", window->capacity);
     }
     larger = pl_memory_new_aligned(window->capacity * 2, 1, PAGE_BYTES, reterr);
     if (!larger) {
@@ -60,8 +60,8 @@ static enum pl_status double_buffer(struct pl_window *window, struct pl_error *r
     return PL_OK;
 }
 
-/* Room after the available bytes for a read that is large enough to be worth a system call, and for `want` bytes in all
- * unless they take more than the buffer. */
+/* Makes room after the available bytes, for a read that is large enough to be worth a system call. There is also room
+ * for `want` bytes in all, unless the available bytes are more than the buffer. */
 static enum pl_status make_room(struct pl_window *window, size_t want, struct pl_error *reterr)
 {
     size_t before = (size_t)(window->data - window->buffer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a channel's files or FIFOs, and says how its records are sharded. */
+/* Opens a channel's files or FIFOs, and decides how its records are sharded. */
 #include "s3io/channel.h"
 
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All IDX arrays of a channel as pictures and their labels, as MNIST has them. */
+/* Reads all IDX arrays of a channel as images and their labels, as in MNIST. */
 #include "s3io/idx.h"
 
 #include "base/memory.h"
@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One channel's arrays have to fit in memory anyway; this keeps a damaged head from allocating all of it. */
+/* The arrays of a channel must fit in memory. This limit keeps a damaged head from allocating all of it. */
 #define MAX_ARRAY_BYTES ((size_t)1 << 36)
 
-/* A concatenation of arrays of one kind, with the length of each. */
+/* Concatenated arrays of one kind, with the length of each. */
 struct concatenation {
     struct pl_idx idx;
     size_t *counts;
@@ -51,16 +51,18 @@ static enum pl_status append_array(struct concatenation *concatenation, struct p
     }
     if (idx->dims != concatenation->idx.dims ||
         memcmp(idx->shape + 1, concatenation->idx.shape + 1, (idx->dims - 1) * sizeof(idx->shape[0])) != 0) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': its pictures have another size than those before", name);
+        return pl_error_set(reterr, PL_INVALID, "'%s' has images of a different size from the images before it", name);
     }
     if (idx->shape[0] > UINT32_MAX - concatenation->idx.shape[0]) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': too many items together with those before", name);
+        return pl_error_set(reterr, PL_LIMIT,
+                            "'%s' has too many items: with the items before it there are more than 32 bits can count",
+                            name);
     }
     if (more > 0) {
         unsigned char *larger = realloc(concatenation->idx.data, had + more);
 
         if (!larger) {
-            return pl_error_set(reterr, PL_MEMORY, "no memory for %zu bytes of IDX arrays", had + more);
+            return pl_error_set(reterr, PL_MEMORY, "out of memory for %zu bytes of IDX arrays", had + more);
         }
         memcpy(larger + had, idx->data, more);
         concatenation->idx.data = larger;
@@ -69,7 +71,7 @@ static enum pl_status append_array(struct concatenation *concatenation, struct p
     return PL_OK;
 }
 
-/* All arrays of one source, which is closed in any case. */
+/* Reads all arrays of a source and closes it, also after an error. */
 static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns, struct concatenations *concatenations,
                                   struct pl_error *reterr)
 {
@@ -85,9 +87,9 @@ static enum pl_status read_arrays(struct pl_source *source, int64_t deadline_ns,
 
         status = pl_idx_reader_next(reader, deadline_ns, &idx, reterr);
         if (status == PL_OK && idx.type != PL_IDX_UINT8) {
-            status = pl_error_set(reterr, PL_INVALID,
-                                  "'%s': its elements are of type 0x%02x, expected unsigned bytes (0x08)", source->name,
-                                  (unsigned)idx.type);
+            status =
+                pl_error_set(reterr, PL_INVALID, "'%s' has elements of type 0x%02x, expected unsigned bytes (0x08)",
+                             source->name, (unsigned)idx.type);
         }
         if (status == PL_OK) {
             status = append_array(idx.dims > 1 ? &concatenations->images : &concatenations->labels, &idx, source->name,
@@ -129,7 +131,8 @@ static enum pl_status load(const struct pl_channel *channel, uint64_t epoch, int
     }
     if (concatenations->images.arrays == 0 || concatenations->images.arrays != concatenations->labels.arrays) {
         return pl_error_set(reterr, PL_INVALID,
-                            "expected as many IDX arrays of images as of labels and at least one, found %zu and %zu",
+                            "expected as many IDX arrays of images as of labels, and at least one; found %zu of images "
+                            "and %zu of labels",
                             concatenations->images.arrays, concatenations->labels.arrays);
     }
     for (size_t i = 0; i < concatenations->images.arrays; i++) {

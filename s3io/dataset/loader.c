@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prefetches batches on a thread, with a shuffle buffer, and hands them to the program. */
+/* Prefetches batches on a thread, with a shuffle buffer, and gives them to the program. */
 #include "s3io/loader.h"
 
 #include "base/clock.h"
@@ -21,7 +21,7 @@ struct slot {
     unsigned char *fields[PL_LOADER_MAX_FIELDS];
 };
 
-/* Samples waiting to be picked at random; used by the loader's thread only. */
+/* Samples of which the next one is chosen at random. Used only by the loader's thread. */
 struct shuffle {
     unsigned char *fields[PL_LOADER_MAX_FIELDS];
     uint64_t *bytes;
@@ -33,32 +33,32 @@ struct shuffle {
 struct pl_loader {
     struct pl_loader_options options;
     struct pl_loader_input input;
-    size_t slot_count; /* one more than is prefetched: the consumer holds one */
+    size_t slot_count; /* one more than is prefetched, because the consumer holds one */
     struct slot *slots;
     struct shuffle shuffle;
     pthread_t thread;
     bool thread_started;
     bool holding;     /* the consumer has a batch */
-    int64_t start_ns; /* 0: no epoch has begun */
+    int64_t start_ns; /* 0 before the first epoch */
     struct pl_loader_progress progress;
-    bool over; /* the consumer has got PL_END for the epoch */
+    bool over; /* the consumer has received PL_END for the epoch */
 
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     struct {
-        bool stop;       /* end the thread */
-        bool running;    /* an epoch is being produced */
-        bool abandon;    /* leave it */
-        uint64_t epoch;  /* to produce, or produced */
-        uint64_t filled; /* batches made in the epoch */
-        uint64_t freed;  /* batches given back */
-        bool done;       /* `status` says how production ended */
+        bool stop;       /* asks the thread to end */
+        bool running;    /* the thread produces an epoch */
+        bool abandon;    /* asks the thread to leave the epoch */
+        uint64_t epoch;  /* the epoch to produce, or the last one that was produced */
+        uint64_t filled; /* number of batches made in the epoch */
+        uint64_t freed;  /* number of batches that the consumer gave back */
+        bool done;       /* production has ended; `status` tells how */
         enum pl_status status;
         struct pl_error error;
     } synced; /* guarded by `mutex` */
 };
 
-/* `fields` of row `row` in the arrays at `base`. */
+/* Makes `fields` point to row `row` of the arrays at `base`. */
 static void row_at(const struct pl_loader *loader, unsigned char *const *base, size_t row, void **fields)
 {
     for (unsigned field = 0; field < loader->options.fields; field++) {
@@ -87,7 +87,7 @@ static void copy_sample(const struct pl_loader *loader, unsigned char *const *fr
     }
 }
 
-/* One sample through the shuffle buffer: a random one is taken out, the next of the input takes its place. */
+/* Takes a random sample out of the shuffle buffer, and reads the next one of the input into its place. */
 static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slot, size_t row, uint64_t *ret_bytes,
                                       struct pl_error *reterr)
 {
@@ -109,7 +109,7 @@ static enum pl_status shuffled_sample(struct pl_loader *loader, struct slot *slo
     pick = (size_t)(pl_random_next(&shuffle->random) % shuffle->count);
     copy_sample(loader, shuffle->fields, pick, slot->fields, row);
     *ret_bytes = shuffle->bytes[pick];
-    /* The buffer only shrinks after the end of the input, so when it is full there may be more to read. */
+    /* The buffer shrinks only after the end of the input: while it is full, there may be more to read. */
     if (shuffle->count == loader->options.shuffle_samples) {
         status = read_sample(loader, shuffle->fields, pick, &shuffle->bytes[pick], reterr);
         if (status == PL_OK) {
@@ -142,7 +142,7 @@ static enum pl_status fill_slot(struct pl_loader *loader, struct slot *slot, str
     return PL_OK;
 }
 
-/* Wait for a free slot; false when the epoch is to be left. */
+/* Waits for a free slot. Returns false if the thread must leave the epoch. */
 static bool wait_for_slot(struct pl_loader *loader, uint64_t *ret_number)
 {
     bool go_on;
@@ -210,7 +210,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Leave a running epoch and wait until the thread has left it. */
+/* Asks the thread to leave a running epoch, and waits until it has. */
 static void abandon(struct pl_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
@@ -249,7 +249,7 @@ static enum pl_status allocate_rows(const struct pl_loader *loader, size_t rows,
             fields[field] = pl_memory_new_aligned(bytes, 1, 64, reterr);
         }
         if (!fields[field]) {
-            return pl_error_set(reterr, PL_MEMORY, "no memory for %zu samples of %zu bytes", rows,
+            return pl_error_set(reterr, PL_MEMORY, "out of memory for %zu samples of %zu bytes", rows,
                                 loader->options.sample_bytes[field]);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The records of a channel, epoch after epoch: which objects are read, in which order, and which records are this
- * rank's. */
+/* The records of a channel, epoch after epoch: which objects are read, in which order, and which records belong to this
+ * rank. */
 #include "s3io/stream.h"
 
 #include "base/memory.h"
@@ -20,13 +20,13 @@ enum { WINDOW_BYTES = 2 << 20, LEAST_WINDOW_BYTES = 4096 };
 
 struct pl_stream {
     struct pl_stream_options options;
-    struct pl_channel channel; /* its strings are ours; mode FILE with `store` */
+    struct pl_channel channel; /* its strings belong to the stream; the mode is FILE if there is a `store` */
     char *name;
     char *path;
-    bool *own; /* [deal.size]: this rank's records */
+    bool *own; /* [deal.size]: which records belong to this rank */
     struct pl_share *share;
     struct pl_share_options share_options;
-    struct pl_stream *feed; /* with `share` on local rank 0: what the distributor reads, with a stream of its own */
+    struct pl_stream *feed; /* with `share`, on local rank 0: the distributor's own stream */
 
     struct pl_store *store;
     struct pl_object_list list;
@@ -34,20 +34,20 @@ struct pl_stream {
 
     uint64_t epoch;
     bool started;
-    struct pl_store_reader objects;  /* of the epoch, in its order */
-    struct pl_record_reader *outer;  /* Pipe Mode with RecordIO wrapping: the objects */
-    struct pl_record_reader *reader; /* the records of the current object or stream */
-    uint64_t base;                   /* records before those of `reader` */
-    struct pl_record_counts counts;  /* of closed readers */
+    struct pl_store_reader objects;  /* the objects of the epoch, in its order */
+    struct pl_record_reader *outer;  /* in Pipe Mode with RecordIO wrapping: reads the objects */
+    struct pl_record_reader *reader; /* reads the records of the current object or FIFO */
+    uint64_t base;                   /* number of the epoch's records before those of `reader` */
+    struct pl_record_counts counts;  /* sum over the closed readers */
 
     pthread_mutex_t mutex;
     struct {
         bool cancelled;
-        struct pl_source *reading; /* what a call may be waiting for */
+        struct pl_source *reading; /* the source that a call may wait for */
     } synced;                      /* guarded by `mutex` */
 };
 
-/* Set the source that the cancelling thread is to cancel; a stream that is cancelled already cancels it at once. */
+/* Sets the source that pl_stream_cancel() cancels. If the stream was cancelled before, cancels it at once. */
 static void set_reading(struct pl_stream *stream, struct pl_source *source)
 {
     pthread_mutex_lock(&stream->mutex);
@@ -92,7 +92,7 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
     struct pl_record_options options = stream->options.records;
 
     if (options.window_bytes == 0 && stream->options.compression == PL_COMPRESSION_NONE && size_bytes < WINDOW_BYTES) {
-        /* A small object needs no large window: with many of them, clearing it would be most of the work. */
+        /* A small object needs no large window: with many objects, zeroing it would be most of the work. */
         options.window_bytes = size_bytes < LEAST_WINDOW_BYTES ? LEAST_WINDOW_BYTES : (size_t)size_bytes + 1;
     }
     if (stream->options.compression != PL_COMPRESSION_NONE) {
@@ -101,7 +101,8 @@ static enum pl_status try_open_reader(struct pl_stream *stream, struct pl_source
     return pl_record_reader_open(*top, &options, &stream->reader, reterr);
 }
 
-/* `source`, decompressed where asked for, as the records of `stream`; it is closed on failure. */
+/* Opens a reader of the records in `source`, with decompression if the options ask for it. Closes `source` on
+ * failure. */
 static enum pl_status open_reader(struct pl_stream *stream, struct pl_source *source, uint64_t size_bytes,
                                   struct pl_error *reterr)
 {
@@ -126,7 +127,7 @@ static uint64_t own_objects(const struct pl_stream *stream)
     return count / deal->size + (count % deal->size > deal->rank);
 }
 
-/* Number `position` of them. Of what it looks at nothing changes during an epoch. */
+/* Returns this rank's object number `position`. Everything that it reads is constant during an epoch. */
 static const struct pl_object *own_object(const void *context, uint64_t position)
 {
     const struct pl_stream *stream = context;
@@ -152,7 +153,7 @@ static enum pl_status next_file(struct pl_stream *stream, int64_t deadline_ns, s
     return open_reader(stream, source, object->size_bytes, reterr);
 }
 
-/* The next object of a FIFO whose objects are wrapped in RecordIO. */
+/* Opens the next object of a FIFO whose objects are wrapped in RecordIO. */
 static enum pl_status next_wrapped(struct pl_stream *stream, int64_t deadline_ns, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
@@ -175,7 +176,7 @@ static enum pl_status next_reader(struct pl_stream *stream, int64_t deadline_ns,
     return stream->outer ? next_wrapped(stream, deadline_ns, reterr) : PL_END;
 }
 
-/* The next of the records i with mine[i mod deal.size]; not with `share`. */
+/* Returns the next record i for which `shard_mask`[i mod deal.size] is set. Not with `share`. */
 static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, int64_t deadline_ns,
                               struct pl_record *ret_record, struct pl_error *reterr)
 {
@@ -197,7 +198,7 @@ static enum pl_status next_of(struct pl_stream *stream, const bool *shard_mask, 
             status = pl_record_reader_next(stream->reader, deadline_ns, ret_record, reterr);
             if (status == PL_OK) {
                 ret_record->index += stream->base;
-                /* After a damaged record that was skipped comes one of another rank. */
+                /* If a damaged record was skipped, the one after it can belong to a different rank. */
                 if (by_object || shard_mask[ret_record->index % size]) {
                     return PL_OK;
                 }
@@ -255,7 +256,7 @@ static enum pl_status start_files(struct pl_stream *stream, int64_t deadline_ns,
         stream->listed = true;
     }
     if (stream->list.count == 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", stream->store->name);
+        return pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", stream->store->name);
     }
     order.count = own_objects(stream);
     return pl_store_reader_open(&stream->objects, stream->store, &order, reterr);
@@ -326,7 +327,7 @@ void pl_stream_close(struct pl_stream *stream)
     if (!stream) {
         return;
     }
-    pl_share_close(stream->share); /* before the feed, which the distributor reads until then */
+    pl_share_close(stream->share); /* closed before the feed, which the distributor reads until then */
     pl_stream_close(stream->feed);
     close_epoch(stream);
     pl_store_close(stream->store);
@@ -338,7 +339,7 @@ void pl_stream_close(struct pl_stream *stream)
     free(stream);
 }
 
-/* What the distributor reads: each rank adds to an error which channel and epoch it was, as to its own. */
+/* The distributor's input. It adds no channel and epoch to errors: each rank adds them itself. */
 static enum pl_status feed_start(void *context, uint64_t epoch, int64_t deadline_ns, struct pl_error *reterr)
 {
     return start(context, epoch, deadline_ns, reterr);
@@ -385,7 +386,7 @@ static enum pl_status make(const struct pl_channel *channel, const struct pl_str
     return PL_OK;
 }
 
-/* Connect to the other ranks of the host; local rank 0 gives the distributor a stream of its own. */
+/* Connects to the other ranks of the host. On local rank 0, makes the distributor's own stream. */
 static enum pl_status open_share(struct pl_stream *stream, struct pl_error *reterr)
 {
     struct pl_stream_options options = stream->options;
@@ -451,8 +452,9 @@ static enum pl_status samples_next(void *context, void *const *fields, int64_t d
         pl_error_context(reterr, "channel '%s', record %llu at byte %llu", samples->stream->name,
                          (unsigned long long)record.index, (unsigned long long)record.offset_bytes);
     }
-    return status == PL_END ? pl_error_set(reterr, PL_FAILED, "a decoder returned the end of data for a record")
-                            : status;
+    return status == PL_END
+               ? pl_error_set(reterr, PL_FAILED, "a decoder returned PL_END for a record: expected PL_OK or an error")
+               : status;
 }
 
 static void samples_cancel(void *context, bool cancelled)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** One thing that one thread waits for and another one, the engine's, completes. Inside s3io only. */
+/** An event that one thread waits for and the engine's thread completes. Internal to s3io/. */
 #ifndef PL_S3IO_HTTP_COMPLETION_H
 #define PL_S3IO_HTTP_COMPLETION_H
 
@@ -19,7 +19,7 @@ struct pl_completion {
 #define PL_COMPLETION_NONE                                                                                             \
     ((struct pl_completion){.lock = PTHREAD_MUTEX_INITIALIZER, .changed_cond = PTHREAD_COND_INITIALIZER})
 
-/** What was written before this is there for the thread that waited, which may end the completion from here on. */
+/** Completes the event. The waiting thread sees everything that was written before, and may destroy the completion. */
 static inline void pl_completion_set(struct pl_completion *completion)
 {
     pthread_mutex_lock(&completion->lock);
@@ -28,7 +28,7 @@ static inline void pl_completion_set(struct pl_completion *completion)
     pthread_mutex_unlock(&completion->lock);
 }
 
-/** Wait once, until `deadline_ns` at most; whether it is complete. */
+/** Waits once, until `deadline_ns` at most. Returns whether it is complete. */
 static inline bool pl_completion_wait(struct pl_completion *completion, int64_t deadline_ns)
 {
     bool complete;

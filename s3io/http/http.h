@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * HTTP/1.1 transfers, all driven by one thread of the engine's own. Whatever belongs to requests runs on that thread,
- * so the code above needs no locks among its requests: other threads hand in tasks with pl_http_post().
+ * HTTP/1.1 transfers, all driven by one thread, the engine's thread. All code of requests runs on that thread and so
+ * needs no locks among requests. Other threads pass tasks to it with pl_http_post().
  *
- * Threads  pl_http_post() and pl_http_run() from any; pl_http_send(), pl_http_cancel() and all callbacks on the
- *          engine's thread only.
+ * Threads  pl_http_post() and pl_http_run(): any thread. pl_http_send(), pl_http_cancel() and all callbacks: only the
+ *          engine's thread.
  * Test     tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_HTTP_HTTP_H
@@ -18,37 +18,38 @@
 
 struct pl_http;
 
-/** Zero-initialise, then set what differs. Strings are copied. */
+/** Zero-initialise, then set the options that differ from the defaults. Strings are copied. */
 struct pl_http_options {
-    const char *ca_bundle;     /* NULL: the system's certificates */
-    unsigned idle_connections; /* kept open for reuse */
-    /* 0: 10 s without a byte in either direction end a transfer, and twice as long below the low-speed limit */
+    const char *ca_bundle;     /* NULL for the system's certificates */
+    unsigned idle_connections; /* number of connections that are kept open for reuse */
+    /* a transfer ends after this time without a byte in either direction, and after twice this time below the low-speed
+     * limit; 0 means 10 s */
     int64_t stall_ns;
 };
 
-/** Something to do on the engine's thread. Embed it, set `run`; it may be posted again once it runs. */
+/** A task for the engine's thread. Embed it in a struct and set `run`. It may be posted again as soon as it runs. */
 struct pl_http_task {
     void (*run)(struct pl_http_task *task);
-    struct pl_http_task *next; /* the engine's */
+    struct pl_http_task *next; /* used by the engine */
 };
 
 struct pl_http_request;
 
 /**
- * Callbacks of a request. None may call pl_http_cancel() or free the request but `done`, in which the request is the
- * owner's again.
+ * Callbacks of a request. Only `done` may call pl_http_cancel() or free the request: from then on it belongs to its
+ * owner.
  */
 struct pl_http_handler {
-    /* The head of the final response is there; anything but PL_OK ends the transfer with it. May be NULL. */
+    /* The head of the final response is complete. An error that it returns ends the transfer. May be NULL. */
     enum pl_status (*head)(struct pl_http_request *request, struct pl_error *reterr);
-    /* A piece of the body. */
+    /* Gets a piece of the body. */
     enum pl_status (*body)(struct pl_http_request *request, const void *data, size_t bytes, struct pl_error *reterr);
-    /* PL_OK: a whole response came, whatever its HTTP status. Otherwise request->error says why and whether to try
-     * again. */
+    /* PL_OK: a complete response has come, with any HTTP status. Otherwise request->error has the cause and whether to
+     * try again. */
     void (*done)(struct pl_http_request *request, enum pl_status status);
 };
 
-/** Zero-initialise, then set the first part; memory stays the owner's and unchanged until `done`. */
+/** Zero-initialise, then set the first part. The owner must keep its memory unchanged until `done`. */
 struct pl_http_request {
     const struct pl_http_handler *handler;
     const char *method;
@@ -57,49 +58,48 @@ struct pl_http_request {
     size_t header_count;
     const void *body;
     size_t body_bytes;
-    bool direct;               /* without a proxy: for link-local services */
-    bool plain_allowed;        /* http:// as well as https:// */
-    bool long_timeout;         /* long timeout: the server may be silent twenty times as long, and slow */
-    int64_t start_ns;          /* not before; 0: at once */
-    int64_t deadline_ns;       /* ends the request for good */
-    struct pl_text *head_text; /* NULL, or where the lines of the final response's head are kept */
+    bool direct;               /* use no proxy: for link-local services */
+    bool plain_allowed;        /* permit http:// in addition to https:// */
+    bool long_timeout;         /* the server may be silent for twenty times as long, and slow */
+    int64_t start_ns;          /* do not start before this time; 0 means at once */
+    int64_t deadline_ns;       /* the request ends at this time */
+    struct pl_text *head_text; /* NULL, or the place for the lines of the final response's head */
 
-    /* Results. */
+    /* The results. */
     struct pl_http_head head;
-    uint64_t received_bytes; /* body bytes given to the handler in this transfer */
+    uint64_t received_bytes; /* bytes of the body that the handler got in this transfer */
     struct pl_error error;
 
-    /* The engine's. */
+    /* The following is used by the engine. */
     struct pl_http_request *previous, *next;
     void *easy, *lines;
     bool running, head_done;
-    enum pl_status callback_status; /* what a callback returned */
+    enum pl_status callback_status; /* status that a callback returned */
     int64_t progress_ns, slow_since_ns;
     uint64_t progress_bytes, slow_bytes;
     char error_text[256]; /* libcurl's error message */
 };
 
-/** Start the engine's thread; it blocks all signals. */
+/** Starts the engine's thread, which blocks all signals. */
 enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http **ret_http,
                            struct pl_error *reterr) PL_MUST_CHECK;
 
-/**
- * End the thread: every request gets `done` with PL_CANCELLED first, then nothing runs any more. NULL is fine.
- */
+/** Ends the thread. Every request gets `done` with PL_CANCELLED before. Does nothing for NULL. */
 void pl_http_free(struct pl_http *http);
 
-/** Have `task` run once on the engine's thread. Tasks run in the order of posting. Cannot fail. */
+/** Runs `task` once on the engine's thread. Tasks run in the order of posting. Cannot fail. */
 void pl_http_post(struct pl_http *http, struct pl_http_task *task);
 
-/** The same, and wait until it has run. Not on the engine's thread. */
+/** As pl_http_post(), and waits until the task has run. Not on the engine's thread. */
 void pl_http_run(struct pl_http *http, struct pl_http_task *task);
 
 /**
- * Begin a request; `done` comes later, never from within this call. A request may be sent again from its own `done`.
+ * Begins a request. `done` is called later, never from within this call. A request may be sent again from its own
+ * `done`.
  */
 void pl_http_send(struct pl_http *http, struct pl_http_request *request);
 
-/** Forget a request that was sent and is not done: `done` will not come. Not from `head` and `body`. */
+/** Cancels a request that was sent and has not ended: `done` will not be called. Not from `head` and `body`. */
 void pl_http_cancel(struct pl_http *http, struct pl_http_request *request);
 
 #endif

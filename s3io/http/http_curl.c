@@ -17,23 +17,24 @@
 
 enum {
     SPARE_HANDLES = 64,
-    /* Ten times fewer system calls than with the default 16 KiB; more gained nothing. */
+    /* needs a tenth of the system calls of the default, 16 KiB; larger buffers were not faster */
     RECEIVE_BYTES = 256 * 1024,
     SEND_BYTES = 512 * 1024,
-    AHEAD_BYTES = 128 * 1024,           /* of a body, in the kernel and not sent */
+    AHEAD_BYTES = 128 * 1024,           /* most bytes of a body that the kernel buffers before they are sent */
     CHECK_PEERS_NS = 200 * 1000 * 1000, /* how often transfers are checked for a stall */
     IDLE_MS = 60 * 1000,
     CONNECT_MS = 10 * 1000, /* name lookup, TCP and TLS together */
     /* the low-speed limit: a transfer slower than this for twice the stall time ends */
     SLOW_BYTES_PER_S = 16 * 1024,
-    LONG_TIMEOUT_FACTOR = 20, /* times the stall time, for a request with the long timeout */
+    LONG_TIMEOUT_FACTOR = 20, /* factor on the stall time for a request with the long timeout */
 };
 
 struct pl_http {
     CURLM *multi;
     char *ca_bundle;
     struct pl_http_options options;
-    struct pl_http_request *requests, *requests_last; /* waiting for their start and running, in order of sending */
+    /* requests that wait for their start or run, in the order of sending */
+    struct pl_http_request *requests, *requests_last;
     CURL *spares[SPARE_HANDLES];
     size_t spare_count;
     int64_t looked_ns;
@@ -48,7 +49,7 @@ struct pl_http {
 
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
 
-/* libcurl's global initialisation is not thread-safe before 7.84. */
+/* Initialises libcurl once, because its global initialisation is not thread-safe before 7.84. */
 static void start_curl(void)
 {
     curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -70,8 +71,8 @@ static void unlink_request(struct pl_http *http, struct pl_http_request *request
 }
 
 /*
- * Release what a transfer held. The easy handle is kept for the next one when all went well: after a failed name
- * lookup libcurl 7.88 refuses settings on a reset handle.
+ * Releases a transfer's resources. The easy handle is kept for reuse only after a success: after a failed name lookup,
+ * libcurl 7.88 refuses settings on a reset handle.
  */
 static void release_transfer(struct pl_http *http, struct pl_http_request *request, bool reuse)
 {
@@ -105,7 +106,7 @@ static void keep_line(struct pl_http_request *request, const char *line, size_t 
     }
     if (bytes >= 5 && memcmp(line, "HTTP/", 5) == 0) {
         pl_text_clear(request->head_text);
-    } else if (request->head_text->length + bytes <= PL_HTTP_HEAD_MAX_BYTES) { /* a longer head is refused */
+    } else if (request->head_text->length + bytes <= PL_HTTP_HEAD_MAX_BYTES) { /* a longer head is an error */
         pl_text_append_n(request->head_text, line, bytes);
     }
 }
@@ -116,7 +117,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *context)
     size_t bytes = size * count;
 
     if (request->head_done && !(bytes >= 5 && memcmp(line, "HTTP/", 5) == 0)) {
-        return bytes; /* trailers */
+        return bytes; /* trailers are ignored */
     }
     keep_line(request, line, bytes);
     request->callback_status = pl_http_head_line(&request->head, line, bytes, &request->error);
@@ -143,8 +144,8 @@ static size_t on_body(char *data, size_t size, size_t count, void *context)
     return bytes;
 }
 
-/* By default the kernel buffers some MiB. A slow network needs longer than the stall time to send them, and no progress
- * would be seen meanwhile. */
+/* Limits the unsent bytes in the kernel. By default it buffers some MiB, and a slow network may need longer than the
+ * stall time to send them; the transfer would seem to make no progress. */
 static int on_socket(void *context, curl_socket_t fd, curlsocktype purpose)
 {
     const int bytes = AHEAD_BYTES;
@@ -196,15 +197,15 @@ static CURLcode set_options(const struct pl_http *http, CURL *easy, struct pl_ht
     SET(CURLOPT_SOCKOPTFUNCTION, on_socket);
     SET(CURLOPT_HEADERFUNCTION, on_header);
     SET(CURLOPT_HEADERDATA, request);
-    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answer to CONNECT is not the server's head */
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* ignore the head of a proxy's answer to CONNECT */
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, request);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    SET(CURLOPT_MAXAGE_CONN, 20L);   /* S3 drops idle connections after seconds */
-    SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirect has to be signed again */
+    SET(CURLOPT_MAXAGE_CONN, 20L);   /* S3 closes idle connections after some seconds */
+    SET(CURLOPT_FOLLOWLOCATION, 0L); /* a redirect needs a new signature */
     SET(CURLOPT_SSL_VERIFYPEER, 1L);
     SET(CURLOPT_SSL_VERIFYHOST, 2L);
-    /* The signature covers the path as it is. */
+    /* The signature covers the unchanged path. */
     SET(CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
     SET(CURLOPT_PROTOCOLS_STR, request->plain_allowed ? "http,https" : "https");
@@ -232,7 +233,7 @@ static bool add_line(struct pl_http_request *request, const char *line)
     return lines;
 }
 
-/* Begin the transfer; PL_OK or the reason in request->error. */
+/* Begins the transfer. On failure, request->error has the cause. */
 static enum pl_status start(struct pl_http *http, struct pl_http_request *request, int64_t now_ns)
 {
     bool lines_ok = true;
@@ -243,19 +244,19 @@ static enum pl_status start(struct pl_http *http, struct pl_http_request *reques
     for (size_t i = 0; i < request->header_count && lines_ok; i++) {
         lines_ok = add_line(request, request->headers[i]);
     }
-    /* An empty value removes the header that libcurl would add itself. */
+    /* An empty value removes a header that libcurl would add. */
     lines_ok = lines_ok && add_line(request, "Expect:") && add_line(request, "Accept:");
     if (!request->easy || !lines_ok) {
-        return pl_error_set(&request->error, PL_MEMORY, "no memory for a transfer");
+        return pl_error_set(&request->error, PL_MEMORY, "out of memory for a transfer");
     }
     code = set_options(http, request->easy, request);
     if (code != CURLE_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "set up a transfer: %s",
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, code, "setting up a transfer: %s",
                               curl_easy_strerror(code));
     }
     multi_code = curl_multi_add_handle(http->multi, request->easy);
     if (multi_code != CURLM_OK) {
-        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "start a transfer: %s",
+        return pl_error_raise(&request->error, PL_LIBRARY, PL_DOMAIN_CURL, multi_code, "starting a transfer: %s",
                               curl_multi_strerror(multi_code));
     }
     request->running = true;
@@ -283,7 +284,7 @@ static bool may_try_again(CURLcode code)
     }
 }
 
-/* The status of a transfer that libcurl has ended. */
+/* Returns the status of a transfer that libcurl has ended. */
 static enum pl_status transfer_status(struct pl_http_request *request, CURLcode code)
 {
     enum pl_status status = PL_FAILED;
@@ -291,7 +292,7 @@ static enum pl_status transfer_status(struct pl_http_request *request, CURLcode 
     long proxy_status = 0;
 
     if (request->callback_status != PL_OK) {
-        return request->callback_status; /* the handler has reported it */
+        return request->callback_status; /* the handler has set the error */
     }
     if (code == CURLE_OK && request->head.status == 0) {
         code = CURLE_GOT_NOTHING;
@@ -304,14 +305,14 @@ static enum pl_status transfer_status(struct pl_http_request *request, CURLcode 
     } else if (code == CURLE_OUT_OF_MEMORY) {
         status = PL_MEMORY;
     } else if (code == CURLE_UNSUPPORTED_PROTOCOL) {
-        /* Before a connection it is the URL's scheme; after one, a response that was not HTTP. */
+        /* Before a connection, the URL's scheme is wrong; after one, the response was not HTTP. */
         curl_easy_getinfo(request->easy, CURLINFO_CONNECT_TIME_T, &connect_us);
         status = connect_us > 0 ? PL_FAILED : PL_INVALID;
     }
     pl_error_raise(&request->error, status, PL_DOMAIN_CURL, code, "%s",
                    request->error_text[0] ? request->error_text : curl_easy_strerror(code));
     curl_easy_getinfo(request->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
-    /* A proxy that refuses, with 403 or 407, does so again. */
+    /* A proxy that refuses with 403 or 407 would refuse again. */
     request->error.retryable = (may_try_again(code) || connect_us > 0) && proxy_status / 100 != 4;
     return status;
 }
@@ -327,14 +328,14 @@ static void run_tasks(struct pl_http *http, bool *ret_stop)
     *ret_stop = http->synced.stop;
     pthread_mutex_unlock(&http->lock);
     while (task) {
-        struct pl_http_task *next = task->next; /* the task may be posted again or freed by its run */
+        struct pl_http_task *next = task->next; /* the task may be posted again, or free itself, when it runs */
 
         task->run(task);
         task = next;
     }
 }
 
-/* Start what is due. `done` may change the list, so the walk starts again after each change. */
+/* Starts the requests that are due. `done` may change the list, so the walk begins again after each change. */
 static void start_due(struct pl_http *http, int64_t now_ns)
 {
     struct pl_http_request *request = http->requests;
@@ -370,7 +371,7 @@ static void finish_ended(struct pl_http *http)
     }
 }
 
-/* True when the transfer has to end; the reason is in request->error. */
+/* Whether the transfer must end. Sets request->error to the reason. */
 static bool is_stuck(const struct pl_http *http, struct pl_http_request *request, int64_t now_ns)
 {
     int64_t stall_ns = http->options.stall_ns;
@@ -378,7 +379,7 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
     uint64_t bytes;
 
     if (request->deadline_ns <= now_ns) {
-        pl_error_set(&request->error, PL_TIMEOUT, "no whole response before the deadline");
+        pl_error_set(&request->error, PL_TIMEOUT, "the response was not complete before the deadline");
         return true;
     }
     if (!request->running) {
@@ -391,7 +392,7 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         request->progress_ns = now_ns;
     }
     if (now_ns - request->progress_ns >= (request->long_timeout ? LONG_TIMEOUT_FACTOR : 1) * stall_ns) {
-        pl_error_set(&request->error, PL_TIMEOUT, "no byte moved for %.1f s",
+        pl_error_set(&request->error, PL_TIMEOUT, "no byte was sent or received for %.1f s",
                      (double)(now_ns - request->progress_ns) / 1e9);
         request->error.retryable = true;
         return true;
@@ -400,7 +401,7 @@ static bool is_stuck(const struct pl_http *http, struct pl_http_request *request
         double rate = (double)(bytes - request->slow_bytes) * 1e9 / (double)(now_ns - request->slow_since_ns);
 
         if (rate < SLOW_BYTES_PER_S) {
-            pl_error_set(&request->error, PL_TIMEOUT, "only %.0f bytes/s for %.1f s", rate,
+            pl_error_set(&request->error, PL_TIMEOUT, "the transfer was too slow: %.0f bytes/s for %.1f s", rate,
                          (double)(now_ns - request->slow_since_ns) / 1e9);
             request->error.retryable = true;
             return true;
@@ -429,7 +430,7 @@ static void end_stuck(struct pl_http *http, int64_t now_ns)
     }
 }
 
-/* How long the thread may sleep: until the next start, or the next look at running transfers. */
+/* Returns how long the thread may sleep: until the next start, or the next check of running transfers. */
 static int sleep_ms(const struct pl_http *http, int64_t now_ns)
 {
     int64_t until_ns = now_ns + IDLE_MS * PL_NS_PER_MS;
@@ -462,10 +463,10 @@ static void *engine_main(void *context)
         curl_multi_poll(http->multi, NULL, 0, sleep_ms(http, pl_clock_now_ns()), NULL);
     }
     while (http->requests) {
-        pl_error_set(&http->requests->error, PL_CANCELLED, "the transfer was given up");
+        pl_error_set(&http->requests->error, PL_CANCELLED, "the transfer was cancelled");
         finish(http, http->requests, PL_CANCELLED);
     }
-    run_tasks(http, &stop); /* what those posted */
+    run_tasks(http, &stop); /* tasks that the requests' `done` has posted */
     return NULL;
 }
 
@@ -503,7 +504,7 @@ enum pl_status pl_http_new(const struct pl_http_options *options, struct pl_http
     if (!http->multi ||
         curl_multi_setopt(http->multi, CURLMOPT_MAXCONNECTS, (long)http->options.idle_connections) != CURLM_OK) {
         release(http);
-        return pl_error_set(reterr, PL_LIBRARY, "libcurl cannot start");
+        return pl_error_set(reterr, PL_LIBRARY, "libcurl could not be initialised");
     }
     if (pl_thread_start(&http->thread, engine_main, http, "the transfer thread", reterr) != PL_OK) {
         release(http);
@@ -542,7 +543,7 @@ void pl_http_post(struct pl_http *http, struct pl_http_task *task)
     }
 }
 
-/* A task that a thread waits for. */
+/* A task and the thread that waits for it. */
 struct waited_task {
     struct pl_http_task head;
     struct pl_http_task *task;
@@ -564,7 +565,7 @@ void pl_http_run(struct pl_http *http, struct pl_http_task *task)
     PL_BUG_IF(pthread_equal(pthread_self(), http->thread));
     pl_http_post(http, &waited.head);
     while (!pl_completion_wait(&waited.ran, PL_DEADLINE_NEVER)) {
-        /* The engine runs every task, and none waits for anything. */
+        /* The engine runs every task, and no task waits for anything. */
     }
 }
 

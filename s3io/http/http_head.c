@@ -14,7 +14,7 @@ void pl_http_head_init(struct pl_http_head *head)
     head->retry_after_s = head->date_s = head->last_modified_s = -1;
 }
 
-/* A whole decimal number of at most 18 digits; moves `*at` past it. */
+/* Parses a decimal number of at most 18 digits, and moves `*at` past it. */
 static bool take_number(const char **at, const char *end, int64_t *ret_number)
 {
     int64_t number = 0;
@@ -39,7 +39,7 @@ static bool take_text(const char **at, const char *end, const char *text)
     return true;
 }
 
-/* "bytes 0-9/100", "bytes 0-9" with total "*", or the unsatisfied "bytes" and total alone. */
+/* Parses "bytes 0-9/100". An asterisk may replace the total, or in an unsatisfied range the part before the slash. */
 static bool parse_content_range(struct pl_http_head *head, const char *at, const char *end)
 {
     if (!take_text(&at, end, "bytes ")) {
@@ -60,7 +60,7 @@ static bool parse_content_range(struct pl_http_head *head, const char *at, const
     return take_number(&at, end, &head->range_total) && at == end && head->range_last < head->range_total;
 }
 
-/* An IMF-fixdate, the only form that servers may send today. */
+/* Parses an IMF-fixdate, the only form that servers may send today. */
 static int64_t parse_date(const char *at, const char *end)
 {
     char text[40];
@@ -97,7 +97,7 @@ bool pl_http_head_base64_number(const char *text, size_t bytes, uint64_t *ret_nu
     unsigned char decoded[9];
     uint64_t number = 0;
 
-    /* libcrypto takes blanks at the ends and padding anywhere. */
+    /* libcrypto also accepts blanks at the ends, and padding anywhere. */
     if (length != (bytes + 2) / 3 * 4 || strcspn(text, "=") != digits ||
         strspn(text + digits, "=") != length - digits ||
         EVP_DecodeBlock(decoded, (const unsigned char *)text, (int)length) != (int)(length / 4 * 3)) {
@@ -132,7 +132,7 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
 {
     int64_t length;
 
-    /* Two different lengths in one head are how request smuggling begins. */
+    /* Two different lengths in one head are a sign of request smuggling. */
     if (!take_number(&at, end, &length) || at != end || (head->content_length >= 0 && head->content_length != length)) {
         return false;
     }
@@ -140,8 +140,8 @@ static bool parse_length(struct pl_http_head *head, const char *at, const char *
     return true;
 }
 
-/* A composite checksum ("AAAAAA==-3") covers the parts' checksums; the response does not say where the parts begin.
- * */
+/* Parses a checksum. A composite one ("AAAAAA==-3") covers the parts' checksums, and the response does not have the
+ * parts' borders. */
 static bool parse_checksum(struct pl_http_head *head, struct pl_checksum checksum, const char *at, const char *end)
 {
     char text[16];
@@ -193,11 +193,11 @@ static bool parse_field(struct pl_http_head *head, const char *name, size_t name
         case REGION:
             return copy_value(at, end, head->region, sizeof(head->region));
         case REQUEST:
-            copy_value(at, end, head->request_id, sizeof(head->request_id)); /* only for messages */
+            copy_value(at, end, head->request_id, sizeof(head->request_id)); /* used only in messages */
             return true;
         case RETRY:
             if (!take_number(&at, end, &head->retry_after_s) || at != end) {
-                head->retry_after_s = -1; /* the date form: our own back-off will do */
+                head->retry_after_s = -1; /* a date: ignored, our own back-off is used instead */
             }
             return true;
         case DATE:
@@ -270,7 +270,7 @@ enum pl_status pl_http_head_line(struct pl_http_head *head, const char *line, si
         end--;
     }
     if (!parse_field(head, line, (size_t)(colon - line), value, end)) {
-        return pl_error_set(reterr, PL_CORRUPT, "HTTP header '%.*s' cannot be read", (int)(bytes < 120 ? bytes : 120),
+        return pl_error_set(reterr, PL_CORRUPT, "HTTP header '%.*s' cannot be parsed", (int)(bytes < 120 ? bytes : 120),
                             line);
     }
     return PL_OK;

@@ -23,36 +23,36 @@
 #include <unistd.h>
 
 /*
- * Pages lent to the pipe by vmsplice() must not change until the reader has copied them. A chunk is used again only
- * after CHUNKS - 1 others, which is more than the pipe holds, unless a reader has made it larger, or still has that of
- * an epoch before: then it gets other pages, and those that are lent stay with the pipe.
+ * Pages that vmsplice() lends to the pipe must not change until the reader has copied them. A chunk is used again after
+ * CHUNKS - 1 others, which are more bytes than the pipe holds. But a reader may have enlarged the pipe, or may still
+ * have the pipe of an earlier epoch. Then the chunk gets new pages, and the lent pages stay with the pipe.
  */
 enum { PIPE_BYTES = 1 << 20, CHUNK_BYTES = 256 << 10, CHUNKS = 16 };
 
-/* A FIFO's reader sends no event to a writer that waits for it, so its open is tried again at this pace. */
+/* When a reader opens a FIFO, a waiting writer gets no event. So the open is tried again after this time. */
 #define TRY_AGAIN_NS (5 * PL_NS_PER_MS)
 
-/* How often to check for a stop request while a source delivers nothing. */
+/* How often the feeder checks for a stop request while a source delivers nothing. */
 #define CHECK_PEERS_NS (200 * PL_NS_PER_MS)
 
 /* The longest part of a RecordIO record, a multiple of four below 2^29. */
 #define MOST_PART_BYTES ((uint64_t)PL_RECORDIO_MOST_BYTES & ~UINT64_C(3))
 
 struct pl_feeder {
-    struct pl_store *store; /* NULL: `epochs` */
+    struct pl_store *store; /* NULL if `epochs` is used */
     struct pl_feeder_epochs epochs;
     char *path;
     struct pl_feeder_options options;
     struct pl_object_list list;
     unsigned char *chunks;
-    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` after the chunk's own in this epoch; 0: it was not lent in it */
-    unsigned chunk;              /* being filled */
-    size_t filled;               /* of it */
-    int fd;                      /* the FIFO being written */
-    bool closed_early;           /* the reader has left it */
+    uint64_t lent_until[CHUNKS]; /* `epoch_bytes` at the end of the chunk's write in this epoch; 0 if it was not lent */
+    unsigned chunk;              /* the chunk that is being filled */
+    size_t filled;               /* bytes in that chunk */
+    int fd;                      /* the FIFO that is being written */
+    bool closed_early;           /* the reader has closed it */
     uint64_t epoch_bytes;
-    uint64_t made_until; /* FIFOs of epochs before this were made */
-    uint64_t made_from;  /* and those before this removed */
+    uint64_t made_until; /* FIFOs of epochs below this one were made */
+    uint64_t made_from;  /* FIFOs of epochs below this one were removed */
 };
 
 static enum pl_status fifo_path(const struct pl_feeder *feeder, uint64_t epoch, struct pl_text *text,
@@ -74,11 +74,11 @@ static enum pl_status make_fifo(struct pl_feeder *feeder, uint64_t epoch, struct
     PL_TRY(fifo_path(feeder, epoch, &path, reterr));
     if (mkfifo(pl_text_string(&path), 0666) != 0) {
         if (errno != EEXIST) {
-            return pl_error_errno(reterr, "make FIFO '%s'", pl_text_string(&path));
+            return pl_error_errno(reterr, "mkfifo '%s'", pl_text_string(&path));
         }
-        /* A FIFO left by an earlier feeder is used as well; anything else must not be removed. */
+        /* The FIFO of an earlier feeder can be used; any other file must not be removed. */
         if (lstat(pl_text_string(&path), &info) != 0 || !S_ISFIFO(info.st_mode)) {
-            return pl_error_set(reterr, PL_INVALID, "'%s' is there and is not a FIFO", pl_text_string(&path));
+            return pl_error_set(reterr, PL_INVALID, "'%s' exists already and is not a FIFO", pl_text_string(&path));
         }
     }
     feeder->made_from = feeder->made_until == 0 ? epoch : feeder->made_from;
@@ -108,7 +108,7 @@ static enum pl_status cancelled(struct pl_error *reterr)
     return pl_error_set(reterr, PL_CANCELLED, "feeding was stopped");
 }
 
-/* Open the FIFO for writing once a reader has it open. */
+/* Opens the FIFO for writing as soon as a reader has it open. */
 static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
@@ -130,7 +130,7 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
             return pl_error_errno(reterr, "open FIFO '%s' for writing", path);
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "nobody opened FIFO '%s' before the deadline", path);
+            return pl_error_set(reterr, PL_TIMEOUT, "no reader opened FIFO '%s' before the deadline", path);
         }
         if (wants_stop(feeder, (int)(TRY_AGAIN_NS / PL_NS_PER_MS))) {
             return cancelled(reterr);
@@ -138,7 +138,7 @@ static enum pl_status wait_for_reader(struct pl_feeder *feeder, const char *path
     }
 }
 
-/* Wait until the pipe takes more. */
+/* Waits until the pipe has room. */
 static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *reterr)
 {
     int64_t deadline_ns = pl_deadline_after_ns(feeder->options.timeout_ns);
@@ -157,7 +157,7 @@ static enum pl_status wait_writable(struct pl_feeder *feeder, struct pl_error *r
             return PL_OK;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "the reader of '%s' read nothing before the deadline",
+            return pl_error_set(reterr, PL_TIMEOUT, "the reader of FIFO '%s' read nothing more before the deadline",
                                 feeder->path);
         }
     }
@@ -172,12 +172,10 @@ static ssize_t put(const struct pl_feeder *feeder, unsigned char *data, size_t b
 
 static enum pl_status take_other_pages(unsigned char *chunks, size_t bytes, struct pl_error *reterr)
 {
-    return madvise(chunks, bytes, MADV_DONTNEED) == 0
-               ? PL_OK
-               : pl_error_errno(reterr, "take other pages for the feeder's buffers");
+    return madvise(chunks, bytes, MADV_DONTNEED) == 0 ? PL_OK : pl_error_errno(reterr, "madvise the feeder's buffers");
 }
 
-/* Go to the next chunk, whose pages may be changed from then on. */
+/* Goes to the next chunk, whose pages may be changed from then on. */
 static enum pl_status next_chunk(struct pl_feeder *feeder, struct pl_error *reterr)
 {
     uint64_t lent_until;
@@ -194,7 +192,7 @@ static enum pl_status next_chunk(struct pl_feeder *feeder, struct pl_error *rete
     return take_other_pages(feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES, CHUNK_BYTES, reterr);
 }
 
-/* Write the current chunk and go to the next. A reader that left makes this and later calls do nothing. */
+/* Writes the current chunk and goes to the next one. Does nothing after the reader has left. */
 static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
 {
     unsigned char *next = feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES;
@@ -213,7 +211,7 @@ static enum pl_status flush(struct pl_feeder *feeder, struct pl_error *reterr)
         } else if (errno == EAGAIN) {
             PL_TRY(wait_writable(feeder, reterr));
         } else if ((errno == EPERM || errno == ENOSYS) && !feeder->options.copy) {
-            /* a container's seccomp profile, podman's default among them, refuses vmsplice() */
+            /* the seccomp profile of a container, for example podman's default, refuses vmsplice() */
             feeder->options.copy = true;
         } else if (errno == EPIPE) {
             feeder->closed_early = true;
@@ -248,7 +246,7 @@ static enum pl_status put_bytes(struct pl_feeder *feeder, const void *data, size
     return PL_OK;
 }
 
-/* Read some bytes, checking for a stop request while none come. */
+/* Reads some bytes, and checks for a stop request while the source delivers nothing. */
 static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source *source, void *data, size_t bytes,
                                 size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -266,8 +264,8 @@ static enum pl_status read_some(const struct pl_feeder *feeder, struct pl_source
     return status;
 }
 
-/* `bytes` of the source straight into the chunks; all of it with UINT64_MAX. Fewer bytes than asked for are an error.
- * */
+/* Reads `bytes` bytes of the source into the chunks; UINT64_MAX means all of it. It is an error if the source has
+ * fewer. */
 static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *source, uint64_t bytes,
                                  struct pl_error *reterr)
 {
@@ -279,7 +277,7 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
         PL_TRY(read_some(feeder, source, feeder->chunks + (size_t)feeder->chunk * CHUNK_BYTES + feeder->filled,
                          pl_number_min(bytes, room), &got, reterr));
         if (got == 0 && !all) {
-            return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than listed", source->name,
+            return pl_error_set(reterr, PL_CORRUPT, "'%s' is %llu bytes shorter than when it was listed", source->name,
                                 (unsigned long long)bytes);
         }
         if (got == 0) {
@@ -294,7 +292,7 @@ static enum pl_status put_source(struct pl_feeder *feeder, struct pl_source *sou
     return PL_OK;
 }
 
-/* One part of a RecordIO record: its head, its bytes, its padding. */
+/* Writes one part of a RecordIO record: its head, its bytes, its padding. */
 static enum pl_status put_part(struct pl_feeder *feeder, struct pl_source *source, unsigned flag, uint64_t bytes,
                                struct pl_error *reterr)
 {
@@ -323,7 +321,8 @@ static enum pl_status put_wrapped(struct pl_feeder *feeder, struct pl_source *so
     return PL_OK;
 }
 
-/* An object that is decompressed has to be known whole before its record's length can be written. */
+/* Writes a decompressed object as a record. The whole object is needed first, because the record begins with its
+ * length. */
 static enum pl_status put_inflated_record(struct pl_feeder *feeder, struct pl_source *source, struct pl_error *reterr)
 {
     PL_AUTO_SOURCE struct pl_source *memory = NULL;
@@ -415,12 +414,13 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     feeder->epoch_bytes = 0;
     feeder->filled = 0;
     memset(feeder->lent_until, 0, sizeof(feeder->lent_until));
-    if (!feeder->options.copy) { /* a reader may still have the pipe of an epoch before */
+    if (!feeder->options.copy) { /* a reader may still have the pipe of an earlier epoch */
         PL_TRY(take_other_pages(feeder->chunks, (size_t)CHUNKS * CHUNK_BYTES, reterr));
     }
     status =
         feeder->store ? put_objects(feeder, epoch, ret_counts, reterr) : put_epoch(feeder, epoch, ret_counts, reterr);
-    /* Remove the name before the reader can see the end: it must never find the FIFO of an epoch that is over. */
+    /* Remove the name before the reader can see the end: a reader must never find the FIFO of an epoch that has
+     * ended. */
     remove_fifo(feeder, epoch);
     pl_file_close_at(&feeder->fd);
     ret_counts->bytes = feeder->epoch_bytes;
@@ -428,7 +428,7 @@ enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl
     return status;
 }
 
-/* Keep only the objects of this host, as ShardedByS3Key does. */
+/* Keeps only the objects of this host, as ShardedByS3Key does. */
 static void keep_shard(struct pl_object_list *list, struct pl_shard shard)
 {
     size_t kept = 0;
@@ -457,10 +457,11 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
         return PL_MEMORY;
     }
     feeder->options = *options;
-    feeder->options.timeout_ns = options->timeout_ns ? options->timeout_ns : -1; /* never, to pl_deadline_after_ns() */
+    /* pl_deadline_after_ns() takes -1 as no deadline */
+    feeder->options.timeout_ns = options->timeout_ns ? options->timeout_ns : -1;
     feeder->fd = -1;
     feeder->path = pl_memory_string(path, reterr);
-    /* Mapped, not from the heap: pages that a pipe still holds when they are unmapped stay as they are. */
+    /* The chunks are mapped, not from the heap: after munmap(), pages that a pipe still holds stay as they are. */
     feeder->chunks =
         mmap(NULL, (size_t)CHUNKS * CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!feeder->path) {
@@ -468,7 +469,7 @@ static enum pl_status make(const char *path, const struct pl_feeder_options *opt
     }
     if (feeder->chunks == MAP_FAILED) {
         feeder->chunks = NULL;
-        status = pl_error_errno(reterr, "map the feeder's buffers");
+        status = pl_error_errno(reterr, "mmap the feeder's buffers");
     }
     if (status != PL_OK) {
         pl_feeder_close(feeder);
@@ -488,7 +489,7 @@ enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const st
     feeder->store = store;
     status = pl_store_list(store, deadline_ns, &feeder->list, reterr);
     if (status == PL_OK && feeder->list.count == 0) {
-        status = pl_error_set(reterr, PL_NOT_FOUND, "'%s' holds no objects", store->name);
+        status = pl_error_set(reterr, PL_NOT_FOUND, "there are no objects in '%s'", store->name);
     }
     if (status != PL_OK) {
         pl_feeder_close(feeder);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The platform's side of Pipe Mode: the objects of a store written into the FIFOs PATH_0, PATH_1, ..., one an epoch, so
- * that a program that reads Pipe Mode runs anywhere. A reader that closes early ends the epoch, as on the platform.
+ * The platform's part in Pipe Mode: writes the objects of a store into the FIFOs PATH_0, PATH_1, ..., one FIFO per
+ * epoch. So a program that reads Pipe Mode runs anywhere. If a reader closes the FIFO early, the epoch ends, as on the
+ * platform.
  *
  * Test  tests/unit/s3io/pipe/test_feeder.c, tests/integration/cifar10.py
  */
@@ -13,60 +14,65 @@
 #include "s3io/source.h"
 #include "s3io/store.h"
 
-/** One epoch as a single source, for what is not a list of objects; its shards and shuffling are its own. */
+/**
+ * Opens an epoch as a single source, for data that is not a list of objects. Sharding and shuffling are the source's
+ * own.
+ */
 struct pl_feeder_epochs {
     void *context;
     enum pl_status (*open)(void *context, uint64_t epoch, struct pl_source **ret_source, struct pl_error *reterr);
 };
 
-/** Zero-initialise, then set what differs. */
+/** Zero-initialise, then set the options that differ from the defaults. */
 struct pl_feeder_options {
     enum pl_channel_wrapper wrapper;
     enum pl_compression compression; /* decompress objects before they are written */
-    /* objects in an order that `seed` and the epoch decide, as pl_stream_options has it */
+    /* write the objects in an order that depends on `seed` and the epoch, see pl_stream_options */
     bool shuffle;
     uint64_t seed;
-    struct pl_shard shard; /* size 0: all objects; else object i when i mod size is rank, counted in key order */
-    bool late;             /* make the FIFO of an epoch when the one before is over, not in advance */
-    bool copy;             /* write copies instead of lending pages to the pipe; for readers that splice or tee */
-    uint64_t cut_bytes;    /* for tests: close the FIFO after so many bytes of the epoch; 0: never */
-    int64_t timeout_ns;    /* 0: for ever; longest wait for a reader to open an epoch, and for it to read on */
-    int cancel_fd;         /* stop when it is readable (a signalfd, an eventfd); -1: none. Must be set */
+    struct pl_shard shard; /* if size is 0, all objects; else object i if i mod size is rank, counted in key order */
+    bool late;             /* make the FIFO of an epoch after the end of the previous one, not in advance */
+    /* write copies instead of lending pages to the pipe; needed for readers that splice or tee */
+    bool copy;
+    uint64_t cut_bytes; /* for tests: close the FIFO after this many bytes of the epoch; 0 means never */
+    int64_t timeout_ns; /* longest wait for a reader to open an epoch, and to continue reading; 0 means no limit */
+    /* stop when this descriptor is readable (a signalfd, an eventfd); -1 if there is none. It must be set */
+    int cancel_fd;
 };
 
-/** Of one epoch. */
+/** The counts of one epoch. */
 struct pl_feeder_counts {
-    uint64_t objects; /* written whole; an epoch that is one source counts as one */
+    uint64_t objects; /* objects that were written completely; a single source counts as one object */
     uint64_t bytes;
-    bool closed_early; /* the reader left before the end */
+    bool closed_early; /* the reader closed the FIFO before the end */
 };
 
 struct pl_feeder;
 
 /**
- * Feed `store`, which must outlive the feeder, into the FIFOs of `path`. Objects are listed now; if there are none
- * is PL_NOT_FOUND.
+ * Makes a feeder that writes `store`, which must outlive it, into the FIFOs of `path`. The objects are listed now.
+ * PL_NOT_FOUND if there are none.
  */
 enum pl_status pl_feeder_open(struct pl_store *store, const char *path, const struct pl_feeder_options *options,
                               int64_t deadline_ns, struct pl_feeder **ret_feeder,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Feed `epochs`, whose context must outlive the feeder; of the options those about objects are not used. */
+/** Makes a feeder that writes `epochs`, whose context must outlive it. The options about objects have no effect. */
 enum pl_status pl_feeder_open_epochs(const struct pl_feeder_epochs *epochs, const char *path,
                                      const struct pl_feeder_options *options, struct pl_feeder **ret_feeder,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Feed one epoch: make its FIFO (and the next one's unless `late`), wait for a reader, write everything, remove the
- * FIFO.
+ * Feeds one epoch: makes its FIFO (and, unless `late`, the FIFO of the next epoch), waits for a reader, writes
+ * everything, and removes the FIFO.
  *
- * Errors  PL_TIMEOUT when no reader came or it stopped reading; PL_CANCELLED; what reading the store returns.
- * Note    SIGPIPE must be ignored by the process.
+ * Errors  PL_TIMEOUT: no reader came, or it stopped reading. PL_CANCELLED. The errors of reading the store.
+ * Note    the process must ignore SIGPIPE.
  */
 enum pl_status pl_feeder_run(struct pl_feeder *feeder, uint64_t epoch, struct pl_feeder_counts *ret_counts,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Remove FIFOs that were made and not used. */
+/** Removes the FIFOs that were made and not used, and frees the feeder. */
 void pl_feeder_close(struct pl_feeder *feeder);
 
 #endif

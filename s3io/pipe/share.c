@@ -20,19 +20,19 @@
 #define DEFAULT_RING_BYTES ((size_t)8 << 20)
 
 struct pl_share {
-    struct pl_share_distributor *distributor; /* the distributor, on local rank 0 */
+    struct pl_share_distributor *distributor; /* on local rank 0, else NULL */
     int link_fd;
     struct pl_share_ring ring;
-    struct pl_share_frame *held; /* the record that the caller uses */
+    struct pl_share_frame *held; /* frame of the record that the caller uses */
     uint64_t epoch;
-    uint64_t finished; /* epochs below this one have ended for this rank */
-    bool over;         /* the end of the epoch was seen */
-    bool repeated;     /* an epoch was asked for again */
+    uint64_t finished; /* this rank has read all epochs below this one */
+    bool over;         /* the rank has seen the end of the epoch */
+    bool repeated;     /* the caller has asked for an epoch that ended before */
     bool orphaned;
     bool timed_out; /* the last call ended at its deadline */
     atomic_bool cancelled;
     int cancel_fd;
-    unsigned char *joined; /* a record of several parts */
+    unsigned char *joined; /* buffer for a record that consists of several parts */
     size_t joined_capacity;
     size_t joined_bytes;
 };
@@ -52,11 +52,11 @@ static enum pl_status connect_ring(struct pl_share *share, const struct pl_share
 
     share->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (share->cancel_fd < 0) {
-        return pl_error_errno(reterr, "create an eventfd");
+        return pl_error_errno(reterr, "eventfd");
     }
     PL_TRY(pl_share_link_connect(options->socket_path, &hello, deadline_ns, &share->link_fd, reterr));
-    /* The distributor waits for the others until about the same deadline, and its own error says which did not connect:
-     * on a slow machine, too. */
+    /* The distributor waits for the other ranks until about the same deadline, and its error names the rank that did
+     * not connect. The 5 s let that error arrive on a slow machine. */
     PL_TRY(pl_share_link_receive_fds(
         share->link_fd, deadline_ns == PL_DEADLINE_NEVER ? deadline_ns : deadline_ns + 5 * PL_NS_PER_S, fds, reterr));
     return pl_share_ring_attach(fds[0], fds[1], fds[2], &share->ring, reterr);
@@ -81,7 +81,7 @@ enum pl_status pl_share_open(const struct pl_share_options *options, const struc
     pl_activity_start();
     if (full.local_rank >= full.local_size || full.deal.rank >= full.deal.size) {
         return pl_error_set(reterr, PL_INVALID,
-                            "local rank %u of %u and rank %u of %u: expected ranks below the number of ranks",
+                            "expected ranks below the number of ranks, found local rank %u of %u and rank %u of %u",
                             full.local_rank, full.local_size, full.deal.rank, full.deal.size);
     }
     full.timeout_ns = full.timeout_ns ? full.timeout_ns : DEFAULT_TIMEOUT_NS;
@@ -130,7 +130,8 @@ void pl_share_start(struct pl_share *share, uint64_t epoch)
     pl_share_ring_event_set(share->ring.distributor_fd);
 }
 
-/* For the others to see: if the rank ends now, what it waited for is the cause, and not the end of its process. */
+/* Lets the other ranks see that this rank's call ended at its deadline. If the rank ends now, its timeout is the cause
+ * that they report, not the end of its process. */
 static void set_timed_out(struct pl_share *share, bool timed_out)
 {
     if (share->timed_out != timed_out) {
@@ -142,7 +143,7 @@ static void set_timed_out(struct pl_share *share, bool timed_out)
     }
 }
 
-/* How the epoch ended, once the distributor has said so. */
+/* Finds how the epoch ended, if the distributor has reported that. */
 static bool find_end(const struct pl_share *share, struct pl_share_report *ret_report)
 {
     return (pl_share_ring_read_report(&share->ring, PL_SHARE_REPORT_EPOCH, ret_report) && ret_report->final &&
@@ -167,7 +168,7 @@ static enum pl_status take_end(struct pl_share *share, const struct pl_share_rep
     return take_report(report, reterr);
 }
 
-/* What the distributor waits for, which is what the rank waits for. */
+/* Finds what the distributor waits for, and so what this rank waits for. */
 static bool find_wait(const struct pl_share *share, struct pl_share_report *ret_report)
 {
     for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
@@ -189,7 +190,8 @@ static enum pl_status time_out(struct pl_share *share, struct pl_error *reterr)
                : pl_error_set(reterr, PL_TIMEOUT, "no record of the shared channel came before the deadline");
 }
 
-/* Local rank 0 has ended and said nothing about this epoch. Where what made it end is known, that is the error. */
+/* Returns the error after local rank 0 has ended without a report on this epoch. If the reason for its end is known,
+ * that is the error. */
 static enum pl_status lose_distributor(const struct pl_share *share, struct pl_error *reterr)
 {
     struct pl_share_report report;
@@ -199,10 +201,10 @@ static enum pl_status lose_distributor(const struct pl_share *share, struct pl_e
         (atomic_load(&share->ring.head->distributor_timed_out) && find_wait(share, &report))) {
         return take_report(&report, reterr);
     }
-    return pl_error_set(reterr, PL_PEER, "local rank 0, which reads the shared channel, is gone");
+    return pl_error_set(reterr, PL_PEER, "the process of local rank 0, which reads the shared channel, has ended");
 }
 
-/* Wait until a frame or the epoch's end may be there. */
+/* Waits until there may be a frame or the end of the epoch. */
 static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pollfd fds[3] = {{.fd = share->ring.rank_fd, .events = POLLIN},
@@ -226,13 +228,13 @@ static enum pl_status wait_for_frame(struct pl_share *share, int64_t deadline_ns
     if (ready > 0 && fds[2].revents) {
         return pl_error_set(reterr, PL_CANCELLED, "reading the shared channel was cancelled");
     }
-    /* What the distributor put into the ring before it ended is still read. */
+    /* Frames that the distributor put into the ring before its end are still read. */
     share->orphaned = ready > 0 && fds[1].revents;
     pl_share_ring_event_clear(share->ring.rank_fd);
     return ready == 0 && pl_deadline_passed(deadline_ns) ? time_out(share, reterr) : PL_OK;
 }
 
-/* One more piece of a large record; says whether it is whole. */
+/* Appends a part of a large record. `*ret_whole` tells whether the record is complete. */
 static enum pl_status take_part(struct pl_share *share, const struct pl_share_frame *frame, bool *ret_whole,
                                 struct pl_error *reterr)
 {
@@ -243,7 +245,7 @@ static enum pl_status take_part(struct pl_share *share, const struct pl_share_fr
     return PL_OK;
 }
 
-/* Use the frame: PL_OK with a record, an error, or `*ret_again` when there is more to look at. */
+/* Handles a frame: returns PL_OK with a record, or an error; or sets `*ret_again` if the record needs more frames. */
 static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *frame, struct pl_record *ret_record,
                                  bool *ret_again, struct pl_error *reterr)
 {
@@ -274,7 +276,8 @@ static enum pl_status take_frame(struct pl_share *share, struct pl_share_frame *
         *ret_again = !whole;
         return PL_OK;
     default:
-        return pl_error_set(reterr, PL_CORRUPT, "a ring holds a frame of unknown kind %u", frame->kind);
+        return pl_error_set(reterr, PL_CORRUPT, "a ring of the shared channel has a frame of unknown kind %u",
+                            frame->kind);
     }
 }
 
@@ -287,7 +290,8 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
         return PL_END;
     }
     if (share->repeated) {
-        return pl_error_set(reterr, PL_INVALID, "epoch %llu of a shared channel is over: expected a later one",
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected an epoch that was not read before, found epoch %llu, which has ended",
                             (unsigned long long)share->epoch);
     }
     for (;;) {
@@ -301,7 +305,7 @@ enum pl_status pl_share_next(struct pl_share *share, int64_t deadline_ns, struct
         }
         frame = pl_share_ring_peek(&share->ring, &status);
         if (!frame && status == PL_OK && find_end(share, &report)) {
-            /* The frames that came before the end. */
+            /* there may be frames from before the end */
             frame = pl_share_ring_peek(&share->ring, &status);
             if (!frame && status == PL_OK) {
                 return take_end(share, &report, reterr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The distributor: reads a FIFO on a thread of local rank 0 and gives each record to its rank through a ring. */
+/* The distributor: a thread of local rank 0 that reads a FIFO and gives each record to its rank through a ring. */
 #include "s3io/pipe/share_distributor.h"
 
 #include "base/clock.h"
@@ -20,11 +20,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* While the FIFO delivers nothing, the distributor checks this often whether its clients are still there. A wait that
- * is longer is reported to them. */
+/* While the FIFO delivers nothing, the distributor checks after this time whether its clients are alive. It reports a
+ * longer wait to them. */
 #define CHECK_PEERS_NS (200 * PL_NS_PER_MS)
 
-/* How long local rank 0 stays for ranks that still read when it has closed. */
+/* How long local rank 0 stays after its close for ranks that still read. */
 #define LINGER_NS (30 * PL_NS_PER_S)
 
 enum { NOBODY = -1 };
@@ -33,7 +33,7 @@ enum stopping { GO_ON, STOP_WHEN_SERVED, STOP_AT_ONCE };
 
 struct client {
     bool here;
-    int link_fd; /* -1 once the rank has left */
+    int link_fd; /* -1 after the rank has left */
     struct pl_shard deal;
     struct pl_share_ring ring;
 };
@@ -43,19 +43,20 @@ struct pl_share_distributor {
     struct pl_share_feed feed;
     pthread_t thread;
     int listen_fd;
-    int event_fd; /* a rank has something for the distributor */
+    int event_fd; /* readable when a rank has something for the distributor */
     int stop_fd;
     atomic_int stopping; /* enum stopping */
-    int64_t linger_ns;   /* deadline once `stopping` was seen; 0 before */
+    int64_t linger_ns;   /* deadline after a stop request; 0 before */
     struct client *clients;
-    bool *shard_mask; /* [deal.size]: shards of the ranks of this host */
-    int *client_of;   /* [deal.size]: which one */
+    bool *shard_mask; /* [deal.size]: the shards of this host's ranks */
+    int *client_of;   /* [deal.size]: the index of each shard's client */
     struct pollfd *polls;
-    bool lost;                                             /* a rank died: no more records can be distributed */
-    uint64_t done;                                         /* epochs up to here are over */
-    struct pl_share_report reports[PL_SHARE_REPORT_SLOTS]; /* what all ranks can read */
-    struct pl_error error;                                 /* why the thread ended early; read after joining it */
-    atomic_bool connected;                                 /* the clients are all here, and their rings stay */
+    bool lost;                                             /* a rank has died, and no more records can be distributed */
+    uint64_t done;                                         /* number of epochs that are over */
+    struct pl_share_report reports[PL_SHARE_REPORT_SLOTS]; /* the reports that all ranks can read */
+    /* why the thread ended early; read it after joining the thread */
+    struct pl_error error;
+    atomic_bool connected; /* all clients are connected, and their rings stay */
 };
 
 static uint64_t wanted(const struct client *client)
@@ -63,7 +64,7 @@ static uint64_t wanted(const struct client *client)
     return atomic_load(&client->ring.head->wanted);
 }
 
-/* True when the client gets no more records of `epoch`. */
+/* Whether the client needs no more records of `epoch`. */
 static bool has_left(const struct client *client, uint64_t epoch)
 {
     return client->link_fd < 0 || wanted(client) > epoch + 1;
@@ -82,7 +83,8 @@ static bool is_cancelled(struct pl_share_distributor *distributor)
     return distributor->lost || stopping == STOP_AT_ONCE || pl_deadline_passed(distributor->linger_ns);
 }
 
-/* Local rank 0 is the last: when its process ends because of the report, the others have it. */
+/* Writes a report for all ranks. Local rank 0 gets it last: if its process then ends because of it, the others have
+ * it. */
 static void report(struct pl_share_distributor *distributor, enum pl_share_report_slot slot, uint64_t epoch, bool final,
                    const struct pl_error *error)
 {
@@ -90,7 +92,7 @@ static void report(struct pl_share_distributor *distributor, enum pl_share_repor
 
     if (now->epoch == epoch && now->final == final && now->error.status == error->status &&
         strcmp(now->error.cause, error->cause) == 0) {
-        return; /* a wait that lasts: what is written already cannot be read half */
+        return; /* the report is there already: a rank may be reading it */
     }
     *now = (struct pl_share_report){.epoch = epoch, .final = final, .error = *error};
     for (uint32_t i = distributor->options.local_size; i-- > 0;) {
@@ -98,7 +100,7 @@ static void report(struct pl_share_distributor *distributor, enum pl_share_repor
     }
 }
 
-/* The wait that was reported is over, or all ranks have left the epoch whose end was. */
+/* Removes a report: the wait is over, or all ranks have left the epoch whose end it was. */
 static void clear_report(struct pl_share_distributor *distributor, enum pl_share_report_slot slot)
 {
     if (distributor->reports[slot].error.status != PL_OK) {
@@ -112,8 +114,8 @@ static bool reports_wait(const struct pl_share_distributor *distributor, enum pl
 }
 
 /*
- * Local rank `i`, whose process is gone, ends the channel. If it ended because the FIFO failed, or because nothing
- * came before its deadline, that is the cause, and not its end.
+ * Ends the channel because the process of local rank `i` has died. If that rank ended because the FIFO failed, or
+ * because nothing came before its deadline, that is the cause, and not the death of the process.
  */
 static void set_lost(struct pl_share_distributor *distributor, uint32_t i)
 {
@@ -125,11 +127,12 @@ static void set_lost(struct pl_share_distributor *distributor, uint32_t i)
         return;
     }
     if (!atomic_load(&distributor->clients[i].ring.head->timed_out)) {
-        pl_error_set(&distributor->error, PL_PEER, "local rank %u, which shares this channel, is gone", i);
+        pl_error_set(&distributor->error, PL_PEER, "the process of local rank %u, which shares this channel, has ended",
+                     i);
         return;
     }
     pl_error_set(&distributor->error, PL_TIMEOUT,
-                 "local rank %u, which shares this channel, ended: no record came before its deadline", i);
+                 "local rank %u, which shares this channel, has ended: no record came before its deadline", i);
     for (unsigned slot = 0; slot < PL_SHARE_REPORT_SLOTS; slot++) {
         if (reports_wait(distributor, (enum pl_share_report_slot)slot)) {
             distributor->error = distributor->reports[slot].error;
@@ -138,7 +141,7 @@ static void set_lost(struct pl_share_distributor *distributor, uint32_t i)
     }
 }
 
-/* A rank's socket has ended: it left properly before, or it died. */
+/* Checks whether sockets have ended: such a rank has left the channel before, or it has died. */
 static void check_links(struct pl_share_distributor *distributor)
 {
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
@@ -156,8 +159,8 @@ static void check_links(struct pl_share_distributor *distributor)
 }
 
 /*
- * Wait for an event, a rank that ends, a stop request, or the deadline after it; false when that takes so long that the
- * ranks should know why, and `slot` does not say so yet.
+ * Waits for an event, the end of a rank, a stop request, or the deadline after it. Returns false if the wait lasts so
+ * long that the ranks should know the reason, and `slot` has no report of it yet.
  */
 static bool wait_for_event(struct pl_share_distributor *distributor, enum pl_share_report_slot slot)
 {
@@ -168,7 +171,7 @@ static bool wait_for_event(struct pl_share_distributor *distributor, enum pl_sha
     int ready;
 
     distributor->polls[0] = (struct pollfd){.fd = distributor->event_fd, .events = POLLIN};
-    /* Once seen, the stop request would keep poll() from waiting. */
+    /* After the stop request was handled, it would make poll() return at once. */
     distributor->polls[1] = (struct pollfd){.fd = distributor->linger_ns ? -1 : distributor->stop_fd, .events = POLLIN};
     for (uint32_t i = 0; i < count; i++) {
         distributor->polls[2 + i] = (struct pollfd){.fd = distributor->clients[i].link_fd, .events = POLLIN};
@@ -179,7 +182,8 @@ static bool wait_for_event(struct pl_share_distributor *distributor, enum pl_sha
     return ready != 0 || reported;
 }
 
-/* Room for a frame in the rank's ring; NULL when the rank has left the epoch or the distributor has to give up. */
+/* Reserves room for a frame in the rank's ring. Returns NULL if the rank has left the epoch or the distributor must
+ * stop. */
 static struct pl_share_frame *reserve(struct pl_share_distributor *distributor, struct client *client, uint64_t epoch,
                                       size_t data_bytes)
 {
@@ -202,7 +206,7 @@ static struct pl_share_frame *reserve(struct pl_share_distributor *distributor, 
             struct pl_error error = PL_ERROR_NONE;
 
             pl_error_set(&error, PL_TIMEOUT,
-                         "the shared channel waits for local rank %ld, which has not read the records before",
+                         "the shared channel waits for local rank %ld, which has not read its earlier records",
                          (long)(client - distributor->clients));
             report(distributor, PL_SHARE_REPORT_EPOCH, epoch, false, &error);
         }
@@ -275,7 +279,7 @@ static void distribute_epoch(struct pl_share_distributor *distributor, uint64_t 
         }
     }
     if (status != PL_OK) {
-        error.status = status; /* PL_END comes without a report */
+        error.status = status; /* PL_END has no error text */
         report(distributor, PL_SHARE_REPORT_EPOCH, epoch, true, &error);
     } else {
         clear_report(distributor, PL_SHARE_REPORT_EPOCH);
@@ -283,12 +287,13 @@ static void distribute_epoch(struct pl_share_distributor *distributor, uint64_t 
     distributor->done = epoch + 1;
 }
 
-/* The epoch that every rank wants, or a later one; false when nothing more will be wanted. */
+/* Waits until each rank wants an epoch that was not distributed yet, and returns the earliest of them. Returns false if
+ * no rank will want another epoch. */
 static bool next_epoch(struct pl_share_distributor *distributor, uint64_t *ret_epoch)
 {
     for (;;) {
         uint64_t least = UINT64_MAX;
-        uint32_t latest = 0; /* the local rank that asked for the least */
+        uint32_t latest = 0; /* the local rank that wants the earliest epoch */
         bool unserved = false;
 
         for (uint32_t i = 0; i < distributor->options.local_size; i++) {
@@ -326,16 +331,16 @@ static enum pl_status accept_client(struct pl_share_distributor *distributor, in
 
     if (hello->local_size != distributor->options.local_size || hello->local_rank >= hello->local_size ||
         hello->size != distributor->options.deal.size || hello->rank >= hello->size) {
-        return pl_error_set(
-            error, PL_INVALID,
-            "a rank that shares this channel is local rank %u of %u and rank %u of %u, here it is %u and %u ranks",
-            hello->local_rank, hello->local_size, hello->rank, hello->size, distributor->options.local_size,
-            distributor->options.deal.size);
+        return pl_error_set(error, PL_INVALID,
+                            "a rank that shares this channel is local rank %u of %u and rank %u of %u; expected %u "
+                            "local ranks and %u ranks",
+                            hello->local_rank, hello->local_size, hello->rank, hello->size,
+                            distributor->options.local_size, distributor->options.deal.size);
     }
     client = &distributor->clients[hello->local_rank];
     if (client->here || distributor->shard_mask[hello->rank]) {
         return pl_error_set(error, PL_INVALID,
-                            "two ranks that share this channel say they are local rank %u or rank %u",
+                            "two ranks that share this channel have the same number: local rank %u or rank %u",
                             hello->local_rank, hello->rank);
     }
     PL_TRY(pl_share_ring_create(distributor->options.ring_bytes, distributor->event_fd, &client->ring, error));
@@ -359,7 +364,8 @@ static enum pl_status connect_clients(struct pl_share_distributor *distributor)
                                                      &hello, &distributor->error);
 
         if (status != PL_OK) {
-            pl_error_context(&distributor->error, "only %u of %u ranks of this host connected to share a channel", i,
+            pl_error_context(&distributor->error,
+                             "only %u of %u ranks of this host have connected to the shared channel", i,
                              distributor->options.local_size);
             return status;
         }
@@ -389,7 +395,7 @@ static void *run(void *argument)
             report(distributor, PL_SHARE_REPORT_CHANNEL, UINT64_MAX, true, &distributor->error);
         }
     }
-    /* The ends of the sockets wake ranks that still wait. */
+    /* Closing the sockets wakes ranks that still wait. */
     for (uint32_t i = 0; i < distributor->options.local_size; i++) {
         pl_file_close_at(&distributor->clients[i].link_fd);
     }
@@ -434,7 +440,7 @@ static enum pl_status set_up(struct pl_share_distributor *distributor, struct pl
     distributor->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     distributor->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (distributor->event_fd < 0 || distributor->stop_fd < 0) {
-        return pl_error_errno(reterr, "create an eventfd");
+        return pl_error_errno(reterr, "eventfd");
     }
     PL_TRY(pl_share_link_listen(distributor->options.socket_path, &distributor->listen_fd, reterr));
     return pl_thread_start(&distributor->thread, run, distributor, "the distributor's thread", reterr);
@@ -474,7 +480,7 @@ void pl_share_distributor_stop(struct pl_share_distributor *distributor, bool at
     atomic_store(&distributor->stopping, at_once ? STOP_AT_ONCE : STOP_WHEN_SERVED);
     pl_share_ring_event_set(distributor->stop_fd);
     pthread_join(distributor->thread, NULL);
-    /* A cancelled wait is the effect of this very call. */
+    /* This call itself has cancelled a wait of the thread: that is not an error. */
     if (error && distributor->error.status != PL_OK && distributor->error.status != PL_CANCELLED) {
         *error = distributor->error;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unix socket over which ranks of a host connect to the distributor and get their rings. */
+/* The unix socket by which ranks of a host connect to the distributor and receive their rings. */
 #include "s3io/pipe/share_link.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* There is no event when a listener starts, so the connection is tried again at this interval. */
+/* There is no event when a process begins to listen, so the connection is tried again after this time. */
 #define TRY_AGAIN_NS (20 * PL_NS_PER_MS)
 
 static enum pl_status address_of(const char *path, struct sockaddr_un *address, struct pl_error *reterr)
@@ -35,21 +35,21 @@ enum pl_status pl_share_link_listen(const char *path, int *ret_fd, struct pl_err
     struct sockaddr_un address;
 
     if (fd < 0) {
-        return pl_error_errno(reterr, "create a unix socket");
+        return pl_error_errno(reterr, "socket (AF_UNIX)");
     }
     PL_TRY(address_of(path, &address, reterr));
     if (unlink(path) != 0 && errno != ENOENT) {
-        return pl_error_errno(reterr, "remove the old socket '%s'", path);
+        return pl_error_errno(reterr, "unlink the old socket '%s'", path);
     }
     if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, SOMAXCONN) != 0) {
-        return pl_error_errno(reterr, "listen on unix socket '%s'", path);
+        return pl_error_errno(reterr, "bind or listen at unix socket '%s'", path);
     }
     *ret_fd = fd;
     fd = -1;
     return PL_OK;
 }
 
-/* Until `fd` is readable; PL_CANCELLED when `stop_fd` is. */
+/* Waits until `fd` is readable. PL_CANCELLED if `stop_fd` is readable. */
 static enum pl_status wait_readable(int fd, int stop_fd, int64_t deadline_ns, const char *what, struct pl_error *reterr)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
@@ -87,7 +87,7 @@ enum pl_status pl_share_link_accept(int listen_fd, int stop_fd, int64_t deadline
             }
             return pl_error_errno(reterr, "accept on a unix socket");
         }
-        /* A process of another user, or one that closes at once, is not a rank; the ranks may still connect. */
+        /* A process of another user, or one that closes at once, is not a rank. The ranks may still connect. */
         if (!pl_fd_peer_is_same_user(fd) || wait_readable(fd, stop_fd, deadline_ns, "a rank's hello", NULL) != PL_OK) {
             continue;
         }
@@ -110,9 +110,9 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hel
         PL_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
         if (fd < 0) {
-            return pl_error_errno(reterr, "create a unix socket");
+            return pl_error_errno(reterr, "socket (AF_UNIX)");
         }
-        errno = EAGAIN; /* as if nobody listened: it is another user's process */
+        errno = EAGAIN; /* if another user's process listens, try again as if nobody listened */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && pl_fd_peer_is_same_user(fd) &&
             send(fd, hello, sizeof(*hello), MSG_NOSIGNAL) == (ssize_t)sizeof(*hello)) {
             *ret_fd = fd;
@@ -124,9 +124,9 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hel
             return pl_error_errno(reterr, "connect to unix socket '%s'", path);
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT,
-                                "nobody listened on unix socket '%s' before the deadline (is local rank 0 there?)",
-                                path);
+            return pl_error_set(
+                reterr, PL_TIMEOUT,
+                "no process listened at unix socket '%s' before the deadline: see whether local rank 0 runs", path);
         }
         pl_clock_nap(TRY_AGAIN_NS, deadline_ns);
     }
@@ -135,7 +135,7 @@ enum pl_status pl_share_link_connect(const char *path, const struct pl_share_hel
 enum pl_status pl_share_link_send_fds(int fd, const int fds[PL_SHARE_LINK_FDS], struct pl_error *reterr)
 {
     if (pl_fd_send(fd, fds, PL_SHARE_LINK_FDS) != 0) {
-        return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "hand a ring to a rank");
+        return pl_error_raise(reterr, PL_PEER, PL_DOMAIN_ERRNO, errno, "sending a ring's descriptors to a rank");
     }
     return PL_OK;
 }
@@ -146,7 +146,7 @@ enum pl_status pl_share_link_receive_fds(int fd, int64_t deadline_ns, int ret_fd
     PL_TRY(wait_readable(fd, -1, deadline_ns, "the ring from local rank 0", reterr));
     if (pl_fd_receive(fd, PL_SHARE_LINK_FDS, ret_fds) <= 0) {
         return pl_error_set(reterr, PL_PEER,
-                            "local rank 0 closed the connection before it handed over a ring (see its own error)");
+                            "local rank 0 closed the connection before it sent a ring: see the error of local rank 0");
     }
     return PL_OK;
 }

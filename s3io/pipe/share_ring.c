@@ -22,7 +22,7 @@ void pl_share_ring_event_set(int fd)
 {
     uint64_t one = 1;
 
-    /* Can only fail when the counter is full, and then it is readable anyway. */
+    /* This fails only if the counter is full, and then the eventfd is readable already. */
     (void)!write(fd, &one, sizeof(one));
 }
 
@@ -38,7 +38,7 @@ static enum pl_status map_ring(struct pl_share_ring *ring, struct pl_error *rete
     void *memory = mmap(NULL, HEAD_BYTES + ring->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring->memory_fd, 0);
 
     if (memory == MAP_FAILED) {
-        return pl_error_errno(reterr, "map a ring of %zu bytes", ring->bytes);
+        return pl_error_errno(reterr, "mmap a ring of %zu bytes", ring->bytes);
     }
     ring->head = memory;
     ring->data = (unsigned char *)memory + HEAD_BYTES;
@@ -54,15 +54,15 @@ static enum pl_status create(size_t ring_bytes, int distributor_fd, struct pl_sh
     ring->rank_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     ring->distributor_fd = fcntl(distributor_fd, F_DUPFD_CLOEXEC, 0);
     if (ring->memory_fd < 0 || ring->rank_fd < 0 || ring->distributor_fd < 0) {
-        return pl_error_errno(reterr, "create the descriptors of a ring");
+        return pl_error_errno(reterr, "making the descriptors of a ring");
     }
-    /* Without memory for it there would be a SIGBUS in the middle of a record. */
+    /* Allocate the memory now: without memory, a write in the middle of a record would end with SIGBUS. */
     code = pl_file_allocate(ring->memory_fd, 0, (off_t)(HEAD_BYTES + ring_bytes));
     if (code != 0) {
         return pl_error_raise(reterr, PL_SYSTEM, PL_DOMAIN_ERRNO, code, "allocate a ring of %zu bytes", ring_bytes);
     }
     if (pl_fd_seal_size(ring->memory_fd) != 0) {
-        return pl_error_errno(reterr, "seal a ring");
+        return pl_error_errno(reterr, "sealing the memory of a ring");
     }
     return map_ring(ring, reterr);
 }
@@ -74,7 +74,8 @@ enum pl_status pl_share_ring_create(size_t ring_bytes, int distributor_fd, struc
     enum pl_status status;
 
     if (ring_bytes < HEAD_BYTES || (ring_bytes & (ring_bytes - 1)) != 0 || ring_bytes > UINT32_MAX) {
-        return pl_error_set(reterr, PL_INVALID, "a ring of %zu bytes: expected a power of two from 4096 to 2 GiB",
+        return pl_error_set(reterr, PL_INVALID,
+                            "expected a ring whose size is a power of two from 4096 bytes to 2 GiB, found %zu bytes",
                             ring_bytes);
     }
     status = create(ring_bytes, distributor_fd, &ring, reterr);
@@ -94,10 +95,12 @@ enum pl_status pl_share_ring_attach(int memory_fd, int rank_fd, int distributor_
     struct stat info;
 
     if (fstat(memory_fd, &info) != 0) {
-        status = pl_error_errno(reterr, "stat a ring");
+        status = pl_error_errno(reterr, "fstat a ring");
     } else if (info.st_size <= 2 * HEAD_BYTES - 1 ||
                ((info.st_size - HEAD_BYTES) & (info.st_size - HEAD_BYTES - 1)) != 0) {
-        status = pl_error_set(reterr, PL_INVALID, "a ring of %lld bytes", (long long)info.st_size);
+        status = pl_error_set(reterr, PL_INVALID,
+                              "expected a ring with a head and a power of two of bytes, found %lld bytes",
+                              (long long)info.st_size);
     } else {
         ring.bytes = (size_t)info.st_size - HEAD_BYTES;
         status = map_ring(&ring, reterr);
@@ -123,8 +126,8 @@ void pl_share_ring_done(struct pl_share_ring *ring)
 
 size_t pl_share_ring_max_data(const struct pl_share_ring *ring)
 {
-    /* With a quarter, a frame and the padding before it always fit into an empty ring, and the two sides work at the
-     * same time. */
+    /* A frame takes at most a quarter of the ring. So a frame and the padding before it always fit into an empty ring,
+     * and the two sides can work at the same time. */
     return ring->bytes / 4 - sizeof(struct pl_share_frame);
 }
 
@@ -142,7 +145,7 @@ struct pl_share_frame *pl_share_ring_reserve(struct pl_share_ring *ring, size_t 
     struct pl_share_frame *frame = (struct pl_share_frame *)(void *)(ring->data + at);
 
     PL_BUG_IF(data_bytes > pl_share_ring_max_data(ring));
-    /* The rank's counter is written by another process: an invalid value counts as a full ring. */
+    /* Another process writes the rank's counter: an invalid value counts as a full ring. */
     if (used > ring->bytes || (bytes <= to_end ? bytes : bytes + to_end) > ring->bytes - used) {
         return NULL;
     }
@@ -166,12 +169,14 @@ void pl_share_ring_publish(struct pl_share_ring *ring, struct pl_share_frame *fr
 {
     uint64_t written = atomic_load_explicit(&ring->head->written, memory_order_relaxed);
 
-    /* Sequentially consistent, as are the other side's flag and load: one of the two sees the other. */
+    /* This store, and the other side's flag and load, are sequentially consistent: so one of the two sides sees the
+     * other. */
     atomic_store(&ring->head->written, written + frame->frame_bytes);
     wake_rank(ring);
 }
 
-/* Sequentially consistent throughout: a reader that finds the same even version on both sides has the whole report. */
+/* All accesses are sequentially consistent: a reader that finds the same even version before and after has the whole
+ * report. */
 void pl_share_ring_report(struct pl_share_ring *ring, enum pl_share_report_slot slot,
                           const struct pl_share_report *report)
 {

@@ -9,16 +9,16 @@ enum { EXAMPLE_FEATURES = 1, FEATURES_FEATURE = 1, ENTRY_KEY = 1, ENTRY_VALUE = 
 
 static enum pl_status corrupt(struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "not a tf.Example message, or a damaged one");
+    return pl_error_set(reterr, PL_CORRUPT, "expected a tf.Example message, found other or damaged data");
 }
 
-/* The bytes field `field` as a message; other wire types are damage. */
+/* Whether the field is a message: a BYTES field. Other wire types mean damage. */
 static bool is_message(const struct pl_protobuf_field *field)
 {
     return field->wire == PL_PROTOBUF_BYTES;
 }
 
-/* A Feature: the last of its one-of fields counts. */
+/* Reads a Feature: the last of its one-of fields counts. */
 static enum pl_status read_feature(struct pl_view message, struct pl_example_feature *feature)
 {
     struct pl_protobuf cursor = pl_protobuf_of(message);
@@ -61,7 +61,7 @@ static enum pl_status read_entry(struct pl_view message, struct pl_example_featu
     return status == PL_END ? PL_OK : status;
 }
 
-/* The next field `number` of `cursor` as a message. */
+/* Finds the next field `number` of `cursor`, and returns it as a message. */
 static enum pl_status next_message(struct pl_protobuf *cursor, uint32_t number, struct pl_view *ret_message)
 {
     struct pl_protobuf_field field;
@@ -92,7 +92,7 @@ enum pl_status pl_example_next(struct pl_example_walk *walk, const void *data, s
             return status == PL_OK ? PL_OK : corrupt(reterr);
         }
         if (status == PL_END) {
-            /* A message that was put together from several may hold its features in pieces. */
+            /* A message that was merged from several ones may have its features in several pieces. */
             status = next_message(&walk->example, EXAMPLE_FEATURES, &message);
             walk->features = pl_protobuf_of(message);
         }
@@ -145,7 +145,7 @@ static enum pl_status check_kind(const struct pl_example_feature *feature, enum 
     if (feature->kind == kind) {
         return PL_OK;
     }
-    return pl_error_set(reterr, PL_INVALID, "feature '%.*s' holds %s, expected %s",
+    return pl_error_set(reterr, PL_INVALID, "feature '%.*s' has %s, expected %s",
                         (int)(feature->name.bytes < 100 ? feature->name.bytes : 100),
                         feature->name.data ? (const char *)feature->name.data : "", kind_text(feature->kind),
                         kind_text(kind));
@@ -153,7 +153,7 @@ static enum pl_status check_kind(const struct pl_example_feature *feature, enum 
 
 static enum pl_status too_many(size_t room, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_LIMIT, "a feature holds more than %zu values", room);
+    return pl_error_set(reterr, PL_LIMIT, "a feature has more than %zu values", room);
 }
 
 enum pl_status pl_example_bytes_list(const struct pl_example_feature *feature, struct pl_view *values, size_t room,
@@ -181,7 +181,7 @@ enum pl_status pl_example_bytes(const struct pl_example_feature *feature, struct
     size_t count;
 
     PL_TRY(pl_example_bytes_list(feature, ret_value, 1, &count, reterr));
-    return count == 1 ? PL_OK : pl_error_set(reterr, PL_INVALID, "a bytes feature holds no value, expected one");
+    return count == 1 ? PL_OK : pl_error_set(reterr, PL_INVALID, "expected one value in a bytes feature, found none");
 }
 
 enum pl_status pl_example_float32(const struct pl_example_feature *feature, float *values, size_t room,

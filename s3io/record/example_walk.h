@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The features of a tf.Example one after the other, for s3io/example.h and its tests. Internal to s3io/. */
+/** Walks through the features of a tf.Example, for s3io/example.h and its tests. Internal to s3io/. */
 #ifndef PL_S3IO_RECORD_EXAMPLE_WALK_H
 #define PL_S3IO_RECORD_EXAMPLE_WALK_H
 
 #include "s3io/example.h"
 #include "s3io/record/protobuf.h"
 
-/** Step through the features of `message` in their order; start with a zeroed `walk`. PL_END after the last. */
+/**
+ * The position in the features of a message. Zero-initialise before the first pl_example_next(), which returns the
+ * features in their order, and PL_END after the last one.
+ */
 struct pl_example_walk {
     bool started;
     struct pl_protobuf example;

@@ -56,10 +56,10 @@ enum pl_status pl_idx_read_head(struct pl_window *window, int64_t deadline_ns, s
     idx.dims = window->data[3];
     idx.item_bytes = element_bytes(window->data[2]);
     if (window->data[0] != 0 || window->data[1] != 0 || idx.item_bytes == 0) {
-        return corrupt(window, "no IDX array begins here (expected two zero bytes and a known type)", reterr);
+        return corrupt(window, "expected an IDX array (two zero bytes and a known type), found other data", reterr);
     }
     if (idx.dims == 0 || idx.dims > PL_IDX_MAX_DIMS) {
-        return corrupt(window, "an IDX array needs 1 to 8 dimensions", reterr);
+        return corrupt(window, "expected an IDX array with 1 to 8 dimensions, found another number", reterr);
     }
     head_bytes = 4 + 4 * (size_t)idx.dims;
     PL_TRY(pl_window_need(window, head_bytes, deadline_ns, reterr));
@@ -88,7 +88,7 @@ enum pl_status pl_record_find_idx(struct pl_record_reader *reader, bool check, i
 
         PL_TRY(pl_idx_read_head(window, deadline_ns, &idx, &head_bytes, reterr));
         pl_window_consume(window, head_bytes);
-        /* Items without bytes carry nothing, and a head could promise four thousand million of them. */
+        /* Items without bytes have no data, and a damaged head could announce 2^32 - 1 of them. */
         reader->items_left = idx.item_bytes ? idx.shape[0] : 0;
         reader->item_bytes = idx.item_bytes;
         PL_TRY(pl_record_check_length(reader, idx.item_bytes, reterr));
@@ -116,9 +116,9 @@ void pl_idx_done(struct pl_idx *idx)
 struct pl_idx_reader {
     struct pl_source *source;
     size_t max_array_bytes;
-    struct pl_window outer; /* of `source` */
+    struct pl_window outer; /* window of `source` */
     struct pl_source *member;
-    struct pl_window inner; /* of `member`, while one is open */
+    struct pl_window inner; /* window of `member`, while one is open */
 };
 
 enum pl_status pl_idx_reader_open(struct pl_source *source, size_t max_array_bytes, struct pl_idx_reader **ret_reader,
@@ -146,7 +146,8 @@ static void close_member(struct pl_idx_reader *reader)
     reader->member = NULL;
 }
 
-/* The window in which the next array begins: the stream itself or, inside compressed data, what comes out of it. */
+/* Returns the window in which the next array begins: the stream itself or, inside compressed data, its decompressed
+ * bytes. */
 static enum pl_status next_window(struct pl_idx_reader *reader, int64_t deadline_ns, struct pl_window **ret_window,
                                   struct pl_error *reterr)
 {

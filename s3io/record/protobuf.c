@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Protocol-buffer wire format: varints, fields and repeated scalars. */
+/* The wire format of protocol buffers: varints, fields and repeated scalars. */
 #include "s3io/record/protobuf.h"
 
 #include "s3io/record/record_formats.h"

@@ -19,11 +19,11 @@ enum pl_protobuf_wire {
 struct pl_protobuf_field {
     uint32_t number;
     enum pl_protobuf_wire wire;
-    uint64_t value;      /* of a varint */
-    struct pl_view view; /* of the bytes; of the 4 or 8 bytes of a fixed number */
+    uint64_t value;      /* value of a varint */
+    struct pl_view view; /* the bytes of a BYTES field, or the 4 or 8 bytes of a fixed number */
 };
 
-/** A cursor: what is left of a message; start with the whole. */
+/** A cursor: the rest of a message. */
 struct pl_protobuf {
     const unsigned char *next;
     const unsigned char *end;
@@ -36,12 +36,13 @@ static inline struct pl_protobuf pl_protobuf_of(struct pl_view message)
     return whole;
 }
 
-/** The next field: PL_OK, PL_END after the last, PL_CORRUPT without a report. */
+/** Reads the next field. Returns PL_END after the last one, and PL_CORRUPT without an error text. */
 enum pl_status pl_protobuf_next(struct pl_protobuf *protobuf, struct pl_protobuf_field *ret_field) PL_MUST_CHECK;
 
 /**
- * The values of a repeated scalar field, packed or one by one, as they come: call with a zeroed `run` until PL_END.
- * `wire` is the scalar's own wire type, PL_PROTOBUF_VARINT or PL_PROTOBUF_FIXED32; a value is its raw bits.
+ * The position in the values of a repeated scalar field, packed or not. Zero-initialise, then call pl_protobuf_scalar()
+ * until PL_END. `wire` is the wire type of the scalar, PL_PROTOBUF_VARINT or PL_PROTOBUF_FIXED32; a value is its raw
+ * bits.
  */
 struct pl_protobuf_run {
     struct pl_protobuf packed;

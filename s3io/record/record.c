@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record reader: records one after the other, each found by its format. */
+/* The record reader: returns one record after the other, each found by its format. */
 #include "s3io/record.h"
 
 #include "base/activity.h"
@@ -7,7 +7,7 @@
 #include "s3io/record/record_formats.h"
 #include "s3io/record_reader.h"
 
-/* Consume what the last call left: all of it is in the window unless that call skipped a record. */
+/* Consumes the last record. All of it is in the window, unless the last call skipped it. */
 static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     while (reader->discard_bytes > 0) {
@@ -20,7 +20,7 @@ static enum pl_status discard(struct pl_record_reader *reader, int64_t deadline_
             return PL_OK;
         }
         if (reader->window.available == 0) {
-            return pl_record_corrupt(reader, reterr, "the record before ends %llu bytes too early",
+            return pl_record_corrupt(reader, reterr, "the input ends %llu bytes before the end of the previous record",
                                      (unsigned long long)reader->discard_bytes);
         }
         now = pl_number_min(reader->discard_bytes, reader->window.available);
@@ -57,7 +57,7 @@ static enum pl_status step(struct pl_record_reader *reader, bool check, int64_t 
     enum pl_status status;
 
     if (reader->broken) {
-        return pl_error_set(reterr, PL_INVALID, "'%s': read on after an error", reader->source->name);
+        return pl_error_set(reterr, PL_INVALID, "'%s' cannot be read any further after an error", reader->source->name);
     }
     status = reader->discard_bytes ? discard(reader, deadline_ns, reterr) : PL_OK;
     if (status == PL_OK) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** What the record formats share. Inside s3io only. */
+/** The common part of the record formats. Internal to s3io/. */
 #ifndef PL_S3IO_RECORD_RECORD_FORMATS_H
 #define PL_S3IO_RECORD_RECORD_FORMATS_H
 
@@ -13,20 +13,21 @@ struct pl_record_reader {
     struct pl_window window;
     struct pl_record_counts counts;
     uint64_t next_index;
-    /* of the last record and its framing: consumed by the next call, so that a view stays valid */
+    /* bytes of the last record with its framing: the next call consumes them, so that the view stays valid until
+     * then */
     uint64_t discard_bytes;
-    bool broken;           /* an error was returned: the position is no longer valid */
-    unsigned char *joined; /* RecordIO records of several parts, put together */
+    bool broken;           /* an error was returned, and the position is no longer valid */
+    unsigned char *joined; /* buffer for RecordIO records that consist of several parts */
     size_t joined_capacity;
-    uint64_t items_left; /* IDX: of the current array */
+    uint64_t items_left; /* IDX: remaining items of the current array */
     size_t item_bytes;
-    bool whole_done; /* PL_RECORD_WHOLE: the one record was handed out */
+    bool whole_done; /* PL_RECORD_WHOLE: the only record was returned */
 };
 
 /**
- * A format looks at the window, which begins with a record's framing, and describes the record it finds.
- * It consumes nothing of a good record but sets `*ret_framed_bytes`; what it consumes itself is skipped data, counted
- * in `counts`. With `check` false the record's data need not be in the window, and are not checked.
+ * Finds the record at the beginning of the window, and describes it. It does not consume a good record but sets
+ * `*ret_framed_bytes`; the bytes that it consumes are skipped data, which it counts in `counts`. If `check` is false,
+ * the record's data need not be in the window and is not checked.
  */
 typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool check, int64_t deadline_ns,
                                       struct pl_record *ret_record, uint64_t *ret_framed_bytes,
@@ -35,15 +36,15 @@ typedef enum pl_status pl_record_find(struct pl_record_reader *reader, bool chec
 pl_record_find pl_record_find_tfrecord, pl_record_find_recordio, pl_record_find_lines, pl_record_find_csv,
     pl_record_find_idx, pl_record_find_whole;
 
-/** PL_CORRUPT naming source, record number and offset. */
+/** Sets PL_CORRUPT with source, record number and offset. */
 enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
                                  ...) PL_PRINTF(3, 4);
 
-/** PL_LIMIT for a record of `bytes` bytes, or PL_OK. */
+/** Returns PL_LIMIT if a record of `bytes` bytes is longer than allowed, else PL_OK. */
 enum pl_status pl_record_check_length(const struct pl_record_reader *reader, uint64_t bytes,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Count one stretch of `bytes` corrupt bytes and step over them; they must be available. */
+/** Skips `bytes` corrupt bytes, which must be available, and counts them as one piece. */
 void pl_record_skip_bytes(struct pl_record_reader *reader, size_t bytes);
 
 static inline uint32_t pl_record_load_le32(const unsigned char *at)
@@ -69,7 +70,8 @@ enum { PL_RECORDIO_HEAD_BYTES = 8 };
 #define PL_RECORDIO_MOST_BYTES ((UINT32_C(1) << 29) - 1)
 
 /**
- * The head of a RecordIO part: flag 0 is a whole record, 1, 2 and 3 are the first, a middle and the last part of one.
+ * Writes the head of a RecordIO part. Flag 0 is a whole record; 1, 2 and 3 are the first, a middle and the last part of
+ * a record.
  */
 static inline void pl_record_recordio_head(unsigned flag, uint32_t bytes, unsigned char head[PL_RECORDIO_HEAD_BYTES])
 {

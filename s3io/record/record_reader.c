@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stands under every record format: the reader with its window and its counts, and what is wrong with a record. */
+/* The common part of all record formats: the reader with its window and counts, and errors about records. */
 #include "s3io/record.h"
 
 #include "base/activity.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_MAX_RECORD_BYTES ((size_t)1 << 30)
-#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe after the rest of a record */
+#define DEFAULT_WINDOW_BYTES ((size_t)2 << 20) /* a full pipe and the rest of a record */
 
 enum pl_status pl_record_corrupt(const struct pl_record_reader *reader, struct pl_error *reterr, const char *format,
                                  ...)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * RecordIO: u32 magic, u32 (flag << 29 | length), data, zero bytes up to a multiple of four, all little-endian. Flag 0
- * is a whole record, 1, 2 and 3 the first, middle and last part of one. Source: the format as MXNet and SageMaker
- * document it; the rule for the dropped magic word is dmlc's.
+ * is a whole record; 1, 2 and 3 are the first, a middle and the last part of a record. Source: the format in the
+ * documentation of MXNet and SageMaker; the rule for the dropped magic word is dmlc's.
  */
 #include "base/memory.h"
 #include "s3io/record/record_formats.h"
@@ -23,8 +23,8 @@ static size_t padded(size_t bytes)
     return (bytes + 3) & ~(size_t)3;
 }
 
-/* Skip words until the window begins with the head of a first part or a whole record, or ends. At least `bytes` are
- * skipped. */
+/* Skips words until the window begins with the head of a whole record or of a first part, or ends. Skips at least
+ * `bytes`. */
 static enum pl_status find_next_head(struct pl_record_reader *reader, size_t bytes, int64_t deadline_ns,
                                      struct pl_error *reterr)
 {
@@ -46,14 +46,14 @@ static enum pl_status find_next_head(struct pl_record_reader *reader, size_t byt
         if (begins_record(window->data)) {
             return PL_OK;
         }
-        /* Heads are at multiples of four bytes of the stream; after a cut at an odd position this stays aligned to
-         * them. */
+        /* Heads are at multiples of four bytes in the stream. If the position is odd, this returns to a multiple of
+         * four. */
         bytes = 4 - (size_t)(window->offset_bytes & 3);
     }
 }
 
-/* One part, `at` bytes after the window's beginning. PL_END: the input ends inside it. PL_CORRUPT: no head, or a flag
- * that is not expected here. */
+/* Reads the head of a part, `at` bytes after the beginning of the window. PL_END if the input ends inside the part.
+ * PL_CORRUPT if there is no head, or one with an unexpected flag. */
 static enum pl_status parse_part(struct pl_record_reader *reader, size_t at, bool first, bool need_data,
                                  int64_t deadline_ns, unsigned *ret_flag, size_t *ret_bytes, struct pl_error *reterr)
 {
@@ -83,7 +83,7 @@ static enum pl_status parse_part(struct pl_record_reader *reader, size_t at, boo
     return PL_OK;
 }
 
-/* Append one part to those already there. */
+/* Appends a part to the parts before it. */
 static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *used, const unsigned char *data,
                            size_t bytes, struct pl_error *reterr)
 {
@@ -97,7 +97,7 @@ static enum pl_status join(struct pl_record_reader *reader, bool first, size_t *
     return PL_OK;
 }
 
-/* A record of several parts: all of them in the window, then joined in a buffer of their own. */
+/* Reads a record of several parts. All parts are in the window first, and then joined in a buffer. */
 static enum pl_status find_parts(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_record *ret_record,
                                  uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
@@ -153,7 +153,8 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
 {
     struct pl_window *window = &reader->window;
 
-    /* Lengths have no checksum: only reading the whole record finds damage, which every rank has to find alike. */
+    /* Lengths have no checksum, so damage is found only by reading the whole record. All ranks must find the same
+     * damage. */
     check = check || reader->options.skip_corrupt;
     for (;;) {
         enum pl_status status;
@@ -170,9 +171,10 @@ enum pl_status pl_record_find_recordio(struct pl_record_reader *reader, bool che
         cut = status == PL_END;
         if (!reader->options.skip_corrupt) {
             return pl_record_corrupt(reader, reterr,
-                                     cut ? "the input ends inside a record" : "no RecordIO head where one is expected");
+                                     cut ? "the input ends inside a record"
+                                         : "expected the head of a RecordIO record, found other data");
         }
-        /* A record that the end cuts may hide whole ones after it when the damage is in its length. */
+        /* If the damage is in the length of this record, there may be whole records before the end of the input. */
         PL_TRY(find_next_head(reader, window->available < 4 ? window->available : 4, deadline_ns, reterr));
     }
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text lines and CSV records. Source: RFC 4180 for the line ends inside quotes; for quotes inside unquoted fields, how
- * Python's csv reads them. Other dialects are refused where the text shows them. */
+/* Text lines and CSV records. Source: RFC 4180 for line ends inside quotes; Python's csv module for quotes inside
+ * unquoted fields. Text of other dialects is refused as soon as it is recognised. */
 #include "s3io/record/record_formats.h"
 
 #include <string.h>
 
-/* The rest of the input as the last record, or PL_END when there is nothing. */
+/* Returns the rest of the input as the last record, or PL_END if there is nothing left. */
 static enum pl_status last_line(struct pl_record_reader *reader, struct pl_record *ret_record,
                                 uint64_t *ret_framed_bytes)
 {
@@ -18,7 +18,8 @@ static enum pl_status last_line(struct pl_record_reader *reader, struct pl_recor
     return PL_OK;
 }
 
-/* A record of `bytes` without its "\n"; false when it is empty and empty ones are left out. */
+/* Returns a record of `bytes` bytes without its line end. Returns false if it is empty and empty records are left
+ * out. */
 static bool finish_line(struct pl_record_reader *reader, size_t bytes, struct pl_record *ret_record,
                         uint64_t *ret_framed_bytes)
 {
@@ -65,14 +66,14 @@ enum pl_status pl_record_find_lines(struct pl_record_reader *reader, bool check,
 struct scan {
     unsigned char delimiter;
     bool open; /* inside quotes */
-    /* the position after the closing quote: another one there is a doubled quote and opens the field again */
+    /* position after the closing quote: a quote there makes a doubled quote, and the field is open again */
     size_t closed;
-    const char *wrong; /* what shows that this is not a CSV of RFC 4180; NULL: nothing */
+    const char *wrong; /* the sign that the text is not CSV as in RFC 4180, or NULL */
     size_t wrong_at;
 };
 
-/* Does a field begin at `at`, as the first of the record at `data` or after a delimiter? Some writers begin a file with
- * a byte order mark. */
+/* Whether a field begins at `at`: at the beginning of the record at `data`, or after a delimiter. Some writers begin a
+ * file with a byte order mark. */
 static bool begins_field(const unsigned char *data, size_t at, unsigned char delimiter)
 {
     return at == 0 || data[at - 1] == delimiter || (at == 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0);
@@ -86,8 +87,9 @@ static bool refuse(struct scan *scan, size_t at, const char *wrong)
 }
 
 /*
- * Go over the quote at `at`, of `end` bytes; false when a backslash before it must have been an escape. One that closes
- * quotes before a delimiter, a line end or another quote may be the field's own ("C:\").
+ * Handles the quote at `at`; the data has `end` bytes. Returns false if a backslash before the quote must be an escape.
+ * A backslash before a closing quote may belong to the field ("C:\"), if a delimiter, a line end or another quote
+ * follows.
  */
 static bool pass_quote(struct scan *scan, const unsigned char *data, size_t at, size_t end)
 {
@@ -97,21 +99,22 @@ static bool pass_quote(struct scan *scan, const unsigned char *data, size_t at, 
         scan->open = false;
         scan->closed = at + 1;
         if (escaped && at + 1 < end && data[at + 1] != scan->delimiter && !memchr("\"\r\n", data[at + 1], 3)) {
-            return refuse(scan, at - 1, "a backslash before a quote, which RFC 4180 doubles");
+            return refuse(scan, at - 1, "a backslash before a quote: RFC 4180 writes two quotes instead");
         }
         return true;
     }
     scan->open = at == scan->closed || begins_field(data, at, scan->delimiter);
-    return scan->open || !escaped || refuse(scan, at - 1, "a backslash before a quote, which RFC 4180 doubles");
+    return scan->open || !escaped ||
+           refuse(scan, at - 1, "a backslash before a quote: RFC 4180 writes two quotes instead");
 }
 
-/* Go over data[at, stop), which no line end is in, of `end` bytes; false at what is wrong. */
+/* Scans data[at, stop), which has no line end; the data has `end` bytes. Returns false if it finds another dialect. */
 static bool pass_line(struct scan *scan, const unsigned char *data, size_t at, size_t stop, size_t end)
 {
     const unsigned char *wrong = memchr(data + at, '\0', stop - at);
 
     if (wrong) {
-        return refuse(scan, (size_t)(wrong - data), "a NUL byte, as UTF-16 has, and not UTF-8");
+        return refuse(scan, (size_t)(wrong - data), "a NUL byte: expected UTF-8, not UTF-16");
     }
     for (;;) {
         const unsigned char *quote = memchr(data + at, '"', stop - at);
@@ -132,8 +135,9 @@ static bool pass_line(struct scan *scan, const unsigned char *data, size_t at, s
 }
 
 /*
- * The first line end in data[seen, limit), of `end` bytes, that is not inside quotes, or `limit`. A quote opens only
- * where a field begins: inside an unquoted one (5" disk) it is a character as any other.
+ * Returns the position of the first line end in data[seen, limit) that is not inside quotes, or `limit`; the data has
+ * `end` bytes. A quote opens only at the beginning of a field. Inside an unquoted field (5" disk) it is an ordinary
+ * character.
  */
 static size_t find_line_end(struct scan *scan, const unsigned char *data, size_t seen, size_t limit, size_t end)
 {
@@ -152,7 +156,7 @@ static size_t find_line_end(struct scan *scan, const unsigned char *data, size_t
 static enum pl_status no_rfc4180(const struct pl_record_reader *reader, size_t at, const char *what,
                                  struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': record %llu is not a CSV as in RFC 4180: at byte %llu is %s",
+    return pl_error_set(reterr, PL_UNSUPPORTED, "'%s': record %llu is not CSV as in RFC 4180: at byte %llu is %s",
                         reader->source->name, (unsigned long long)reader->next_index,
                         (unsigned long long)(reader->window.offset_bytes + at), what);
 }
@@ -167,12 +171,12 @@ static enum pl_status check_byte_order(struct pl_record_reader *reader, int64_t 
     PL_TRY(pl_window_need(window, 2, deadline_ns, reterr));
     if (window->available >= 2 &&
         (memcmp(window->data, "\xff\xfe", 2) == 0 || memcmp(window->data, "\xfe\xff", 2) == 0)) {
-        return no_rfc4180(reader, 0, "UTF-16's byte order mark, and not UTF-8", reterr);
+        return no_rfc4180(reader, 0, "UTF-16's byte order mark: expected UTF-8", reterr);
     }
     return PL_OK;
 }
 
-/* The rest of the input. */
+/* Returns the rest of the input as the last record. */
 static enum pl_status last_csv(struct pl_record_reader *reader, bool open, struct pl_record *ret_record,
                                uint64_t *ret_framed_bytes, struct pl_error *reterr)
 {
@@ -200,7 +204,7 @@ enum pl_status pl_record_find_csv(struct pl_record_reader *reader, bool check, i
         if (window->available <= seen) {
             return last_csv(reader, scan.open, ret_record, ret_framed_bytes, reterr);
         }
-        /* What these two bytes mean the byte after them tells. No record ends with them but at the end. */
+        /* The meaning of these two bytes depends on the next byte, so hold them back until it is there. */
         held = !window->ended && memchr("\"\r", window->data[window->available - 1], 2);
         seen = find_line_end(&scan, window->data, seen, window->available - held, window->available);
         if (scan.wrong) {

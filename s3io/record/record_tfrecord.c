@@ -13,8 +13,7 @@ static bool head_is_good(const unsigned char *at)
     return pl_record_load_le32(at + 8) == pl_checksum_mask(pl_checksum_crc32c(0, at, 8));
 }
 
-/* Skip bytes until the window begins with a length whose checksum is right, or ends. At least one byte is
- * skipped. */
+/* Skips bytes until the window begins with a length whose checksum is right, or ends. Skips at least one byte. */
 static enum pl_status find_next_head(struct pl_record_reader *reader, int64_t deadline_ns, struct pl_error *reterr)
 {
     struct pl_window *window = &reader->window;
@@ -36,7 +35,7 @@ static enum pl_status find_next_head(struct pl_record_reader *reader, int64_t de
     }
 }
 
-/* Truncated at the end: an error, or the last bytes that are skipped. */
+/* The input ends inside a record. This is an error, or the rest is skipped. */
 static enum pl_status cut(struct pl_record_reader *reader, const char *where, struct pl_error *reterr)
 {
     if (!reader->options.skip_corrupt) {
@@ -65,8 +64,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         if (!head_is_good(window->data)) {
             if (!reader->options.skip_corrupt) {
-                return pl_record_corrupt(reader, reterr,
-                                         "the checksum of the length is wrong (not a TFRecord file, or damaged)");
+                return pl_record_corrupt(
+                    reader, reterr, "the checksum of the length is wrong: the file is damaged or not a TFRecord file");
             }
             PL_TRY(find_next_head(reader, deadline_ns, reterr));
             continue;
@@ -81,8 +80,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
         }
         PL_TRY(pl_window_need(window, (size_t)*ret_framed_bytes, deadline_ns, reterr));
         if (window->available < *ret_framed_bytes) {
-            /* It has a number, so that records of further objects are sharded the same by ranks that only skip this
-             * one. */
+            /* The incomplete record gets a number, as on ranks that only skip it, so that records of later objects are
+             * sharded the same on all ranks. */
             reader->next_index += reader->options.skip_corrupt;
             return cut(reader, "a record", reterr);
         }
@@ -93,7 +92,8 @@ enum pl_status pl_record_find_tfrecord(struct pl_record_reader *reader, bool che
             return PL_OK;
         }
         if (!reader->options.skip_corrupt) {
-            return pl_record_corrupt(reader, reterr, "the data's checksum is %08x, stored is %08x", computed, stored);
+            return pl_record_corrupt(reader, reterr, "the checksum of the data is %08x, the stored one %08x", computed,
+                                     stored);
         }
         pl_record_skip_bytes(reader, (size_t)*ret_framed_bytes);
         reader->next_index++;

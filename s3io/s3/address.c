@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Builds the URL, host and path of a bucket or key. */
+/* Makes the URL, host and path of a bucket or key. */
 #include "s3io/s3/address.h"
 
 #include "base/memory.h"
@@ -19,7 +19,7 @@ void pl_s3_address_done(struct pl_s3_address *address)
     *address = (struct pl_s3_address){.url = NULL};
 }
 
-/* Old buckets may hold capitals, underscores and up to 255 bytes; nothing else may ever get into a host or a path. */
+/* Old bucket names may have capitals, underscores and up to 255 bytes. No other bytes may get into a host or a path. */
 static bool is_bucket(const char *bucket)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -28,7 +28,7 @@ static bool is_bucket(const char *bucket)
     return length >= 3 && length <= MAX_BUCKET_BYTES && strspn(bucket, letters) == length && !strstr(bucket, "..");
 }
 
-/* May the bucket be a part of a host name? With a dot in it no TLS certificate would fit. */
+/* Whether the bucket can be a part of a host name. With a dot in it, no TLS certificate would match. */
 static bool fits_host(const char *bucket, bool plain)
 {
     size_t length = strlen(bucket);
@@ -46,7 +46,7 @@ static bool is_number_host(const char *host)
     return host[0] == '[' || strspn(host, "0123456789.") == length;
 }
 
-/* "s3.eu-west-1.amazonaws.com" and the like. */
+/* Appends "s3.eu-west-1.amazonaws.com" and the like. */
 static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoint_config, const char *service,
                                       struct pl_text *text, struct pl_error *reterr)
 {
@@ -60,7 +60,7 @@ static enum pl_status append_aws_host(const struct pl_s3_endpoint_config *endpoi
     return PL_OK;
 }
 
-/* Scheme, host with port, and base path of an endpoint. */
+/* Splits an endpoint into scheme, host with port, and base path. */
 static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl_text *host, struct pl_text *base,
                                      struct pl_error *reterr)
 {
@@ -78,7 +78,7 @@ static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl
     }
     length = strcspn(at, "/");
     if (length == 0 || strpbrk(url, "?#@ \t\r\n\\")) {
-        return pl_error_set(reterr, PL_INVALID, "the endpoint '%s' is not a URL of host, port and path only", url);
+        return pl_error_set(reterr, PL_INVALID, "the endpoint '%s' is not a URL with only host, port and path", url);
     }
     pl_text_append_n(host, at, length);
     at += length;
@@ -90,7 +90,7 @@ static enum pl_status split_endpoint(const char *url, bool *ret_plain, struct pl
     return PL_OK;
 }
 
-/* libcurl leaves the scheme's own port out of the Host header; what is signed must be the same. */
+/* Removes the default port: libcurl leaves it out of the Host header, and the signed host must be the same. */
 static void drop_default_port(struct pl_text *host, bool plain)
 {
     const char *port = plain ? ":80" : ":443";
@@ -116,7 +116,7 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
         return pl_error_set(reterr, PL_INVALID, "'%s' is not a bucket name", bucket);
     }
     if (key && strlen(key) > MAX_KEY_BYTES) {
-        return pl_error_set(reterr, PL_INVALID, "a key of %zu bytes: S3 allows %d", strlen(key), MAX_KEY_BYTES);
+        return pl_error_set(reterr, PL_INVALID, "a key has %zu bytes: S3 allows %d", strlen(key), MAX_KEY_BYTES);
     }
     if (endpoint_config->endpoint_url) {
         PL_TRY(split_endpoint(endpoint_config->endpoint_url, &address.plain, &endpoint, &path, reterr));
@@ -137,7 +137,7 @@ enum pl_status pl_s3_address_build(const struct pl_s3_endpoint_config *endpoint_
     pl_text_append_char(&path, '/');
     pl_text_append(&path, key ? key : "");
     PL_TRY(pl_text_check(&path, reterr));
-    /* A bucket alone is "/bucket" in path style: some servers take the trailing slash for an empty key. */
+    /* In path style a bucket alone is "/bucket": for some servers a trailing slash means an empty key. */
     if ((!key || !*key) && !virtual) {
         path.data[--path.length] = '\0';
     }

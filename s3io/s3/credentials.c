@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds AWS credentials, fetches those that expire, and keeps them fresh. */
+/* Finds AWS credentials, and fetches new ones before they expire. */
 #include "s3io/s3/credentials.h"
 
 #include "base/clock.h"
@@ -20,17 +20,18 @@
 #include <time.h>
 
 enum {
-    REFRESH_BEFORE_S = 300, /* start to fetch new credentials so long before the old ones expire */
-    USABLE_BEFORE_S = 15,   /* and stop using the old ones here: a request is in transit for some time */
+    REFRESH_BEFORE_S = 300, /* seconds before the expiration at which the fetch of new credentials begins */
+    /* seconds before the expiration from which on the old credentials are not used: a request takes some time */
+    USABLE_BEFORE_S = 15,
     RETRY_LATER_S = 30,
     MAX_ATTEMPTS = 5,
     FETCH_S = 5,
-    /* of the metadata service's first request: outside of AWS there is no answer, so fail soon */
+    /* of the metadata service's first request: outside of AWS there is no response, so fail soon */
     MAX_FIRST_ATTEMPTS = 2,
-    FIRST_S = 1, /* for each of these, unless AWS_METADATA_SERVICE_TIMEOUT says otherwise */
+    FIRST_S = 1, /* timeout of each of these, unless AWS_METADATA_SERVICE_TIMEOUT is set */
     MOST_FIRST_S = 3600,
     MAX_BODY_BYTES = 64 * 1024,
-    MAX_TOKEN_BYTES = 20 * 1024, /* what STS takes */
+    MAX_TOKEN_BYTES = 20 * 1024, /* largest token that STS accepts */
     MAX_HEADERS = 2,
 };
 
@@ -41,15 +42,15 @@ struct pl_credentials {
     enum kind kind;
     struct pl_http *http;
     const struct pl_environment *environment;
-    struct pl_credentials_reply current; /* access_key NULL: none yet */
+    struct pl_credentials_reply current; /* its access_key is NULL until there are credentials */
     struct pl_sigv4_key key;
     uint64_t generation;
-    int64_t refresh_s; /* fetch new credentials from this time on */
-    unsigned first_s;  /* timeout of the metadata service's first answer */
-    char *url;         /* of the container's endpoint or STS, or the base of the metadata service */
+    int64_t refresh_s; /* when to fetch new credentials */
+    unsigned first_s;  /* timeout of the metadata service's first response */
+    char *url;         /* the container's endpoint, or STS, or the base of the metadata service */
     struct pl_credentials_waiter *waiters;
 
-    /* The fetch in progress. */
+    /* The fetch that is in progress. */
     bool fetching;
     enum step step;
     unsigned attempt;
@@ -73,7 +74,7 @@ static void use(struct pl_credentials *credentials, struct pl_credentials_reply 
     credentials->current = *reply;
     credentials->key = (struct pl_sigv4_key){reply->access_key, reply->secret_key, reply->session_token};
     credentials->generation++;
-    /* Credentials that are valid for less than the usual margin are fetched again when half of their time is over. */
+    /* Credentials that are valid for less than the usual margin are fetched again after half of their time. */
     credentials->refresh_s = left_s == INT64_MAX
                                  ? INT64_MAX
                                  : now + (left_s > 2 * REFRESH_BEFORE_S ? left_s - REFRESH_BEFORE_S : left_s / 2);
@@ -89,7 +90,8 @@ static enum pl_status use_texts(struct pl_credentials *credentials, const char *
     return PL_OK;
 }
 
-/* A profile whose credentials come from elsewhere is not skipped: the next ones belong to another identity. */
+/* Uses the profile. If its credentials come from an unsupported source, that is an error: the next source belongs to
+ * another identity. */
 static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_found, struct pl_error *reterr)
 {
     PL_AUTO_PROFILE struct pl_profile profile = {.access_key = NULL};
@@ -98,7 +100,7 @@ static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_
 
     PL_TRY(pl_profile_read(credentials->environment, &profile, reterr));
     if (!profile.found && strcmp(name, "default") != 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "AWS_PROFILE names '%s', which is in none of AWS's profile files",
+        return pl_error_set(reterr, PL_NOT_FOUND, "AWS_PROFILE is '%s', but no profile file of AWS has that profile",
                             name);
     }
     unsupported = profile.unsupported                      ? profile.unsupported
@@ -106,9 +108,8 @@ static enum pl_status use_profile(struct pl_credentials *credentials, bool *ret_
                                                            : NULL;
     if (unsupported) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "the AWS credentials of profile '%s' would come by '%s', which is not supported: export "
-                            "keys (aws configure "
-                            "export-credentials), or choose another profile",
+                            "the AWS credentials of profile '%s' come from '%s', which is not supported: export keys "
+                            "(aws configure export-credentials), or choose another profile",
                             name, unsupported);
     }
     if (profile.access_key && !profile.secret_key) {
@@ -150,12 +151,12 @@ static enum pl_status set_sts_url(struct pl_credentials *credentials, const char
 
     if (!pl_environment_get_or(environment, "AWS_ROLE_ARN", NULL)) {
         return pl_error_set(reterr, PL_INVALID,
-                            "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN does not say for which role");
+                            "AWS_WEB_IDENTITY_TOKEN_FILE is set, but AWS_ROLE_ARN, its role, is not");
     }
     return pl_s3_address_sts(&endpoint_config, &credentials->url, reterr);
 }
 
-/* The first source that is configured. */
+/* Chooses the first source that is configured. */
 static enum pl_status choose(struct pl_credentials *credentials, const struct pl_credentials_options *options,
                              struct pl_error *reterr)
 {
@@ -208,7 +209,7 @@ static enum pl_status choose(struct pl_credentials *credentials, const struct pl
     }
     return pl_error_set(
         reterr, PL_NOT_FOUND,
-        "no AWS credentials: looked at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, "
+        "found no AWS credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_WEB_IDENTITY_TOKEN_FILE, "
         "profile '%s', AWS_CONTAINER_CREDENTIALS_*_URI%s",
         pl_environment_get_or(environment, "AWS_PROFILE", "default"),
         options->allow_metadata ? ", instance metadata" : " (instance metadata is off)");
@@ -278,14 +279,14 @@ static void end_fetch(struct pl_credentials *credentials, enum pl_status status,
 {
     credentials->fetching = false;
     if (status != PL_OK) {
-        pl_error_context(error, "keys from '%s'", credentials->url);
+        pl_error_context(error, "fetching AWS credentials from '%s'", credentials->url);
         credentials->refresh_s = now_s() + RETRY_LATER_S;
         pl_log(PL_LOG_DEBUG, "s3: no new credentials from '%s': %s", credentials->url, error->cause);
     }
     wake_waiters(credentials, usable(credentials) ? PL_OK : status, error);
 }
 
-/* The token is read again for every fetch: the platform replaces the file while a job runs. */
+/* Adds the token, which is read again for every fetch: the platform replaces the file while a job runs. */
 static enum pl_status add_container_token(struct pl_credentials *credentials, struct pl_text *header,
                                           struct pl_error *reterr)
 {
@@ -313,7 +314,7 @@ static void append_field(struct pl_text *form, const char *name, const char *val
     pl_sigv4_encode(value, strlen(value), false, form);
 }
 
-/* AssumeRoleWithWebIdentity needs no signature: the token proves who asks. */
+/* Builds the form of AssumeRoleWithWebIdentity. It needs no signature: the token proves the identity. */
 static enum pl_status build_form(struct pl_credentials *credentials, struct pl_error *reterr)
 {
     const struct pl_environment *environment = credentials->environment;
@@ -344,7 +345,7 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     }
     pl_text_append(url, credentials->url);
     request->method = "GET";
-    request->direct = credentials->kind != WEB_IDENTITY; /* the others are on the machine or local to it */
+    request->direct = credentials->kind != WEB_IDENTITY; /* the other services are on this machine or local to it */
     if (credentials->kind == WEB_IDENTITY) {
         PL_TRY(build_form(credentials, reterr));
         request->method = "POST";
@@ -376,13 +377,13 @@ static enum pl_status build_request(struct pl_credentials *credentials, struct p
     return PL_OK;
 }
 
-/* True for the metadata service's first request; once that is answered the service exists. */
+/* Whether this is the metadata service's first request. After a response the service is known to exist. */
 static bool may_be_unanswered(const struct pl_credentials *credentials)
 {
     return credentials->kind == METADATA && credentials->step == STEP_TOKEN;
 }
 
-/* How long one request may take. */
+/* Returns how long one request may take. */
 static int64_t limit_ns(const struct pl_credentials *credentials)
 {
     return (may_be_unanswered(credentials) ? credentials->first_s : FETCH_S) * PL_NS_PER_S;
@@ -402,7 +403,7 @@ static void send_fetch(struct pl_credentials *credentials, int64_t delay_ns)
     pl_http_send(credentials->http, &credentials->request);
 }
 
-/* A complete answer: go on to the next step, or take the credentials. */
+/* Handles a complete response: continues with the next step, or takes the credentials. */
 static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_more, struct pl_error *reterr)
 {
     struct pl_text *body = &credentials->body;
@@ -425,7 +426,7 @@ static enum pl_status take_answer(struct pl_credentials *credentials, bool *ret_
     } else {
         PL_TRY(pl_credentials_reply_parse(pl_text_string(body), body->length, &reply, reterr));
     }
-    /* Their lifetime is measured by the server's clock, which set the expiration: ours may be hours off. */
+    /* Measure their lifetime by the server's clock, which has set the expiration: our clock may be wrong by hours. */
     if (reply.expires_s != INT64_MAX && date_s >= 0) {
         reply.expires_s += now_s() - date_s;
     }
@@ -439,13 +440,13 @@ static enum pl_status fetch_body(struct pl_http_request *request, const void *da
     struct pl_credentials *credentials = PL_CONTAINER_OF(request, struct pl_credentials, request);
 
     if (credentials->body.length + bytes > MAX_BODY_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "an answer of more than %d bytes", MAX_BODY_BYTES);
+        return pl_error_set(reterr, PL_LIMIT, "the answer has more than %d bytes", MAX_BODY_BYTES);
     }
     pl_text_append_n(&credentials->body, data, bytes);
     return pl_text_check(&credentials->body, reterr);
 }
 
-/* The error of an answer other than 200. */
+/* Sets the error of a response whose status is not 200. */
 static enum pl_status error_answer(const struct pl_credentials *credentials, int http_status, struct pl_error *reterr)
 {
     struct pl_s3_error_document document;
@@ -540,14 +541,14 @@ bool pl_credentials_expired(struct pl_credentials *credentials, uint64_t generat
     bool found = false;
 
     if (generation != credentials->generation) {
-        return true; /* another request has noticed before, and there are new credentials already */
+        return true; /* another request has noticed it before, and there are new credentials already */
     }
     switch (credentials->kind) {
     case ANONYMOUS:
     case GIVEN:
         return false;
     case PROFILE:
-        /* Another program may have written new credentials to the file; the old ones again would not help. */
+        /* Another program may have written new credentials to the file. The old ones would not help. */
         {
             PL_AUTO_FREE char *old = pl_memory_string(credentials->current.access_key, NULL);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses what credential services answer, and decides which URLs may get a token. */
+/* Parses the responses of credential services, and decides which URLs may get a token. */
 #include "s3io/s3/credentials_reply.h"
 
 #include "base/json/json.h"
@@ -29,7 +29,7 @@ void pl_credentials_reply_done(struct pl_credentials_reply *reply)
     *reply = (struct pl_credentials_reply){.expires_s = 0};
 }
 
-/* What an error reply says under `name` or `other_name`, if it is text. */
+/* Returns the text of an error response's member `name` or `other_name`, or `fallback`. */
 static const char *quoted(struct pl_json_value root, const char *name, const char *other_name, const char *fallback)
 {
     const char *text;
@@ -41,7 +41,7 @@ static const char *quoted(struct pl_json_value root, const char *name, const cha
     return fallback;
 }
 
-/* Access key and token go into headers: a byte that could end a line must not get there. */
+/* Whether the text can be an access key or a token in a header: it must have no byte that could end a line. */
 static bool is_key_text(const char *text)
 {
     for (; *text; text++) {
@@ -60,7 +60,7 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
     if (!*access_key || !*secret_key || !is_key_text(access_key) || (token && !is_key_text(token))) {
         return pl_error_set(
             reterr, PL_INVALID,
-            "unusable AWS keys: one is empty, or access key or token hold a blank, a line end or the like");
+            "unusable AWS keys: a key is empty, or the access key or the token has blanks or control characters");
     }
     reply.access_key = pl_memory_string(access_key, reterr);
     reply.secret_key = pl_memory_string(secret_key, reterr);
@@ -73,7 +73,7 @@ enum pl_status pl_credentials_reply_make(const char *access_key, const char *sec
     return PL_OK;
 }
 
-/* A service's answer; `token` and `expiration` may be NULL or "". */
+/* Takes the credentials of a response. `token` and `expiration` may be NULL or "". */
 static enum pl_status take_credentials(const char *access_key, const char *secret_key, const char *token,
                                        const char *expiration, struct pl_credentials_reply *ret_reply,
                                        struct pl_error *reterr)
@@ -166,7 +166,7 @@ static bool host_is(const char *host, size_t bytes, const char *text)
     return strlen(text) == bytes && strncasecmp(host, text, bytes) == 0;
 }
 
-/* "127.a.b.c" with numbers only, so that "127.0.0.1.example.com" is not taken for it. */
+/* Whether the host is "127.a.b.c" with numbers only: "127.0.0.1.example.com" is not a loopback address. */
 static bool is_loopback4(const char *host, size_t bytes)
 {
     unsigned a, b, c;
@@ -196,7 +196,7 @@ bool pl_credentials_reply_url_allowed(const char *url)
     host = url + 7;
     bytes = strcspn(host, "/?#");
     if (memchr(host, '@', bytes) || memchr(host, '\\', bytes)) {
-        return false; /* the real host would not be the one that the URL seems to name */
+        return false; /* the real host would be a different one from the host that the URL shows */
     }
     if (*host == '[') {
         size_t length = strcspn(host, "]");

@@ -27,7 +27,8 @@ static enum pl_status wrong(const struct pl_python_json *node, const char *name,
                         pl_python_json_column(node), what);
 }
 
-/* A string without zero bytes and lone surrogates, which no key can hold: its characters are its bytes then. */
+/* Takes a string, which must have no zero bytes and no lone surrogates: a key cannot have them. The string is then
+ * UTF-8. */
 static enum pl_status take_string(const struct pl_python_json *node, const char *name, char **ret_text,
                                   struct pl_error *reterr)
 {
@@ -51,7 +52,7 @@ static enum pl_status add_key(struct pl_manifest *manifest, const struct pl_pyth
     PL_TRY(take_string(item, name, &manifest->keys[manifest->count], reterr));
     manifest->count++;
     if (!*manifest->prefix && !*manifest->keys[manifest->count - 1]) {
-        return wrong(item, name, "a key, but this one is empty", reterr);
+        return wrong(item, name, "a key that is not empty", reterr);
     }
     return PL_OK;
 }
@@ -122,7 +123,7 @@ static enum pl_status take_value(const struct pl_python_json *line, const char *
         PL_TRY(pl_s3_uri_parse(uri, &ret_value->bucket, &ret_value->text, reterr));
         return *ret_value->text
                    ? PL_OK
-                   : pl_error_set(reterr, PL_INVALID, "%s: '%s' in '%s' names no object", name, uri, attribute);
+                   : pl_error_set(reterr, PL_INVALID, "%s: '%s' in '%s' has no key of an object", name, uri, attribute);
     }
     if (pl_python_json_kind(member) == PL_PYTHON_JSON_STRING) {
         return take_string(member, name, &ret_value->text, reterr);
@@ -166,7 +167,8 @@ enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const
     const char *end = text + bytes;
 
     if (name_count == 0) {
-        return pl_error_set(reterr, PL_INVALID, "%s: an augmented manifest needs names of attributes", name);
+        return pl_error_set(reterr, PL_INVALID,
+                            "%s: expected at least one attribute of the augmented manifest, found none", name);
     }
     for (size_t number = 1; text < end; number++) {
         const char *newline = memchr(text, '\n', (size_t)(end - text));
@@ -182,7 +184,8 @@ enum pl_status pl_manifest_parse_augmented(const char *text, size_t bytes, const
         text += length + (newline ? 1 : 0);
     }
     if (augmented.lines == 0) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "%s: an augmented manifest without lines", name);
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "%s: expected an augmented manifest with at least one line, found none", name);
     }
     *ret_augmented = augmented;
     augmented = (struct pl_augmented){.values = NULL};

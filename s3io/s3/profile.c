@@ -44,7 +44,7 @@ static void trim(const char **at, size_t *bytes)
     }
 }
 
-/* Names count in either case: people paste lines here that are meant for the environment. */
+/* Whether the setting has this name. Case is ignored: people paste lines here that are meant for the environment. */
 static bool is_setting(const char *at, size_t bytes, const char *name)
 {
     return strlen(name) == bytes && strncasecmp(at, name, bytes) == 0;
@@ -55,7 +55,7 @@ static bool equals(const char *at, size_t bytes, const char *text)
     return strlen(text) == bytes && memcmp(at, text, bytes) == 0;
 }
 
-/* Is "[...]" the section of profile `name`? */
+/* Whether "[...]" is the section of profile `name`. */
 static bool is_section(const char *at, size_t bytes, const char *name, bool is_config)
 {
     const char *close = memchr(at, ']', bytes);
@@ -75,7 +75,7 @@ static bool is_section(const char *at, size_t bytes, const char *name, bool is_c
     return equals(at, bytes, name) && (!is_config || strcmp(name, "default") == 0);
 }
 
-/* `has_keys`: another file has keys, so this one's are ignored. */
+/* Takes a setting. `has_keys` means that another file has keys: then this file's keys are ignored. */
 static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys, struct pl_profile *profile,
                                    struct pl_error *reterr)
 {
@@ -91,7 +91,7 @@ static enum pl_status take_setting(const char *line, size_t bytes, bool has_keys
                     {"ca_bundle", &profile->ca_bundle, true}};
     static const char *const unsupported[] = {"sso_session", "sso_start_url", "role_arn"};
     const char *equal = memchr(line, '=', bytes);
-    /* as good as "=" to Python's readers */
+    /* Python's readers accept ":" in place of "=" */
     const char *colon = memchr(line, ':', equal ? (size_t)(equal - line) : bytes);
     const char *value;
     size_t key_bytes, value_bytes;
@@ -129,7 +129,7 @@ enum pl_status pl_profile_parse(const char *text, size_t bytes, const char *name
                                 struct pl_profile *profile, struct pl_error *reterr)
 {
     const char *end = text + bytes;
-    size_t setting_indent = SIZE_MAX; /* none in this section yet */
+    size_t setting_indent = SIZE_MAX; /* SIZE_MAX until this section has a setting */
     bool has_keys = profile->access_key, inside = false;
 
     while (text < end) {

@@ -65,7 +65,7 @@ static void sign_header(struct composer *composer, const struct pl_sigv4_header 
 static void add_signed(struct composer *composer, const char *name, const char *value)
 {
     sign_header(composer, &(struct pl_sigv4_header){name, value});
-    /* libcurl writes Host itself, from the same URL. */
+    /* libcurl writes the Host header itself, from the same URL. */
     if (strcmp(name, "host") != 0) {
         pl_text_printf(new_line(composer), "%s: %s", name, value);
     }
@@ -94,7 +94,7 @@ static enum pl_status add_authorization(struct composer *composer, const struct 
     return pl_sigv4_authorize(key, &scope, &request, line, reterr);
 }
 
-/* The object's own headers, whose lines are there: the same in each attempt. */
+/* Signs the object's own headers. Their lines exist already, the same in each attempt. */
 static void sign_headers(struct composer *composer, const struct pl_s3_headers *headers)
 {
     for (size_t i = 0; headers && i < headers->count; i++) {
@@ -103,7 +103,7 @@ static void sign_headers(struct composer *composer, const struct pl_s3_headers *
     }
 }
 
-/* All lines for the request. */
+/* Collects all lines for the request. */
 static enum pl_status collect_lines(const struct composer *composer, struct pl_error *reterr)
 {
     struct pl_s3_operation *operation = composer->operation;
@@ -122,7 +122,8 @@ static enum pl_status collect_lines(const struct composer *composer, struct pl_e
     return PL_OK;
 }
 
-/* What may differ between attempts of a ranged GET. Not signed: checked against the answer instead. */
+/* Adds the headers of a ranged GET that may change between attempts. They are not signed: the response is checked
+ * against them instead. */
 static void add_range(struct composer *composer)
 {
     struct pl_s3_operation *operation = composer->operation;
@@ -175,7 +176,7 @@ enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *r
     add_range(&composer);
     pl_text_append(new_line(&composer), "User-Agent: paceline");
     if (!composer.has_type) {
-        pl_text_append(new_line(&composer), "Content-Type:"); /* none, instead of what libcurl gives a POST */
+        pl_text_append(new_line(&composer), "Content-Type:"); /* removes the type that libcurl gives a POST */
     }
     PL_TRY(collect_lines(&composer, reterr));
     request->method = operation->method;

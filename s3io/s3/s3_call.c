@@ -10,7 +10,7 @@
 
 struct call {
     struct pl_completion ended;
-    enum pl_status status; /* once it has ended */
+    enum pl_status status; /* set at the end */
 };
 
 static void call_done(struct pl_s3_operation *operation, enum pl_status status)
@@ -43,7 +43,7 @@ static void cancel_posted(struct pl_http_task *task)
 
     if (operation->state != PL_S3_IDLE) {
         pl_s3_operation_cancel(operation);
-        pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was given up", operation->method,
+        pl_error_set(&operation->error, PL_CANCELLED, "%s s3://%s/%s was cancelled", operation->method,
                      operation->bucket, operation->key);
         operation->handler->done(operation, PL_CANCELLED);
     }
@@ -56,7 +56,8 @@ void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation)
     pl_http_run(operation->client->http, &cancelling.task);
 }
 
-/* Never: the engine ends every operation at its deadline. */
+/* Returns when to call the cancel callback next. Without a callback that is never: the engine ends every operation at
+ * its deadline. */
 static int64_t next_asking_ns(const struct pl_s3_cancel_check *cancel_check)
 {
     return cancel_check && cancel_check->go_on ? pl_deadline_after_ns(CANCEL_CHECK_NS) : PL_DEADLINE_NEVER;

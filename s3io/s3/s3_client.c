@@ -37,7 +37,7 @@ static bool is_true(const struct pl_environment *environment, const char *name)
     return strcasecmp(pl_environment_get_or(environment, name, ""), "true") == 0;
 }
 
-/* Endpoint, region and certificates, from the most to the least specific source. */
+/* Chooses endpoint, region and certificates, from the most to the least specific source. */
 static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct pl_s3_options *options,
                                       struct pl_http_options *http, struct pl_profile *profile, struct pl_error *reterr)
 {
@@ -66,7 +66,7 @@ static enum pl_status choose_endpoint(struct pl_s3_client *client, const struct 
                                        .style = options->style,
                                        .dual_stack = is_true(environment, "AWS_USE_DUALSTACK_ENDPOINT"),
                                        .fips = is_true(environment, "AWS_USE_FIPS_ENDPOINT")};
-    /* Invalid settings should fail here and not in the first request. */
+    /* Invalid settings must fail here, not in the first request. */
     PL_TRY(pl_s3_address_build(&client->endpoint_config, "bucket", NULL, &probe, reterr));
     client->plain = probe.plain;
     return PL_OK;
@@ -139,8 +139,9 @@ void pl_s3_client_free_at(struct pl_s3_client **client_at)
 }
 
 /*
- * What a HEAD tells of the whole object. Of one that was uploaded in parts, which its ETag shows ("...-N"), some
- * servers give the checksum of the parts' checksums without saying so; CRC64NVME always is the whole's.
+ * Returns the checksum of the whole object from a HEAD. If the object was uploaded in parts (its ETag is "...-N"), some
+ * servers send the checksum of the parts' checksums without a type that distinguishes it. CRC64NVME is always of the
+ * whole object.
  */
 static struct pl_checksum whole_checksum(const struct pl_http_head *head)
 {
@@ -162,7 +163,7 @@ enum pl_status pl_s3_head(struct pl_s3_client *client, const char *bucket, const
     operation.extra[operation.extra_count++] = (struct pl_sigv4_header){"x-amz-checksum-mode", "ENABLED"};
     status = pl_s3_call(client, &operation, NULL, reterr);
     if (status == PL_OK && operation.head.content_length < 0) {
-        status = pl_error_set(reterr, PL_CORRUPT, "HEAD s3://%s/%s: the answer gives no size", bucket, key);
+        status = pl_error_set(reterr, PL_CORRUPT, "HEAD s3://%s/%s: the answer has no size", bucket, key);
     }
     if (status == PL_OK && operation.head.etag[0] && !(info.etag = pl_memory_string(operation.head.etag, reterr))) {
         status = PL_MEMORY;
@@ -192,7 +193,7 @@ enum pl_status pl_s3_add_tags(struct pl_s3_client *client, const char *bucket, c
     if (status == PL_OK) {
         status = pl_s3_headers_add_tags(headers, pl_text_string(&operation.reply), operation.reply.length, reterr);
         if (status != PL_OK) {
-            pl_error_context(reterr, "tags of s3://%s/%s", bucket, key);
+            pl_error_context(reterr, "reading the tags of s3://%s/%s", bucket, key);
         }
     }
     pl_s3_operation_done(&operation);

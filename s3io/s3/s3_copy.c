@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 enum {
-    LOCK_TRIES = 100, /* far more than other downloads can finish between two calls of this one */
+    LOCK_TRIES = 100, /* far more than the downloads that can finish between two calls of this one */
     NUMBER_BYTES = 16,
-    PART_BYTES = NUMBER_BYTES + 6, /* of ".XXXXXXXXXXXXXXXX.part" */
+    PART_BYTES = NUMBER_BYTES + 6, /* length of ".XXXXXXXXXXXXXXXX.part" */
     READ_BYTES = 256 * 1024,
 };
 
@@ -33,9 +33,10 @@ struct download {
     const struct pl_s3_stream_options *options;
     int64_t read_timeout_ns;
     const struct pl_s3_progress *progress;
-    size_t current;              /* whose file is open */
-    int fd;                      /* -1: none */
-    struct pl_checksum checksum; /* of what is in it, if it is continued; of one that is not the stream checks it */
+    size_t current; /* index of the fetch whose file is open */
+    int fd;         /* -1 if no file is open */
+    /* checksum of the bytes of a file that is resumed; for other files the stream checks it */
+    struct pl_checksum checksum;
     struct pl_text part_path;
 };
 
@@ -47,7 +48,7 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
         size_t length = strcspn(at, "/");
 
         if (length == 0 || (length == 1 && at[0] == '.') || (length == 2 && at[0] == '.' && at[1] == '.')) {
-            return pl_error_set(reterr, PL_INVALID, "the key '%s' cannot be a file below a directory", key);
+            return pl_error_set(reterr, PL_INVALID, "the key '%s' cannot be the path of a file in a directory", key);
         }
         if (!at[length]) {
             break;
@@ -58,8 +59,7 @@ enum pl_status pl_s3_local_path(const char *directory, const char *key, struct p
     return pl_text_check(path, reterr);
 }
 
-/* Where to cut a name before `length`, so that the rest is valid UTF-8 if the whole is: some file
- * systems accept nothing else. */
+/* Returns where to cut a name before `length`, so that it stays valid UTF-8: some file systems accept nothing else. */
 static size_t cut_at(const char *name, size_t length)
 {
     for (unsigned back = 0; back < 3 && length && ((unsigned char)name[length] & 0xC0) == 0x80; back++) {
@@ -69,9 +69,9 @@ static size_t cut_at(const char *name, size_t length)
 }
 
 /*
- * Named after the ETag: bytes of another version are never continued. A name that leaves no room for it is cut, and
- * the number, which then covers all of it, makes it unique. It is the beginning of a hash: no two of many long names
- * with the same beginning and the same bytes have the same number.
+ * Makes the name of the unfinished file. It has a number from the ETag, so that bytes of another version are never
+ * continued. A long name is cut, and then the number covers the whole name too, which makes it unique. The number is
+ * the beginning of a hash: two long names with the same beginning and the same ETag have different numbers.
  */
 static enum pl_status name_part(const struct pl_s3_fetch *fetch, struct pl_text *path, struct pl_error *reterr)
 {
@@ -101,8 +101,8 @@ static bool is_there(const struct pl_s3_fetch *fetch)
            (uint64_t)info.st_size == fetch->object.size_bytes && (int64_t)info.st_mtime == fetch->modified_s;
 }
 
-/* Where to resume an unfinished file. Its name contains the ETag, so its bytes belong to this object; the checksum that
- * they are checked with is not in a list. */
+/* Finds where to resume an unfinished file. Its name depends on the ETag, so its bytes belong to this object. Their
+ * checksum is asked for, because a listing does not have it. */
 static enum pl_status find_beginning(struct download *download, struct pl_s3_fetch *fetch, struct pl_error *reterr)
 {
     struct pl_s3_object *object = &fetch->object;
@@ -125,8 +125,8 @@ static enum pl_status find_beginning(struct download *download, struct pl_s3_fet
     return PL_OK;
 }
 
-/* Lock the unfinished file, which nobody else may be writing. One that got its final name between our two calls is not
- * it any more. */
+/* Opens and locks the unfinished file; no other download may write it. Tries again if the file got its final name
+ * between the two calls. */
 static enum pl_status lock_part(struct download *download, struct stat *ret_info, struct pl_error *reterr)
 {
     const char *path = download->part_path.data;
@@ -137,28 +137,29 @@ static enum pl_status lock_part(struct download *download, struct stat *ret_info
         if (download->fd < 0) {
             return pl_error_errno(reterr, "open '%s' for writing", path);
         }
-        /* On a file system without locks it is written without one. */
+        /* On a file system without locks it is written without a lock. */
         if (flock(download->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             return pl_error_set(reterr, PL_FAILED, "'%s' is being written by another download", path);
         }
-        if (fstat(download->fd, ret_info) != 0) { /* not earlier: its size may change until it is locked */
-            return pl_error_errno(reterr, "stat '%s'", path);
+        if (fstat(download->fd, ret_info) != 0) { /* not before the lock, because its size may change until then */
+            return pl_error_errno(reterr, "fstat '%s'", path);
         }
         if (lstat(path, &named) == 0 && named.st_dev == ret_info->st_dev && named.st_ino == ret_info->st_ino) {
             return PL_OK;
         }
         pl_file_close_at(&download->fd);
     }
-    return pl_error_set(reterr, PL_FAILED,
-                        "'%s' is another file each time it is opened: does its file system keep inode numbers?", path);
+    return pl_error_set(
+        reterr, PL_FAILED,
+        "'%s' is a different file each time it is opened: see whether its file system keeps inode numbers", path);
 }
 
 static enum pl_status is_shorter(const struct download *download, struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CORRUPT, "'%s' is shorter than it was", download->part_path.data);
+    return pl_error_set(reterr, PL_CORRUPT, "'%s' has become shorter during the download", download->part_path.data);
 }
 
-/* Add the bytes that an earlier run has left to the checksum. */
+/* Adds the bytes of an earlier run to the checksum. */
 static enum pl_status add_left(struct download *download, uint64_t bytes, struct pl_error *reterr)
 {
     PL_AUTO_FREE unsigned char *block = pl_memory_new(READ_BYTES, 1, reterr);
@@ -197,21 +198,22 @@ static enum pl_status open_part(struct download *download, size_t index, struct 
         PL_TRY(add_left(download, first, reterr));
     }
     if (ftruncate(download->fd, (off_t)first) != 0 || lseek(download->fd, (off_t)first, SEEK_SET) < 0) {
-        return pl_error_errno(reterr, "open '%s' for writing", download->part_path.data);
+        return pl_error_errno(reterr, "ftruncate or lseek '%s'", download->part_path.data);
     }
     return PL_OK;
 }
 
-/* What the unfinished file holds is wrong: no run may continue it. */
+/* Removes an unfinished file with wrong bytes, so that no run continues it. */
 static void remove_part(const struct download *download, struct pl_error *reterr)
 {
     if (unlink(download->part_path.data) != 0) {
-        pl_error_context(reterr, "'%s' holds wrong bytes and cannot be removed: remove it", download->part_path.data);
+        pl_error_context(reterr, "'%s' has wrong bytes and cannot be removed: remove it yourself",
+                         download->part_path.data);
     }
 }
 
-/* The whole object is in the file: give it its time and its name. It is locked until it has it: another download would
- * take it for an unfinished one. */
+/* Gives a complete file its time and its name. It stays locked until then: another download would take it for an
+ * unfinished file. */
 static enum pl_status finish_file(struct download *download, struct pl_error *reterr)
 {
     const struct pl_s3_fetch *fetch = &download->fetches[download->current];
@@ -219,12 +221,12 @@ static enum pl_status finish_file(struct download *download, struct pl_error *re
     int written_fd = fcntl(download->fd, F_DUPFD_CLOEXEC, 0);
 
     if (written_fd < 0) {
-        return pl_error_errno(reterr, "copy the descriptor of '%s'", path);
+        return pl_error_errno(reterr, "duplicating the descriptor of '%s'", path);
     }
     if (fetch->modified_s >= 0) {
         const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = (time_t)fetch->modified_s}};
 
-        futimens(written_fd, times); /* without it a later run fetches the object again */
+        futimens(written_fd, times); /* if this fails, a later run fetches the object again */
     }
     /* Network file systems report a failed write here. */
     if (close(written_fd) != 0) {
@@ -259,7 +261,7 @@ static enum pl_status write_chunk(struct download *download, size_t base, const 
     return chunk->last ? finish_file(download, reterr) : PL_OK;
 }
 
-/* One stream over the fetches from `base` on. */
+/* Runs one stream over the fetches from `base` on. */
 static enum pl_status run_stream(struct download *download, size_t base, struct pl_error *reterr)
 {
     size_t count = download->count - base;
@@ -286,7 +288,7 @@ static enum pl_status run_stream(struct download *download, size_t base, struct 
     return status == PL_END ? PL_OK : status;
 }
 
-/* Bytes that were wrong once may be right the second time. */
+/* Runs streams until all fetches are done. If bytes do not match their checksum, they are fetched once more. */
 static enum pl_status run(struct download *download, struct pl_error *reterr)
 {
     size_t base = 0, refetched = SIZE_MAX;
@@ -301,7 +303,7 @@ static enum pl_status run(struct download *download, struct pl_error *reterr)
             }
             pl_file_close_at(&download->fd);
         } else if (status == PL_CORRUPT) {
-            return status; /* no file to start again with */
+            return status; /* there is no file to begin again */
         }
         if (status != PL_CORRUPT || refetched == current) {
             return status;
@@ -323,13 +325,13 @@ enum pl_status pl_s3_download(struct pl_s3_client *client, struct pl_s3_fetch *f
                                 .fd = -1};
     enum pl_status status = PL_OK;
 
-    /* What is to be fetched moves to the front. */
+    /* Move the objects that must be fetched to the front. */
     for (size_t i = 0; i < count && status == PL_OK; i++) {
         struct stat info;
 
-        /* The new file replaces the old name, which must not be a device's or a directory's. */
+        /* The new file replaces its name, which must not belong to a device or a directory. */
         if (stat(fetches[i].path, &info) == 0 && !S_ISREG(info.st_mode)) {
-            status = pl_error_set(reterr, PL_INVALID, "'%s' is there and is not a file", fetches[i].path);
+            status = pl_error_set(reterr, PL_INVALID, "'%s' exists already and is not a file", fetches[i].path);
             continue;
         }
         if (!again && is_there(&fetches[i])) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what a user says about the encryption of objects. */
+/* Checks a user's settings for the encryption of objects. */
 #include "s3io/s3/s3_encryption.h"
 
 #include <string.h>
 
-enum { MOST_KEY_BYTES = 2048 }; /* as KMS takes them */
+enum { MOST_KEY_BYTES = 2048 }; /* KMS's own limit */
 
 const struct pl_s3_encryption_names pl_s3_encryption_options = {
     .algorithm = "--sse", .key_id = "--sse-kms-key-id", .bucket_key = "--bucket-key-enabled"};
@@ -17,7 +17,7 @@ static bool is_any_of(const char *text, const char *const *words)
     return *words;
 }
 
-/* It goes into a header as it is. */
+/* Whether the text can be the id of a key: it goes into a header unchanged. */
 static bool is_key_id(const char *text)
 {
     size_t length = strlen(text);
@@ -45,12 +45,12 @@ enum pl_status pl_s3_encryption_check(const struct pl_s3_encryption *encryption,
                             names->key_id, encryption->key_id);
     }
     if (encryption->key_id && (!algorithm || strncmp(algorithm, "aws:kms", 7) != 0)) {
-        return pl_error_set(reterr, PL_INVALID, "%s is for %s aws:kms or aws:kms:dsse, which is %s", names->key_id,
+        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms or aws:kms:dsse, which is %s", names->key_id,
                             names->algorithm, algorithm ? algorithm : "not given");
     }
     if (encryption->bucket_key && (!algorithm || strcmp(algorithm, "aws:kms") != 0)) {
-        return pl_error_set(reterr, PL_INVALID, "%s is for %s aws:kms, which is %s", names->bucket_key,
-                            names->algorithm, algorithm ? algorithm : "not given");
+        return pl_error_set(reterr, PL_INVALID, "%s needs %s aws:kms, which is %s", names->bucket_key, names->algorithm,
+                            algorithm ? algorithm : "not given");
     }
     return PL_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads objects as one ordered stream through parallel ranged requests into a buffer of fixed size. */
+/* Reads objects as one ordered stream, by parallel ranged requests into a buffer of fixed size. */
 #include "s3io/s3/s3_get.h"
 
 #include "base/checksum.h"
@@ -18,33 +18,35 @@
 
 enum {
     PAGE = 4096,
-    BLOCK_BYTES = 256 * 1024, /* of the buffer: a part takes them as its bytes arrive, and the reader releases them */
-    WAKE_BYTES = 1024 * 1024, /* the reader is not woken for less, unless that is all */
-    SLICE_MS = 20,            /* but polls this often */
+    /* unit of the buffer: a part takes blocks as its bytes arrive, and the reader releases them */
+    BLOCK_BYTES = 256 * 1024,
+    WAKE_BYTES = 1024 * 1024, /* the reader is woken after this many bytes, or at the end of a part */
+    SLICE_MS = 20,            /* but it polls after this time */
 };
 
-#define PART_NS (1800 * PL_NS_PER_S) /* for one part with all its retries */
+#define PART_NS (1800 * PL_NS_PER_S) /* limit for one part with all its retries */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
-static const uint64_t most_part_bytes = UINT64_C(4) << 20; /* all connections have one within the default budget */
+/* so that each connection has a part within the default budget */
+static const uint64_t most_part_bytes = UINT64_C(4) << 20;
 
 struct part {
     struct pl_s3_operation operation;
     struct pl_s3_stream *stream;
     size_t object; /* its position in the order */
     struct pl_s3_object target;
-    uint64_t offset, bytes; /* of the object; `bytes` is an upper bound until the size is known */
-    unsigned char **blocks; /* where its bytes are; valid up to `filled` */
-    atomic_size_t filled;   /* bytes that are there; only grows while the reader may use them */
+    uint64_t offset, bytes; /* position and length in the object; `bytes` is an upper bound until the size is known */
+    unsigned char **blocks; /* the part's bytes; valid up to `filled` */
+    atomic_size_t filled;   /* number of valid bytes; only grows while the reader may use them */
     struct {
-        size_t room;     /* blocks that are reserved for it */
-        bool unverified; /* unverified: not to be read before its checksum is verified */
-        bool ended;      /* the operation is over */
+        size_t room;     /* number of blocks that are reserved for it */
+        bool unverified; /* must not be read before its checksum was verified */
+        bool ended;      /* the operation has ended */
         enum pl_status status;
     } synced; /* under the stream's lock */
 };
 
-/* What the answers say about an object while it is read. */
+/* The properties of an object, from the responses, while it is read. */
 struct object_info {
     bool found;
     uint64_t size_bytes;
@@ -55,37 +57,37 @@ struct pl_s3_stream {
     struct pl_s3_client *client;
     struct pl_s3_order order;
     struct pl_s3_stream_options options;
-    unsigned char *buffer; /* of `block_count` blocks */
+    unsigned char *buffer; /* `block_count` blocks */
     size_t block_bytes, block_count;
-    size_t part_blocks;          /* that a part takes at most */
-    unsigned char **block_table; /* `part_blocks` for each slot */
+    size_t part_blocks;          /* most blocks of one part */
+    unsigned char **block_table; /* `part_blocks` pointers for each slot */
     struct part *parts;          /* part i is parts[i % part_slots] */
     size_t part_slots;
     struct pl_http_task plan_task, close_task;
 
-    /* The engine thread's: the state of planning. */
+    /* The state of planning; it belongs to the engine's thread. */
     size_t plan_object;
-    struct pl_s3_object plan_target; /* the same, once begin_object() has run for it */
+    struct pl_s3_object plan_target; /* the object itself, after begin_object() */
     uint64_t plan_offset;
-    bool plan_begun;                /* begin_object() has run for it */
-    bool plan_any;                  /* and has a part */
-    bool plan_waits;                /* for its size */
-    unsigned fetching;              /* parts in flight */
-    struct object_info object_info; /* of plan_object */
+    bool plan_begun;                /* begin_object() has run for plan_object */
+    bool plan_any;                  /* plan_object has a part */
+    bool plan_waits;                /* planning waits for the size of plan_object */
+    unsigned fetching;              /* number of parts in flight */
+    struct object_info object_info; /* about plan_object */
 
-    /* The reader's. */
-    struct pl_s3_chunk chunk;    /* the one handed out */
-    uint64_t consumed;           /* of the part at `oldest` */
-    bool empty_returned;         /* the part at `oldest` has no bytes, and an empty chunk was handed out for it */
-    struct pl_checksum checksum; /* of the object so far */
+    /* The following belongs to the reader. */
+    struct pl_s3_chunk chunk;    /* the chunk that the caller uses */
+    uint64_t consumed;           /* bytes of the part `oldest` that were read */
+    bool empty_returned;         /* the part `oldest` has no bytes, and its empty chunk was returned */
+    struct pl_checksum checksum; /* checksum of the object's bytes so far */
     struct pl_checksum wanted;   /* the expected one */
 
     pthread_mutex_t lock;
     pthread_cond_t changed_cond;
     struct {
         uint64_t oldest, planned; /* parts numbered [oldest, planned) exist */
-        size_t reserved;          /* blocks reserved for these parts; never more than there are */
-        /* free blocks; the one read last is on top, as it is still in the caches */
+        size_t reserved;          /* number of blocks that are reserved for these parts; at most `block_count` */
+        /* free blocks; the block that was read last is on top, because it is still in the caches */
         unsigned char **free;
         size_t free_count;
         bool all_planned, plan_posted, waiting, cancelled, closed;
@@ -97,10 +99,10 @@ static struct part *part_at(struct pl_s3_stream *stream, uint64_t number)
     return &stream->parts[number % stream->part_slots];
 }
 
-/* Engine's thread from here. */
+/* The functions from here on run on the engine's thread. */
 
-/* Where the part's bytes from `at` on go; `*ret_bytes` of them. A block that exists already was filled before a
- * rewind. */
+/* Returns where to put the part's bytes from `at` on; there is room for `*ret_bytes`. A block that exists already was
+ * filled before a rewind. */
 static unsigned char *room_at(struct pl_s3_stream *stream, struct part *part, uint64_t at, size_t *ret_bytes)
 {
     size_t in_block = at % stream->block_bytes;
@@ -130,8 +132,7 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         memcpy(target, (const char *)data + done, room);
     }
     atomic_store_explicit(&part->filled, at + bytes, memory_order_release);
-    /* Locking for every 16 KiB would wait for the copy's stores each time; a reader that polls misses nothing.
-     * */
+    /* A lock after every 16 KiB would wait for the stores of the copy each time. A reader that polls misses nothing. */
     if ((at + bytes) / WAKE_BYTES != at / WAKE_BYTES) {
         bool wake;
 
@@ -139,7 +140,7 @@ static enum pl_status on_sink(struct pl_s3_operation *operation, uint64_t at, co
         wake = stream->synced.waiting && !part->synced.unverified && part == part_at(stream, stream->synced.oldest);
         pthread_mutex_unlock(&stream->lock);
         if (wake) {
-            pthread_cond_signal(&stream->changed_cond); /* without the lock, which the reader will take next */
+            pthread_cond_signal(&stream->changed_cond); /* not under the lock, which the reader takes next */
         }
     }
     return PL_OK;
@@ -170,7 +171,8 @@ static void on_rewind(struct pl_s3_operation *operation)
 {
     struct part *part = operation->context;
 
-    atomic_store_explicit(&part->filled, 0, memory_order_release); /* still unverified: nobody reads it */
+    /* the part is still unverified, so the reader does not use it */
+    atomic_store_explicit(&part->filled, 0, memory_order_release);
 }
 
 static void on_part_done(struct pl_s3_operation *operation, enum pl_status status)
@@ -213,7 +215,7 @@ static void start_part(struct pl_s3_stream *stream, struct part *part, uint64_t 
     part->bytes = bytes;
 }
 
-/* Begin to plan plan_object. */
+/* Begins to plan plan_object. */
 static void begin_object(struct pl_s3_stream *stream)
 {
     const struct pl_s3_object *object = &stream->plan_target;
@@ -228,7 +230,7 @@ static void begin_object(struct pl_s3_stream *stream)
     }
 }
 
-/* The next part of plan_object, if there is room for it. */
+/* Plans the next part of plan_object. Returns false if there is no room for it. */
 static bool plan_part(struct pl_s3_stream *stream)
 {
     uint64_t bytes = stream->options.part_bytes;
@@ -246,11 +248,11 @@ static bool plan_part(struct pl_s3_stream *stream)
     blocks = (bytes + stream->block_bytes - 1) / stream->block_bytes;
     pthread_mutex_lock(&stream->lock);
     part = part_at(stream, stream->synced.planned);
-    /* Room for all of it, so that no transfer ever waits for the reader. */
+    /* There must be room for the whole part, so that no transfer ever waits for the reader. */
     room = stream->synced.planned - stream->synced.oldest < stream->part_slots &&
            blocks <= stream->block_count - stream->synced.reserved && !stream->synced.closed;
     pthread_mutex_unlock(&stream->lock);
-    /* More parts than can be sent at once would only reserve room that stays empty. */
+    /* More parts than can be sent at once would only reserve empty room. */
     if (!room || stream->fetching >= stream->client->connections) {
         return false;
     }
@@ -266,7 +268,7 @@ static bool plan_part(struct pl_s3_stream *stream)
     part->synced.room = blocks;
     stream->synced.reserved += blocks;
     part->synced.unverified = false;
-    part->synced.ended = bytes == 0; /* nothing to request */
+    part->synced.ended = bytes == 0; /* an empty part needs no request */
     part->synced.status = PL_OK;
     stream->synced.planned++;
     pthread_cond_signal(&stream->changed_cond);
@@ -287,7 +289,7 @@ static void plan(struct pl_s3_stream *stream)
         if (stream->plan_waits) {
             return;
         }
-        /* Every object has at least one part, an empty one a part without bytes. */
+        /* Every object has at least one part; the part of an empty object has no bytes. */
         if (stream->plan_any && stream->plan_offset >= stream->object_info.size_bytes) {
             stream->plan_object++;
             stream->plan_begun = false;
@@ -320,7 +322,7 @@ static void close_task(struct pl_http_task *task)
     }
 }
 
-/* The reader's thread from here. */
+/* The functions from here on run on the reader's thread. */
 
 static enum pl_status check_options(const struct pl_s3_client *client, const struct pl_s3_stream_options *given,
                                     struct pl_s3_stream_options *options, struct pl_error *reterr)
@@ -335,7 +337,7 @@ static enum pl_status check_options(const struct pl_s3_client *client, const str
     }
     options->budget_bytes = options->budget_bytes / PAGE * PAGE;
     if (options->budget_bytes < least_bytes || options->budget_bytes > SIZE_MAX / 2) {
-        return pl_error_set(reterr, PL_INVALID, "a stream with a budget of %llu bytes",
+        return pl_error_set(reterr, PL_INVALID, "expected a stream's budget of at least two pages, found %llu bytes",
                             (unsigned long long)options->budget_bytes);
     }
     if (options->part_bytes == 0) {
@@ -345,8 +347,8 @@ static enum pl_status check_options(const struct pl_s3_client *client, const str
         options->part_bytes = options->budget_bytes / 2;
     }
     options->part_bytes = options->part_bytes < PAGE ? PAGE : options->part_bytes / PAGE * PAGE;
-    /* Enough that no connection waits for a part that takes twice as long as others; more would only touch more memory.
-     * */
+    /* With two parts per connection, no connection waits for a part that takes twice as long as others. More parts
+     * would only use more memory. */
     most_bytes = 2 * client->connections * options->part_bytes;
     options->budget_bytes = pl_number_min(options->budget_bytes, most_bytes);
     return PL_OK;
@@ -374,11 +376,11 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
     void *buffer = mmap(NULL, options->budget_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (buffer == MAP_FAILED) {
-        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "map a buffer of %llu bytes",
+        return pl_error_raise(reterr, PL_MEMORY, PL_DOMAIN_ERRNO, errno, "mmap a buffer of %llu bytes",
                               (unsigned long long)options->budget_bytes);
     }
     stream->buffer = buffer;
-    madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* six times fewer cycles a page; it works without */
+    madvise(buffer, options->budget_bytes, MADV_HUGEPAGE); /* needs a sixth of the cycles per page; optional */
     stream->block_bytes = options->part_bytes < BLOCK_BYTES ? options->part_bytes : BLOCK_BYTES;
     stream->block_count = options->budget_bytes / stream->block_bytes;
     stream->part_blocks = (options->part_bytes + stream->block_bytes - 1) / stream->block_bytes;
@@ -395,7 +397,7 @@ static enum pl_status allocate(struct pl_s3_stream *stream, struct pl_error *ret
         stream->parts[i].blocks = stream->block_table + i * stream->part_blocks;
     }
     stream->synced.free_count = stream->block_count;
-    /* the lowest on top: if the reader keeps up, the highest are never touched */
+    /* the lowest block on top: if the reader keeps up, the highest blocks are never used */
     for (size_t i = 0; i < stream->block_count; i++) {
         stream->synced.free[stream->block_count - 1 - i] = stream->buffer + i * stream->block_bytes;
     }
@@ -466,13 +468,13 @@ void pl_s3_stream_cancel(struct pl_s3_stream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-/* The oldest part's. */
+/* Releases a block of the oldest part. */
 static void release_block(struct pl_s3_stream *stream, size_t block)
 {
     stream->synced.free[stream->synced.free_count++] = part_at(stream, stream->synced.oldest)->blocks[block];
 }
 
-/* The reader is done with the chunk; a part that is read to its end frees its room. Under the lock. */
+/* Releases the chunk that the reader has used. After the end of a part its room is free. The caller holds the lock. */
 static void release_chunk(struct pl_s3_stream *stream)
 {
     stream->consumed += stream->chunk.bytes;
@@ -497,7 +499,7 @@ static void drop_part(struct pl_s3_stream *stream)
     }
 }
 
-/* Take the next chunk of `part`, if there is one. Under the lock. */
+/* Takes the next chunk of `part`, if there is one. The caller holds the lock. */
 static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, struct pl_s3_chunk *ret_chunk)
 {
     size_t visible = part->synced.unverified ? 0 : atomic_load_explicit(&part->filled, memory_order_acquire);
@@ -521,8 +523,9 @@ static bool take_chunk(struct pl_s3_stream *stream, const struct part *part, str
 }
 
 /*
- * The checksum of a whole object of several ranges, from the answer for its first bytes. None for one that was uploaded
- * in parts, which its ETag shows ("...-N"): a range that happens to be a part comes with that part's checksum.
+ * Returns the checksum of a whole object of several ranges, from the response with its first bytes. There is none if
+ * the object was uploaded in parts (its ETag is "...-N"): if a range is exactly one part, its response has the checksum
+ * of that part.
  */
 static struct pl_checksum answer_checksum(const struct part *part)
 {
@@ -535,12 +538,13 @@ enum pl_status pl_s3_check_whole(const struct pl_s3_object *object, const struct
     if (checksum->kind == PL_CHECKSUM_NONE || checksum->value == wanted->value) {
         return PL_OK;
     }
-    return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole is %llx, the server says %llx", object->bucket,
-                        object->key, pl_checksum_name(wanted), (unsigned long long)checksum->value,
+    return pl_error_set(reterr, PL_CORRUPT, "s3://%s/%s: %s of the whole object is %llx, the server sent %llx",
+                        object->bucket, object->key, pl_checksum_name(wanted), (unsigned long long)checksum->value,
                         (unsigned long long)wanted->value);
 }
 
-/* Check the whole object's checksum over all chunks: the caller gave it, or the answer for the first bytes did. */
+/* Checks the checksum of the whole object over all chunks. It comes from the caller or from the response with the first
+ * bytes. */
 static enum pl_status check_chunk(struct pl_s3_stream *stream, const struct part *part, const struct pl_s3_chunk *chunk,
                                   struct pl_error *reterr)
 {
@@ -566,7 +570,7 @@ static void wait_slice(struct pl_s3_stream *stream, int64_t deadline_ns)
     stream->synced.waiting = false;
 }
 
-/* Under the lock: a chunk (PL_OK), the end, a failure, or wait and try again. */
+/* Returns a chunk (PL_OK), the end or a failure, after waiting if necessary. The caller holds the lock. */
 static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_ns, struct pl_s3_chunk *ret_chunk,
                                  struct part **ret_part, struct pl_error *reterr)
 {
@@ -595,7 +599,7 @@ static enum pl_status find_chunk(struct pl_s3_stream *stream, int64_t deadline_n
             return PL_END;
         }
         if (pl_deadline_passed(deadline_ns)) {
-            return pl_error_set(reterr, PL_TIMEOUT, "no bytes from S3 before the deadline");
+            return pl_error_set(reterr, PL_TIMEOUT, "no bytes came from S3 before the deadline");
         }
         wait_slice(stream, deadline_ns);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the headers that an object is written with. */
+/* Collects the headers with which an object is written. */
 #include "s3io/s3/s3_headers.h"
 
 #include "base/memory.h"
@@ -31,7 +31,7 @@ static enum pl_status add(struct pl_s3_headers *headers, const char *name, size_
         return PL_MEMORY;
     }
     if (headers->count == PL_S3_MOST_HEADERS) {
-        return pl_error_set(reterr, PL_LIMIT, "more than %d headers of metadata, encryption and tags for one object",
+        return pl_error_set(reterr, PL_LIMIT, "an object has more than %d headers of metadata, encryption and tags",
                             PL_S3_MOST_HEADERS);
     }
     for (char *at = lower; *at; at++) {

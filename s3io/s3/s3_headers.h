@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Headers that an object is written with: its encryption, and what it carries beside its bytes (type, metadata, tags).
+ * The headers with which an object is written: its encryption, and its properties (type, metadata, tags).
  *
  * Source  Amazon S3 API Reference: PutObject, CreateMultipartUpload, HeadObject, GetObjectTagging.
  * Test    tests/unit/s3io/s3/test_s3_headers.c, tests/integration/s3_objects.py
@@ -13,7 +13,7 @@
 
 enum { PL_S3_MOST_HEADERS = 64 };
 
-/** Zero-initialise, release with pl_s3_headers_done(). */
+/** Zero-initialise; release with pl_s3_headers_done(). */
 struct pl_s3_headers {
     struct pl_sigv4_header items[PL_S3_MOST_HEADERS]; /* names in lower case */
     char *lines[PL_S3_MOST_HEADERS];                  /* "name: value" */
@@ -24,18 +24,18 @@ struct pl_s3_headers {
 
 void pl_s3_headers_done(struct pl_s3_headers *headers);
 
-/** Add what asks for `encryption`, which was checked. */
+/** Adds the headers of `encryption`, which was checked. */
 enum pl_status pl_s3_headers_add_encryption(struct pl_s3_headers *headers, const struct pl_s3_encryption *encryption,
                                             struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Of the lines of an answer's head add those that say what the object carries: its content type, encoding, language
- * and disposition, cache control, time of expiry, and user metadata. PL_LIMIT for more than PL_S3_MOST_HEADERS.
+ * Adds those lines of a response's head that are properties of the object: its content type, encoding, language and
+ * disposition, cache control, time of expiry, and user metadata. PL_LIMIT if there are more than PL_S3_MOST_HEADERS.
  */
 enum pl_status pl_s3_headers_add_carried(struct pl_s3_headers *headers, const char *head,
                                          struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same for the tags of a <Tagging> document; one without tags adds nothing. */
+/** Adds the tags of a <Tagging> document; nothing if it has no tags. */
 enum pl_status pl_s3_headers_add_tags(struct pl_s3_headers *headers, const char *document, size_t bytes,
                                       struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the objects under a prefix, and ends lists that repeat or bring nothing new. */
+/* Lists the objects under a prefix, and stops if pages repeat or have nothing new. */
 #include "s3io/s3/s3_list.h"
 
 #include "base/checksum.h"
@@ -39,7 +39,7 @@ const struct pl_s3_entry *pl_s3_listing_find(const struct pl_s3_listing *listing
 
 struct page {
     struct pl_s3_listing *listing;
-    struct pl_s3_entry entry; /* the one being read */
+    struct pl_s3_entry entry; /* the entry that is being parsed */
     bool has_size, is_list, truncated;
     bool encoded; /* keys are percent-encoded */
     char *next;
@@ -58,12 +58,12 @@ static enum pl_status parse_size(const char *text, size_t bytes, uint64_t *ret_s
 
     for (size_t i = 0; i < bytes; i++) {
         if (text[i] < '0' || text[i] > '9' || i >= 18) {
-            return pl_error_set(reterr, PL_CORRUPT, "a list with the size '%.30s'", text);
+            return pl_error_set(reterr, PL_CORRUPT, "a list has the size '%.30s': expected a number", text);
         }
         size = size * 10 + (uint64_t)(text[i] - '0');
     }
     *ret_size = size;
-    return bytes ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "a list with an empty size");
+    return bytes ? PL_OK : pl_error_set(reterr, PL_CORRUPT, "a list has an empty size");
 }
 
 static enum pl_status add_entry(struct page *page, struct pl_error *reterr)
@@ -71,7 +71,7 @@ static enum pl_status add_entry(struct page *page, struct pl_error *reterr)
     struct pl_s3_listing *listing = page->listing;
 
     if (!page->entry.key || (!page->entry.is_prefix && !page->has_size)) {
-        return pl_error_set(reterr, PL_CORRUPT, "a list with an entry that lacks key or size");
+        return pl_error_set(reterr, PL_CORRUPT, "a list has an entry without key or size");
     }
     PL_TRY(pl_memory_grow(&listing->items, &listing->capacity, listing->count + 1, sizeof(*listing->items), reterr));
     listing->items[listing->count++] = page->entry;
@@ -124,7 +124,7 @@ static enum pl_status on_element(void *context, const char *path, const char *te
     return PL_OK;
 }
 
-/* In place; a space may come as "+". */
+/* Decodes a key in place. A space may be encoded as "+". */
 static enum pl_status decode_key(char *key, struct pl_error *reterr)
 {
     char *to = key;
@@ -134,7 +134,7 @@ static enum pl_status decode_key(char *key, struct pl_error *reterr)
             int high = pl_text_hex_value(from[1]), low = high < 0 ? -1 : pl_text_hex_value(from[2]);
 
             if (low < 0 || (high == 0 && low == 0)) {
-                return pl_error_set(reterr, PL_CORRUPT, "a list with the encoded key '%.60s'", key);
+                return pl_error_set(reterr, PL_CORRUPT, "a list has the key '%.60s' with a wrong encoding", key);
             }
             *to = (char)(high * 16 + low);
             from += 2;
@@ -162,7 +162,7 @@ enum pl_status pl_s3_list_parse(const char *text, size_t bytes, struct pl_s3_lis
         status = pl_error_set(reterr, PL_CORRUPT, "the answer to a list request is not a ListBucketResult");
     }
     if (status == PL_OK && page.truncated && (!page.next || !*page.next)) {
-        status = pl_error_set(reterr, PL_CORRUPT, "a list that is cut but names no next page");
+        status = pl_error_set(reterr, PL_CORRUPT, "a list is truncated and has no token of its next page");
     }
     if (status != PL_OK || !page.truncated) {
         free(page.next);
@@ -205,8 +205,8 @@ void pl_s3_pages_done(struct pl_s3_pages *pages)
     *pages = (struct pl_s3_pages){.token = NULL};
 }
 
-/* The objects of a page; 0: it has none. Prefixes do not count: they may repeat where a server has many keys below
- * one. */
+/* Returns a digest of the objects of a page, or 0 if it has none. Prefixes are left out: they may repeat if a server
+ * has many keys below one of them. */
 static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 {
     uint64_t sum = 0;
@@ -218,14 +218,14 @@ static uint64_t digest(const struct pl_s3_entry *entries, size_t count)
 }
 
 /*
- * Tokens that repeat, or objects that repeat with ever new tokens, are compared with the kept ones, which stay for
- * twice as many pages each time: a cycle of any length is found (Brent's algorithm).
+ * Detects tokens that repeat, and objects that repeat with ever new tokens. They are compared with the kept ones, which
+ * are kept for twice as many pages each time: so a cycle of any length is found (Brent's algorithm).
  */
 static enum pl_status keep_page(struct pl_s3_pages *pages, uint64_t objects, struct pl_error *reterr)
 {
     if ((pages->kept_token && strcmp(pages->kept_token, pages->token) == 0) ||
         (objects && objects == pages->kept_objects)) {
-        return pl_error_set(reterr, PL_CORRUPT, "the same page over and over");
+        return pl_error_set(reterr, PL_CORRUPT, "the server sends the same page again and again");
     }
     if (pages->count >= pages->keep_at_count) {
         PL_TRY(copy_text(&pages->kept_token, pages->token, strlen(pages->token), reterr));
@@ -265,7 +265,7 @@ enum pl_status pl_s3_pages_take(struct pl_s3_pages *pages, const struct pl_s3_en
     PL_TRY(keep_page(pages, digest(entries, count), reterr));
     if (pages->timeout_ns && now_ns - pages->grown_ns > pages->timeout_ns) {
         return pl_error_set(reterr, PL_TIMEOUT,
-                            "the last %zu pages of a list returned no new key in %lld s, and there are more",
+                            "the last %zu pages of a list had no new key in %lld s, and there are more pages",
                             pages->count - pages->grown_count, (long long)(pages->timeout_ns / PL_NS_PER_S));
     }
     return PL_OK;
@@ -290,7 +290,7 @@ enum pl_status pl_s3_list_page(struct pl_s3_client *client, const char *bucket, 
     if (pages->token) {
         add_item(&query, "continuation-token", pages->token);
     }
-    add_item(&query, "encoding-type", "url"); /* XML cannot carry every byte that a key may have */
+    add_item(&query, "encoding-type", "url"); /* XML cannot have every byte that a key may have */
     PL_TRY(pl_text_check(&query, reterr));
     PL_TRY(ask(client, bucket, query.data, deadline_ns, listing, &next, reterr));
     status = pl_s3_pages_take(pages, listing->items + before, listing->count - before, next, pl_clock_now_ns(), reterr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One S3 request through its attempts: send, classify the answer, retry, resume, follow regions. */
+/* Runs one S3 request through its attempts: sends it, classifies the response, retries, resumes, follows regions. */
 #include "s3io/s3/s3_operation.h"
 
 #include "base/checksum.h"
@@ -14,7 +14,7 @@
 #include <time.h>
 
 enum {
-    /* an attempt that received so much was not a failure: the count of attempts starts again */
+    /* an attempt that received this much has made progress: the count of attempts starts again */
     PROGRESS_BYTES = 16 * 1024,
     MAX_REDIRECTS = 3,
     SKEW_S = 300,
@@ -28,7 +28,7 @@ static struct pl_s3_operation *of_request(struct pl_http_request *request)
     return PL_CONTAINER_OF(request, struct pl_s3_operation, request);
 }
 
-/* On success: what retries took from the quota is put back. */
+/* After a success: puts back what the retries took from the quota. */
 static void on_success(struct pl_s3_operation *operation)
 {
     pl_s3_retry_quota_put(&operation->client->retry_quota, operation->taken + 1);
@@ -68,7 +68,7 @@ static void fail(struct pl_s3_operation *operation, enum pl_status status, const
     finish(operation, status);
 }
 
-/* Send the next attempt after `delay_ns`. */
+/* Sends the next attempt after `delay_ns`. */
 static void send_attempt(struct pl_s3_operation *operation, int64_t delay_ns)
 {
     struct pl_s3_client *client = operation->client;
@@ -98,7 +98,7 @@ static void credentials_ready(struct pl_credentials_waiter *waiter, enum pl_stat
     }
 }
 
-/* Get credentials, then send. */
+/* Gets credentials, then sends the request. */
 static void get_credentials(struct pl_s3_operation *operation)
 {
     operation->state = PL_S3_CREDENTIALS;
@@ -112,7 +112,7 @@ static void slow_down(struct pl_s3_client *client)
 {
     int64_t now_ns = pl_clock_now_ns();
 
-    /* One burst of errors counts once. */
+    /* Errors within one second count once. */
     if (now_ns - client->halved_ns > PL_NS_PER_S) {
         client->halved_ns = now_ns;
         client->window = client->window > 2 ? client->window / 2 : 1;
@@ -131,7 +131,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
     }
     operation->error = *error;
     if (++operation->attempt >= client->attempts) {
-        pl_error_context(&operation->error, "gave up after %u attempts", operation->attempt);
+        pl_error_context(&operation->error, "stopped after %u attempts", operation->attempt);
         fail(operation, status, &operation->error);
         return;
     }
@@ -140,7 +140,7 @@ static void retry_later(struct pl_s3_operation *operation, enum pl_status status
     operation->taken++;
     delay_ns = delay_ns > turn_ns ? delay_ns : turn_ns;
     if (now_ns >= operation->deadline_ns - delay_ns) {
-        pl_error_context(&operation->error, "no time left to try again");
+        pl_error_context(&operation->error, "no time is left for another attempt");
         fail(operation, status, &operation->error);
         return;
     }
@@ -156,7 +156,7 @@ static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_htt
 {
     enum pl_status status =
         pl_error_raise(reterr, PL_FAILED, PL_DOMAIN_HTTP, head->status,
-                       "asked for bytes %llu to %llu, got status %d with bytes %lld to %lld of %lld",
+                       "expected bytes %llu to %llu, found status %d with bytes %lld to %lld of %lld",
                        (unsigned long long)first, (unsigned long long)(first + bytes - 1), head->status,
                        (long long)head->range_first, (long long)head->range_last, (long long)head->range_total);
 
@@ -166,7 +166,7 @@ static enum pl_status not_the_range(struct pl_error *reterr, const struct pl_htt
     return status;
 }
 
-/* Check that this is the answer to the requested range, of the same version of the object. */
+/* Checks that the response has the requested range of the same version of the object. */
 static enum pl_status check_range(struct pl_s3_operation *operation, const struct pl_http_head *head,
                                   struct pl_error *reterr)
 {
@@ -180,7 +180,7 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         if ((uint64_t)head->range_first != first || (operation->total_known && total != operation->object_bytes)) {
             return not_the_range(reterr, head, first, wanted);
         }
-        left = total - first; /* first < total: the head's parser checked it */
+        left = total - first; /* the parser of the head has checked that first < total */
         left = left < wanted ? left : wanted;
         if ((uint64_t)(head->range_last - head->range_first) + 1 != left ||
             (head->content_length >= 0 && (uint64_t)head->content_length != left)) {
@@ -205,8 +205,8 @@ static enum pl_status check_range(struct pl_s3_operation *operation, const struc
         operation->object_bytes = total;
         operation->expected_bytes = left;
         memcpy(operation->etag, head->etag, sizeof(operation->etag));
-        /* Some servers send the whole object's checksum with every range: it can be checked only when all of it is
-         * read. */
+        /* Some servers send the whole object's checksum with every range. It can be checked only if the range is the
+         * whole object. */
         operation->crc_checked = head->checksum.kind != PL_CHECKSUM_NONE && first == 0 && left == total;
         operation->wanted = head->checksum;
         operation->checksum = (struct pl_checksum){.kind = head->checksum.kind};
@@ -233,7 +233,7 @@ static enum pl_status on_body(struct pl_http_request *request, const void *data,
 
     if (!operation->ranged || request->head.status >= 300) {
         if (operation->reply.length + bytes > PL_S3_MAX_REPLY_BYTES) {
-            return pl_error_set(reterr, PL_LIMIT, "an answer of more than %d bytes", PL_S3_MAX_REPLY_BYTES);
+            return pl_error_set(reterr, PL_LIMIT, "the answer has more than %d bytes", PL_S3_MAX_REPLY_BYTES);
         }
         pl_text_append_n(&operation->reply, data, bytes);
         return pl_text_check(&operation->reply, reterr);
@@ -249,7 +249,7 @@ static enum pl_status on_body(struct pl_http_request *request, const void *data,
     return PL_OK;
 }
 
-/* The end of the answer: all bytes of the range should be there. */
+/* Handles the end of the response: all bytes of the range must have come. */
 static void range_ended(struct pl_s3_operation *operation)
 {
     struct pl_error error = PL_ERROR_NONE;
@@ -261,7 +261,7 @@ static void range_ended(struct pl_s3_operation *operation)
         return;
     }
     if (operation->crc_checked && operation->checksum.value != operation->wanted.value) {
-        pl_error_set(&error, PL_CORRUPT, "%s is %llx, the server says %llx", pl_checksum_name(&operation->wanted),
+        pl_error_set(&error, PL_CORRUPT, "%s is %llx, the server sent %llx", pl_checksum_name(&operation->wanted),
                      (unsigned long long)operation->checksum.value, (unsigned long long)operation->wanted.value);
         operation->received_bytes = operation->resumed_bytes = 0;
         operation->checksum.value = 0;
@@ -274,8 +274,8 @@ static void range_ended(struct pl_s3_operation *operation)
     finish(operation, PL_OK);
 }
 
-/* True when the next attempt will go to another region than the last one; another request may have learnt the region
- * before. */
+/* Notes the region of a bucket. Returns whether the next attempt goes to a different region from the last one; another
+ * request may have learned the region before. */
 static bool learn_region(struct pl_s3_operation *operation, const char *region)
 {
     struct pl_s3_client *client = operation->client;
@@ -312,7 +312,8 @@ static bool learn_clock(struct pl_s3_operation *operation)
     return true;
 }
 
-/* Classify an error answer to HEAD, which has no document: these two errors can be recognised by the circumstances. */
+/* Classifies an error response to HEAD, which has no document: a wrong region and expired credentials are recognised by
+ * other signs. */
 static enum pl_s3_retry_action classify_head(const struct pl_s3_operation *operation, enum pl_s3_retry_action action)
 {
     const struct pl_sigv4_key *key = pl_credentials_key(operation->client->credentials);
@@ -379,7 +380,8 @@ static void on_error(struct pl_s3_operation *operation, const struct pl_s3_error
             retry_later(operation, status, &error, head->retry_after_s);
             return;
         }
-        pl_error_context(&error, "the bucket is not in region '%s'; set AWS_REGION", operation->used_region);
+        pl_error_context(&error, "the bucket is not in region '%s': set AWS_REGION to its region",
+                         operation->used_region);
         break;
     case PL_S3_CLOCK:
         if (learn_clock(operation)) {
@@ -397,7 +399,7 @@ static void on_response(struct pl_s3_operation *operation)
     struct pl_s3_error_document document = {.code = ""};
 
     if (head->composite && head->checksum.kind == PL_CHECKSUM_NONE && operation->range_first == 0) {
-        pl_log(PL_LOG_DEBUG, "s3: s3://%s/%s has a checksum of its parts only, which is not checked", operation->bucket,
+        pl_log(PL_LOG_DEBUG, "s3: s3://%s/%s has only a checksum of its parts, which is not checked", operation->bucket,
                operation->key);
     }
     if (head->status >= 200 && head->status < 300 && operation->ranged) {
@@ -406,7 +408,7 @@ static void on_response(struct pl_s3_operation *operation)
     }
     if (operation->ranged && head->status == 416 && operation->range_first == 0 && !operation->is_found &&
         head->range_total <= 0) {
-        operation->is_found = true; /* an empty object has no range at all */
+        operation->is_found = true; /* an empty object has no range */
         operation->object_bytes = operation->expected_bytes = 0;
         if (operation->handler->found) {
             operation->handler->found(operation);
@@ -434,7 +436,7 @@ static void on_done(struct pl_http_request *request, enum pl_status status)
     if (status == PL_OK) {
         on_response(operation);
     } else if (request->error.retryable && all_came && request->callback_status == PL_OK) {
-        range_ended(operation); /* only the end of the answer is missing */
+        range_ended(operation); /* only the end of the response is missing */
     } else if (request->error.retryable && !all_came) {
         retry_later(operation, status, &request->error, -1);
     } else {

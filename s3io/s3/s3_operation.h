@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * One S3 request through all its attempts: signing, retrying, resuming inside a range, following regions, new
- * credentials. Internal to the S3 client; everything here runs on the engine's thread except s3_call.c, which is for
- * threads that wait.
+ * One S3 request with all its attempts: signing, retrying, resuming inside a range, following regions, new credentials.
+ * Internal to the S3 client. Everything here runs on the engine's thread except s3_call.c, which is for threads that
+ * wait.
  */
 #ifndef PL_S3IO_S3_S3_OPERATION_H
 #define PL_S3IO_S3_S3_OPERATION_H
@@ -27,50 +27,50 @@ enum {
 struct pl_s3_operation;
 
 struct pl_s3_operation_handler {
-    /* Bytes of a ranged GET, in order and each exactly once; `at` counts from the range's beginning. */
+    /* Gets the bytes of a ranged GET, in order, each exactly once; `at` counts from the beginning of the range. */
     enum pl_status (*sink)(struct pl_s3_operation *operation, uint64_t at, const void *data, size_t bytes,
                            struct pl_error *reterr);
-    /* The first head of a ranged GET that fits: object_bytes and etag are known. May be NULL. */
+    /* The first valid head of a ranged GET has come: object_bytes and etag are known. May be NULL. */
     void (*found)(struct pl_s3_operation *operation);
-    /* Drop what sink() got: the bytes failed their check and are sent again. */
+    /* Drops all bytes that sink() got: they did not match their checksum and are sent again. */
     void (*rewind)(struct pl_s3_operation *operation);
-    /* The end, once. */
+    /* The operation has ended; called once. */
     void (*done)(struct pl_s3_operation *operation, enum pl_status status);
 };
 
-/** Zero-initialise, then set the first part; memory stays the owner's until `done`. */
+/** Zero-initialise, then set the first part. The memory stays the owner's and must stay unchanged until `done`. */
 struct pl_s3_operation {
     struct pl_s3_client *client;
     const struct pl_s3_operation_handler *handler;
-    void *context; /* the handler's */
+    void *context; /* used by the handler */
     const char *method, *bucket, *key;
-    const char *query;                             /* NULL, or percent-encoded as after the '?' */
+    const char *query;                             /* NULL, or the part of the URL after the '?', percent-encoded */
     struct pl_sigv4_header extra[PL_S3_MAX_EXTRA]; /* names in lower case */
     size_t extra_count;
-    const struct pl_s3_headers *headers; /* more of them, or NULL */
-    bool keep_head;                      /* keep the answer's head in `head_text` */
+    const struct pl_s3_headers *headers; /* further headers, or NULL */
+    bool keep_head;                      /* keep the response's head in `head_text` */
     const void *body;
     size_t body_bytes;
-    const char *body_hash; /* hex SHA-256 for plain HTTP; NULL: taken from the body when it is needed */
-    bool long_timeout;     /* use the long timeout */
-    bool check_reply;      /* a 200 may carry an error document */
+    const char *body_hash; /* hex SHA-256 for plain HTTP; if NULL, it is computed when it is needed */
+    bool long_timeout;     /* see struct pl_http_request */
+    bool check_reply;      /* a response with status 200 may have an error document */
     int64_t deadline_ns;
     bool ranged; /* GET of `range_bytes` from `range_first`; the object may end earlier */
     uint64_t range_first, range_bytes;
-    char etag[PL_HTTP_ETAG_BYTES]; /* "" until known; afterwards every request is pinned to it */
-    bool total_known;              /* object_bytes is known: an answer with another size is not about this object */
+    char etag[PL_HTTP_ETAG_BYTES]; /* "" until it is known; afterwards every request is pinned to it */
+    bool total_known;              /* object_bytes is known: a response with another size is for a different version */
 
-    /* Results. */
+    /* The results. */
     struct pl_http_head head;
-    struct pl_text reply; /* body of anything but a ranged GET */
+    struct pl_text reply; /* body of the response, except for a ranged GET */
     struct pl_text head_text;
     struct pl_error error;
-    uint64_t object_bytes;   /* whole size, once `found` */
-    uint64_t received_bytes; /* of the range */
-    uint64_t expected_bytes; /* of the range, once `found` */
-    unsigned tries;          /* requests sent */
+    uint64_t object_bytes;   /* size of the whole object; set before `found` */
+    uint64_t received_bytes; /* bytes of the range that were received */
+    uint64_t expected_bytes; /* bytes of the range in total; set before `found` */
+    unsigned tries;          /* number of requests that were sent */
 
-    /* The operation's own. */
+    /* The following is used by the operation itself. */
     struct pl_http_request request;
     struct pl_credentials_waiter waiter;
     struct pl_http_task start_task;
@@ -80,42 +80,43 @@ struct pl_s3_operation {
     struct pl_text url;
     struct pl_text lines[PL_S3_MAX_HEADERS];
     const char *line_pointers[PL_S3_MAX_HEADERS + PL_S3_MOST_HEADERS];
-    unsigned attempt; /* retries without progress */
-    unsigned taken;   /* from the client's retry quota, and not put back */
+    unsigned attempt; /* number of retries without progress */
+    unsigned taken;   /* tokens taken from the client's retry quota and not put back */
     unsigned redirects;
     char used_region[64];
     uint64_t generation;
-    uint64_t resumed_bytes;              /* received when this attempt began */
-    struct pl_checksum checksum, wanted; /* so far; what the server said */
+    uint64_t resumed_bytes;              /* `received_bytes` at the beginning of this attempt */
+    struct pl_checksum checksum, wanted; /* checksum of the received bytes; checksum that the server sent */
     bool is_found, refreshed, clock_set, crc_checked;
 };
 
-/** Write URL, headers and signature for the next attempt into operation->request. */
+/** Writes URL, headers and signature of the next attempt into operation->request. */
 enum pl_status pl_s3_build(struct pl_s3_operation *operation, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The region of `bucket`, as far as it is known. */
+/** Returns the region of `bucket`: a learned one, or the configured one. */
 const char *pl_s3_client_region(const struct pl_s3_client *client, const char *bucket);
 
-/** Begin. `done` may be called from within when the request cannot be built. */
+/** Begins the operation. If the request cannot be built, `done` is called from within this call. */
 void pl_s3_operation_start(struct pl_s3_operation *operation);
 
-/** The same from another thread: `done` is called on the engine's. */
+/** Begins the operation from another thread. `done` is called on the engine's thread. */
 void pl_s3_operation_post(struct pl_s3_operation *operation);
 
-/** Cancel without `done`. */
+/** Cancels the operation without a call of `done`. */
 void pl_s3_operation_cancel(struct pl_s3_operation *operation);
 
 /**
- * Cancel from the thread that posted it: when this returns it has ended, with PL_CANCELLED unless it had ended before.
+ * Cancels the operation from the thread that posted it. When this returns, the operation has ended: with PL_CANCELLED,
+ * unless it had ended before.
  */
 void pl_s3_operation_cancel_wait(struct pl_s3_operation *operation);
 
-/** Release texts; not while it runs. */
+/** Releases the operation's memory. Not while it runs. */
 void pl_s3_operation_done(struct pl_s3_operation *operation);
 
 /**
- * A cancel callback, called several times a second by a waiting thread; false cancels what it waits for: PL_CANCELLED.
- * NULL: never.
+ * A cancel callback. A waiting thread calls it several times a second. If it returns false, the wait is cancelled with
+ * PL_CANCELLED. NULL means that it never cancels.
  */
 struct pl_s3_cancel_check {
     bool (*go_on)(void *context);
@@ -127,12 +128,10 @@ static inline bool pl_s3_is_cancelled(const struct pl_s3_cancel_check *cancel_ch
     return cancel_check && cancel_check->go_on && !cancel_check->go_on(cancel_check->context);
 }
 
-/**
- * Wait for `cond`, under `lock`, at most until the next call of `cancel_check`, which may be NULL.
- */
+/** Waits for `cond`, under `lock`, at most until the next call of `cancel_check`, which may be NULL. */
 void pl_s3_cancel_wait(const struct pl_s3_cancel_check *cancel_check, pthread_cond_t *cond, pthread_mutex_t *lock);
 
-/** Run `operation` (without handler) from another thread and wait for its end; `cancel_check` may be NULL. */
+/** Runs `operation` (without handler) from another thread and waits for its end. `cancel_check` may be NULL. */
 enum pl_status pl_s3_call(struct pl_s3_client *client, struct pl_s3_operation *operation,
                           const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -152,16 +151,16 @@ struct pl_s3_client {
     bool requester_pays;
     unsigned connections, attempts;
 
-    /* The engine thread's. */
-    struct pl_s3_region *regions; /* learned */
-    int64_t clock_offset_s;       /* the server's clock minus ours */
-    /* operations at a time: halved when the server asks to slow down, grows back slowly */
+    /* The following belongs to the engine's thread. */
+    struct pl_s3_region *regions; /* regions of buckets, learned from responses */
+    int64_t clock_offset_s;       /* difference of the server's clock from ours */
+    /* most operations at a time: halved when the server asks to slow down, then grows slowly */
     double window;
     unsigned active;
     int64_t halved_ns;
     struct pl_s3_operation *pending, **pending_last;
     uint64_t random;
-    struct pl_s3_retry_quota retry_quota; /* the retry quota */
+    struct pl_s3_retry_quota retry_quota;
 };
 
 #endif

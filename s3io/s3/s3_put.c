@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uploads a source with one request or as a multipart upload, and aborts what fails. */
+/* Uploads a source with one request or as a multipart upload, and aborts an upload that fails. */
 #include "s3io/s3/s3_put.h"
 
 #include "base/checksum.h"
@@ -19,9 +19,9 @@ enum { MAX_PARTS = 10000, MAX_PARALLEL = 8, MIB = 1 << 20 };
 
 /* how often to check for a stop request while the source delivers nothing */
 #define CHECK_PEERS_NS (100 * PL_NS_PER_MS)
-#define NAME_NS (10 * PL_NS_PER_S) /* how long a stop request during the start of an upload waits for its id */
+#define NAME_NS (10 * PL_NS_PER_S) /* after a stop request during the start of an upload: how long to wait for its id */
 #define ABORT_NS (30 * PL_NS_PER_S)
-#define LOG_NS PL_NS_PER_S /* a wait after the cancellation that is longer is logged */
+#define LOG_NS PL_NS_PER_S /* a longer wait after the cancellation is logged */
 
 static const uint64_t default_budget_bytes = UINT64_C(64) << 20;
 static const uint64_t default_part_bytes = UINT64_C(16) << 20;
@@ -52,10 +52,10 @@ struct upload {
     struct pl_source *source;
     uint64_t size_bytes, given_bytes, part_bytes;
     struct pl_s3_upload_options options;
-    struct pl_s3_cancel_check cancel_check; /* the options' cancel callback */
+    struct pl_s3_cancel_check cancel_check; /* from the options */
     int64_t deadline_ns;
     char *id;        /* encoded for a query */
-    int64_t begun_s; /* no later than when the server began it, by its own clock; -1: unknown */
+    int64_t begun_s; /* a time by the server's clock, not after the server began the upload; -1 if it is unknown */
     struct part_buffer part_buffers[MAX_PARALLEL];
     size_t part_buffer_count;
     size_t part_count, part_capacity;
@@ -64,7 +64,7 @@ struct upload {
     struct {
         struct sent_part *parts;
         uint64_t arrived_bytes;
-        enum pl_status status; /* of the first part that failed */
+        enum pl_status status; /* status of the first part that failed */
         struct pl_error error;
     } synced; /* under `lock` */
 };
@@ -76,8 +76,8 @@ static void part_buffer_done(struct pl_s3_operation *operation, enum pl_status s
 
     pthread_mutex_lock(&upload->lock);
     if (status == PL_OK && !operation->head.etag[0]) {
-        status =
-            pl_error_set(&operation->error, PL_CORRUPT, "part %zu was taken without an ETag", part_buffer->part + 1);
+        status = pl_error_set(&operation->error, PL_CORRUPT, "the server has accepted part %zu without an ETag",
+                              part_buffer->part + 1);
     }
     if (status == PL_OK) {
         memcpy(upload->synced.parts[part_buffer->part].etag, operation->head.etag, PL_HTTP_ETAG_BYTES);
@@ -94,10 +94,10 @@ static void part_buffer_done(struct pl_s3_operation *operation, enum pl_status s
 
 static enum pl_status upload_cancelled(struct pl_error *reterr)
 {
-    return pl_error_set(reterr, PL_CANCELLED, "the upload was given up");
+    return pl_error_set(reterr, PL_CANCELLED, "the upload was cancelled");
 }
 
-/* Read some bytes; a source that delivers none for long does not delay a stop request. */
+/* Reads some bytes. Returns early after a stop request, even if the source delivers nothing. */
 static enum pl_status read_some(struct upload *upload, void *data, size_t bytes, size_t *ret_bytes,
                                 struct pl_error *reterr)
 {
@@ -115,7 +115,7 @@ static enum pl_status read_some(struct upload *upload, void *data, size_t bytes,
     return status;
 }
 
-/* Fill an upload buffer; `*ret_end` when the source has no more. */
+/* Fills an upload buffer. `*ret_end` tells whether the source has ended. */
 static enum pl_status fill(struct upload *upload, struct part_buffer *part_buffer, bool *ret_end,
                            struct pl_error *reterr)
 {
@@ -149,7 +149,7 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
     enum pl_status status;
 
     if (upload->part_count == MAX_PARTS) {
-        return pl_error_set(reterr, PL_LIMIT, "more than %d parts of %llu bytes", MAX_PARTS,
+        return pl_error_set(reterr, PL_LIMIT, "the upload has more than %d parts of %llu bytes", MAX_PARTS,
                             (unsigned long long)upload->part_bytes);
     }
     pthread_mutex_lock(&upload->lock);
@@ -163,7 +163,8 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
     if (snprintf(part_buffer->query, sizeof(part_buffer->query), "partNumber=%zu&uploadId=%s", part_buffer->part + 1,
                  upload->id) >= (int)sizeof(part_buffer->query)) {
         part_buffer->synced.busy = false;
-        return pl_error_set(reterr, PL_LIMIT, "an upload id of %zu bytes", strlen(upload->id));
+        return pl_error_set(reterr, PL_LIMIT, "the server sent an upload id of %zu bytes, which is too long",
+                            strlen(upload->id));
     }
     pl_s3_operation_done(operation);
     *operation = (struct pl_s3_operation){.client = upload->client,
@@ -182,7 +183,7 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
             (struct pl_sigv4_header){"x-amz-checksum-crc32c", part_buffer->checksum};
     }
     if (upload->client->plain) {
-        /* Here rather than on the engine's thread, which has all transfers to move. */
+        /* Hash it here, not on the engine's thread, which drives all transfers. */
         status = pl_sigv4_hash(part_buffer->memory, part_buffer->bytes, part_buffer->hash, reterr);
         if (status != PL_OK) {
             part_buffer->synced.busy = false;
@@ -194,8 +195,8 @@ static enum pl_status send_part(struct upload *upload, struct part_buffer *part_
     return PL_OK;
 }
 
-/* Wait until an upload buffer is free (`all`: until all are), reporting progress, or until a part fails: a stop request
- * is a failure. */
+/* Waits until an upload buffer is free, or with `all` until all are, and reports progress. Also returns when a part
+ * fails; a stop request counts as a failure. */
 static enum pl_status wait_part_buffer(struct upload *upload, bool all, struct part_buffer **ret_lane,
                                        struct pl_error *reterr)
 {
@@ -277,7 +278,7 @@ static enum pl_status on_element(void *context, const char *path, const char *te
     return PL_OK;
 }
 
-/* The text of one element of an answer; PL_CORRUPT when the answer lacks it. */
+/* Takes the text of one element of a response. PL_CORRUPT if the response does not have it. */
 static enum pl_status take_element(const struct pl_text *reply, const char *path, struct pl_text *text,
                                    struct pl_error *reterr)
 {
@@ -286,10 +287,10 @@ static enum pl_status take_element(const struct pl_text *reply, const char *path
 
     PL_TRY(pl_s3_xml_walk(pl_text_string(reply), reply->length, &visitor, reterr));
     return wanted.found ? pl_text_check(text, reterr)
-                        : pl_error_set(reterr, PL_CORRUPT, "an answer without '%s'", path);
+                        : pl_error_set(reterr, PL_CORRUPT, "the answer has no element '%s'", path);
 }
 
-/* One request about the object, without a part. */
+/* Sends one request about the object that is not about a part. */
 static enum pl_status call(struct upload *upload, struct pl_s3_operation *operation,
                            const struct pl_s3_cancel_check *cancel_check, struct pl_error *reterr)
 {
@@ -299,13 +300,13 @@ static enum pl_status call(struct upload *upload, struct pl_s3_operation *operat
     return pl_s3_call(upload->client, operation, cancel_check, reterr);
 }
 
-/* The wait for an answer without which an unfinished upload would stay on the server. */
+/* A wait for a response without which an unfinished upload would stay on the server. */
 struct last_wait {
     const struct upload *upload;
-    const struct pl_s3_cancel_check *usual; /* NULL: it has cancelled */
+    const struct pl_s3_cancel_check *usual; /* the caller's cancel callback; NULL after it has cancelled */
     const char *what;
     int64_t limit_ns;
-    int64_t until_ns, log_ns; /* PL_DEADLINE_NEVER, and set once the usual one cancels */
+    int64_t until_ns, log_ns; /* set when the caller's callback cancels; PL_DEADLINE_NEVER before */
 };
 
 static bool waits_on(void *context)
@@ -319,7 +320,7 @@ static bool waits_on(void *context)
     if (pl_deadline_passed(wait->log_ns)) {
         wait->log_ns = PL_DEADLINE_NEVER;
         pl_log(PL_LOG_WARNING,
-               "the server is given up to %d s to %s the upload to s3://%s/%s, so that nothing of it is left over",
+               "waiting up to %d s for the server to %s the upload to s3://%s/%s, so that no parts of it stay there",
                (int)(wait->limit_ns / PL_NS_PER_S), wait->what, wait->upload->bucket, wait->upload->key);
     }
     return !pl_deadline_passed(wait->until_ns);
@@ -374,7 +375,7 @@ static void append_escaped(const char *text, struct pl_text *xml)
     }
 }
 
-/* Check that the object has the size that was sent. `ret_head` describes it, without an ETag where the role may not
+/* Checks that the object has the size that was sent. `ret_head` describes it; it has no ETag if the role may not
  * read. */
 static enum pl_status check_result(struct upload *upload, struct pl_http_head *ret_head, struct pl_error *reterr)
 {
@@ -386,10 +387,10 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     pl_s3_operation_done(&operation);
     if (status != PL_OK && error.domain == PL_DOMAIN_HTTP && error.code == 403) {
         ret_head->etag[0] = '\0';
-        return PL_OK; /* a role that may write but not read */
+        return PL_OK; /* the role may write but not read */
     }
     if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
-        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu", upload->bucket,
+        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu bytes", upload->bucket,
                               upload->key, (long long)operation.head.content_length,
                               (unsigned long long)upload->given_bytes);
     }
@@ -399,8 +400,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
     return status;
 }
 
-/* True when a request whose answer was lost has completed the upload: then the object is there, with as many parts in
- * its ETag, and not older. */
+/* Whether a request whose response was lost has completed the upload: then the object exists, its ETag has as many
+ * parts, and it is not older. */
 static bool was_completed(struct upload *upload)
 {
     struct pl_http_head head;
@@ -446,15 +447,15 @@ static enum pl_status complete(struct upload *upload, struct pl_error *reterr)
     if (status == PL_OK) {
         status = take_element(&operation.reply, "CompleteMultipartUploadResult", &ignored, reterr);
     } else if (status == PL_NOT_FOUND && was_completed(upload)) {
-        /* libcurl itself repeats a request when a kept connection turns out dead: even a first answer may be a
-         * second. */
+        /* libcurl itself repeats a request if a kept connection was closed: so even the first response may be the
+         * second one. */
         status = PL_OK;
     }
     pl_s3_operation_done(&operation);
     return status;
 }
 
-/* Best effort: what cannot be aborted now is left to the bucket's lifecycle rule. */
+/* Aborts the upload if possible. Parts that cannot be removed now are left to the bucket's lifecycle rule. */
 static void abort_upload(struct upload *upload)
 {
     PL_AUTO_TEXT struct pl_text query = PL_TEXT_NONE;
@@ -480,10 +481,10 @@ static void abort_upload(struct upload *upload)
     if (status != PL_OK && status != PL_NOT_FOUND) {
         char text[PL_ERROR_CAUSE_BYTES + PL_ERROR_CONTEXT_BYTES];
 
-        pl_log(
-            PL_LOG_WARNING,
-            "parts of an upload that could not be aborted stay in s3://%s, until its lifecycle rules remove them: %s",
-            upload->bucket, pl_error_text(&error, text, sizeof(text)));
+        pl_log(PL_LOG_WARNING,
+               "an upload could not be aborted. Its parts stay in s3://%s until the bucket's lifecycle rules remove "
+               "them: %s",
+               upload->bucket, pl_error_text(&error, text, sizeof(text)));
     }
     pl_s3_operation_done(&operation);
 }
@@ -499,7 +500,7 @@ static enum pl_status choose_part_size(struct upload *upload, struct pl_error *r
     if (upload->size_bytes != PL_S3_SIZE_UNKNOWN && upload->size_bytes / MAX_PARTS >= part) {
         part = (upload->size_bytes / MAX_PARTS / MIB + 1) * MIB;
     }
-    /* A small object needs a small buffer only. */
+    /* A small object needs only a small buffer. */
     if (upload->size_bytes < part) {
         part = upload->size_bytes ? upload->size_bytes : 1;
     }
@@ -514,13 +515,13 @@ static enum pl_status choose_part_size(struct upload *upload, struct pl_error *r
         upload->part_buffers[i].operation.client = upload->client;
         upload->part_buffers[i].memory = malloc(part);
         if (!upload->part_buffers[i].memory) {
-            return pl_error_set(reterr, PL_MEMORY, "no memory for a part of %llu bytes", (unsigned long long)part);
+            return pl_error_set(reterr, PL_MEMORY, "out of memory for a part of %llu bytes", (unsigned long long)part);
         }
     }
     return PL_OK;
 }
 
-/* A small object with one request. */
+/* Uploads a small object with one request. */
 static enum pl_status put_whole(struct upload *upload, const struct part_buffer *part_buffer, struct pl_error *reterr)
 {
     struct pl_s3_operation operation = {.method = "PUT",

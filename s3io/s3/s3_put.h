@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Uploading a byte source: one request for a small object, a multipart upload with parallel parts for a large one.
+ * Uploads a byte source: a small object with one request, a large one as a multipart upload with parallel parts.
  *
- * Every part carries its CRC32C. A failure aborts the upload, and so does a stop request, so that no parts are left to
- * be paid for. Success means that a later HEAD shows the size that was sent.
+ * Every part has its CRC32C. After a failure or a stop request the upload is aborted, so that no parts are left that
+ * cost money. After a success, a HEAD has shown that the object has the size that was sent.
  *
- * Source  Amazon S3 user guide: "Uploading and copying objects using multipart upload"; CompleteMultipartUpload answers
- *         200 before it knows whether it worked, so its document decides.
+ * Source  Amazon S3 user guide: "Uploading and copying objects using multipart upload". CompleteMultipartUpload answers
+ *         200 before it knows whether it has succeeded, so the document in its answer decides.
  * Test    tests/integration/s3_faults.py
  */
 #ifndef PL_S3IO_S3_S3_PUT_H
@@ -17,29 +17,31 @@
 #include "s3io/source.h"
 
 #define PL_S3_SIZE_UNKNOWN UINT64_MAX
-/* S3 refuses smaller parts, but for the last; less goes up with one request */
+/* S3 refuses smaller parts, except for the last one. A smaller object is uploaded with one request. */
 #define PL_S3_LEAST_PART_BYTES (UINT64_C(5) << 20)
 
-/** Zero-initialise, then set what differs. */
+/** Zero-initialise, then set the options that differ from the defaults. */
 struct pl_s3_upload_options {
-    uint64_t budget_bytes; /* 0: 64 MiB; for the parts in flight */
-    /* 0: 16 MiB, more when `size_bytes` asks for it; a fourth of the budget at most, unless 10,000 parts need more */
+    uint64_t budget_bytes; /* memory for the parts in flight; 0 means 64 MiB */
+    /* 0 means 16 MiB, or more if `size_bytes` needs it. At most a fourth of the budget, unless 10,000 parts need
+     * more */
     uint64_t part_bytes;
-    bool no_checksums;                   /* for servers that refuse x-amz-checksum-crc32c */
-    const struct pl_s3_headers *headers; /* that the object is written with; NULL: none. They outlive the call */
-    /* On the caller's thread; each may be NULL. */
-    void (*progress)(void *context, uint64_t bytes); /* the bytes that have arrived */
-    /* the cancel callback, called ten times a second; must return at once: false aborts the upload, PL_CANCELLED */
+    bool no_checksums; /* for servers that refuse x-amz-checksum-crc32c */
+    /* headers with which the object is written, or NULL; they must outlive the call */
+    const struct pl_s3_headers *headers;
+    /* Callbacks on the caller's thread; each may be NULL. */
+    void (*progress)(void *context, uint64_t bytes); /* `bytes` have arrived in total */
+    /* called ten times a second; must return at once. If it returns false, the upload is aborted with PL_CANCELLED */
     bool (*go_on)(void *context);
     void *context;
 };
 
 /**
- * Write all bytes of `source` to s3://`bucket`/`key`.
+ * Uploads all bytes of `source` to s3://`bucket`/`key`.
  *
- * Units   size_bytes: what the source will give, as far as it is known, else PL_S3_SIZE_UNKNOWN; a source that gives
- *         another number is PL_CORRUPT and leaves the object as it was.
- * Errors  PL_LIMIT for more bytes than 10,000 parts hold; what source and server say.
+ * Units   size_bytes: the size of the source if it is known, else PL_S3_SIZE_UNKNOWN. If the source has another size,
+ *         the result is PL_CORRUPT, and the object is unchanged.
+ * Errors  PL_LIMIT: the source has more bytes than 10,000 parts can hold. The errors of the source and of the server.
  */
 enum pl_status pl_s3_upload(struct pl_s3_client *client, const char *bucket, const char *key, struct pl_source *source,
                             uint64_t size_bytes, const struct pl_s3_upload_options *options, int64_t deadline_ns,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Classifies error answers, and computes back-off and the retry quota. */
+/* Classifies error responses, and computes back-off and the retry quota. */
 #include "s3io/s3/s3_retry.h"
 
 #include "base/clock.h"

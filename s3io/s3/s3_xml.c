@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walks over XML answers with expat, and parses error documents. */
+/* Walks over XML with expat, and parses error documents. */
 #include "s3io/s3/s3_xml.h"
 
 #include "base/text.h"
@@ -33,7 +33,7 @@ static void on_start(void *context, const XML_Char *name, const XML_Char **attri
 
     (void)attributes;
     if (walk->depth == MAX_DEPTH) {
-        stop(walk, pl_error_set(walk->reterr, PL_LIMIT, "XML elements nested deeper than %d", MAX_DEPTH));
+        stop(walk, pl_error_set(walk->reterr, PL_LIMIT, "XML elements are nested deeper than %d", MAX_DEPTH));
         return;
     }
     walk->starts[walk->depth++] = walk->path.length;
@@ -83,7 +83,8 @@ static void on_doctype(void *context, const XML_Char *name, const XML_Char *syst
     (void)system_id;
     (void)public_id;
     (void)has_internal;
-    stop(walk, pl_error_set(walk->reterr, PL_CORRUPT, "an XML answer with a document type declaration"));
+    stop(walk, pl_error_set(walk->reterr, PL_CORRUPT,
+                            "the XML answer has a document type declaration, which is not supported"));
 }
 
 enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3_xml_visitor *visitor,
@@ -91,24 +92,24 @@ enum pl_status pl_s3_xml_walk(const char *text, size_t bytes, const struct pl_s3
 {
     struct walk walk = {.visitor = visitor, .reterr = reterr};
 
-    /* S3 keeps a connection alive with blanks while it joins parts; the XML declaration may come after them. */
+    /* While S3 joins parts, it sends blanks to keep the connection alive. The XML declaration may come after them. */
     while (bytes && strchr(" \t\r\n", *text) && *text) {
         text++;
         bytes--;
     }
     if (bytes > INT_MAX) {
-        return pl_error_set(reterr, PL_LIMIT, "an XML answer of %zu bytes", bytes);
+        return pl_error_set(reterr, PL_LIMIT, "the XML answer has %zu bytes, which is too long", bytes);
     }
     walk.parser = XML_ParserCreate(NULL);
     if (!walk.parser) {
-        return pl_error_set(reterr, PL_MEMORY, "no memory for an XML parser");
+        return pl_error_set(reterr, PL_MEMORY, "out of memory for an XML parser");
     }
     XML_SetUserData(walk.parser, &walk);
     XML_SetElementHandler(walk.parser, on_start, on_end);
     XML_SetCharacterDataHandler(walk.parser, on_text);
     XML_SetStartDoctypeDeclHandler(walk.parser, on_doctype);
     if (XML_Parse(walk.parser, text, (int)bytes, XML_TRUE) != XML_STATUS_OK && walk.status == PL_OK) {
-        walk.status = pl_error_set(reterr, PL_CORRUPT, "malformed XML in an answer, line %lu: %s",
+        walk.status = pl_error_set(reterr, PL_CORRUPT, "the answer has malformed XML in line %lu: %s",
                                    (unsigned long)XML_GetCurrentLineNumber(walk.parser),
                                    XML_ErrorString(XML_GetErrorCode(walk.parser)));
     }
@@ -150,7 +151,7 @@ void pl_s3_error_parse(const char *text, size_t bytes, struct pl_s3_error_docume
     struct pl_s3_xml_visitor visitor = {ret_document, on_error_element};
 
     memset(ret_document, 0, sizeof(*ret_document));
-    /* Not every error has a document; a broken one may still contain its code. */
+    /* Not every error has a document. A damaged document may still have its code. */
     if (bytes && pl_s3_xml_walk(text, bytes, &visitor, NULL) != PL_OK && !ret_document->code[0]) {
         memset(ret_document, 0, sizeof(*ret_document));
     }

@@ -79,7 +79,7 @@ void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_t
     }
 }
 
-/* Percent-decode a part of a query and encode it again by the one rule, so that any spelling signs the same. */
+/* Decodes a part of a query and encodes it again by one rule, so that all spellings have the same signature. */
 static void append_recoded(const char *item, size_t bytes, struct pl_text *text)
 {
     for (size_t i = 0; i < bytes; i++) {
@@ -139,8 +139,8 @@ static void free_strings(char **strings, size_t count)
 }
 
 /*
- * "name\001value" for one item: 0x01 sorts before every byte that encoding leaves, so that sorting whole strings sorts
- * by name, then by value.
+ * Makes "name\001value" from one item. 0x01 sorts before every byte of an encoded text, so sorting the strings sorts by
+ * name, then by value.
  */
 static enum pl_status recode_item(const char *item, size_t bytes, char **ret_string, struct pl_error *reterr)
 {
@@ -188,7 +188,7 @@ static enum pl_status append_query(const char *query, struct pl_text *text, stru
 
 struct sorted_header {
     const struct pl_sigv4_header *header;
-    size_t at; /* keeps the order of appearance among equal names */
+    size_t at; /* keeps the order of equal names */
 };
 
 static int compare_headers(const void *left, const void *right)
@@ -199,7 +199,7 @@ static int compare_headers(const void *left, const void *right)
     return order ? order : (a->at > b->at) - (a->at < b->at);
 }
 
-/* Runs of blanks, tabs and folded lines become one blank; none at the ends. */
+/* Appends a value in which each run of blanks, tabs and line ends is one blank, without blanks at its ends. */
 static void append_trimmed(const char *value, struct pl_text *text)
 {
     bool blank = false, any = false;
@@ -225,7 +225,7 @@ static void append_lower(const char *name, struct pl_text *text)
     }
 }
 
-/* The header block and the list of signed names, either of which may be NULL. */
+/* Appends the header block and the list of signed names; either of them may be NULL. */
 static enum pl_status append_headers(const struct pl_sigv4_request *request, struct pl_text *block,
                                      struct pl_text *names, struct pl_error *reterr)
 {
@@ -243,7 +243,7 @@ static enum pl_status append_headers(const struct pl_sigv4_request *request, str
         bool again = i && strcasecmp(sorted[i].header->name, sorted[i - 1].header->name) == 0;
 
         if (block && again) {
-            block->length--; /* the line end of the value before */
+            block->length--; /* remove the line end of the previous value */
             pl_text_append_char(block, ',');
         } else if (block) {
             append_lower(sorted[i].header->name, block);
@@ -275,7 +275,7 @@ enum pl_status pl_sigv4_canonical(const struct pl_sigv4_request *request, struct
     return pl_text_check(text, reterr);
 }
 
-/* "20150830/us-east-1/service/aws4_request" */
+/* Appends "20150830/us-east-1/service/aws4_request". */
 static void append_scope(const struct pl_sigv4_scope *scope, struct pl_text *text)
 {
     char date[PL_SIGV4_DATE_BYTES];

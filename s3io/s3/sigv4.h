@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * AWS Signature Version 4: what goes into the Authorization header of a request. Pure functions; the time is an
- * argument.
+ * AWS Signature Version 4: the Authorization header of a request. Pure functions; the time is an argument.
  *
  * Source  "Signing AWS API requests" in the AWS General Reference; "Authenticating Requests (AWS Signature Version 4)"
  *         in the Amazon S3 API Reference.
@@ -14,11 +13,11 @@
 
 #include <stddef.h>
 
-/** Strings stay the owner's. */
+/** The keys. Strings stay the owner's. */
 struct pl_sigv4_key {
     const char *access_key;
     const char *secret_key;
-    const char *session_token; /* NULL: none */
+    const char *session_token; /* NULL if there is none */
 };
 
 struct pl_sigv4_scope {
@@ -32,15 +31,15 @@ struct pl_sigv4_header {
     const char *value;
 };
 
-/** A request to sign. All `headers` are signed; repeated names are joined in order of appearance. */
+/** A request to sign. All `headers` are signed. The values of repeated names are joined in their order. */
 struct pl_sigv4_request {
     const char *method;
-    const char *path;  /* raw bytes, not percent-encoded; encoded once, as S3 wants it */
-    const char *query; /* what follows the '?', percent-encoded or not; NULL or "" for none */
+    const char *path;  /* raw bytes, not percent-encoded; they are encoded once, as S3 requires */
+    const char *query; /* the part after the '?', percent-encoded or not; NULL or "" if there is none */
     const struct pl_sigv4_header *headers;
     size_t header_count;
     const char *payload_hash; /* hex SHA-256 of the body or PL_SIGV4_UNSIGNED */
-    bool normalize_path;      /* resolve "." and ".." and double slashes: other services; never S3 */
+    bool normalize_path;      /* resolve "." and ".." and double slashes: for other services, never for S3 */
 };
 
 #define PL_SIGV4_UNSIGNED "UNSIGNED-PAYLOAD"
@@ -51,32 +50,32 @@ enum {
     PL_SIGV4_DATE_BYTES = 17, /* "20150830T123600Z" with its NUL */
 };
 
-/** `time_s` as x-amz-date has it. */
+/** Writes `time_s` in the format of x-amz-date. */
 void pl_sigv4_date(int64_t time_s, char date[static PL_SIGV4_DATE_BYTES]);
 
-/** The hex SHA-256 of `data`. */
+/** Writes the hex SHA-256 of `data`. */
 enum pl_status pl_sigv4_hash(const void *data, size_t bytes, char hex[static PL_SIGV4_HEX_BYTES],
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append `bytes` of `raw` percent-encoded: all but A-Z a-z 0-9 - . _ ~, and '/' where `keep_slash`. */
+/** Appends `bytes` of `raw` percent-encoded: all except A-Z a-z 0-9 - . _ ~, and '/' if `keep_slash`. */
 void pl_sigv4_encode(const char *raw, size_t bytes, bool keep_slash, struct pl_text *text);
 
-/** Append the canonical request. */
+/** Appends the canonical request. */
 enum pl_status pl_sigv4_canonical(const struct pl_sigv4_request *request, struct pl_text *text,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Append the string to sign for a canonical request. */
+/** Appends the string to sign of a canonical request. */
 enum pl_status pl_sigv4_string_to_sign(const struct pl_sigv4_scope *scope, const char *canonical, struct pl_text *text,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The hex signature of a string to sign. */
+/** Writes the hex signature of a string to sign. */
 enum pl_status pl_sigv4_signature(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
                                   const char *string_to_sign, char hex[static PL_SIGV4_HEX_BYTES],
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Append the value of the Authorization header. `request` must already hold every header that is to be signed: host,
- * x-amz-date and, where they apply, x-amz-content-sha256 and x-amz-security-token.
+ * Appends the value of the Authorization header. `request` must already have every header that is signed: host,
+ * x-amz-date and, if they apply, x-amz-content-sha256 and x-amz-security-token.
  */
 enum pl_status pl_sigv4_authorize(const struct pl_sigv4_key *key, const struct pl_sigv4_scope *scope,
                                   const struct pl_sigv4_request *request, struct pl_text *text,

@@ -14,13 +14,13 @@ enum { MAX_MANIFEST_BYTES = 1 << 30 };
 struct augmented_source {
     struct pl_source head;
     const struct pl_augmented *augmented;
-    struct pl_s3_object *objects; /* of the references, in the order of the records */
-    struct pl_s3_stream *stream;  /* NULL when there are no references */
-    struct pl_sampler sampler;    /* of the rank's lines after `line` */
-    bool over;                    /* no lines are left */
-    uint64_t line;                /* whose attribute comes next */
+    struct pl_s3_object *objects; /* the referenced objects, in the order of the records */
+    struct pl_s3_stream *stream;  /* NULL if there are no references */
+    struct pl_sampler sampler;    /* the rank's lines after `line` */
+    bool over;                    /* no line is left */
+    uint64_t line;                /* the line whose attribute comes next */
     size_t attribute;
-    /* The record being handed out: its frame, a value or pieces of an object, its padding. */
+    /* The record that is being read: its frame, a value or pieces of an object, its padding. */
     unsigned char frame[PL_RECORDIO_HEAD_BYTES];
     size_t frame_left;
     const char *data;
@@ -37,7 +37,8 @@ static const struct pl_manifest_value *value_at(const struct pl_augmented *augme
 static enum pl_status frame_record(struct augmented_source *source, uint64_t bytes, struct pl_error *reterr)
 {
     if (bytes > PL_RECORDIO_MOST_BYTES) {
-        return pl_error_set(reterr, PL_LIMIT, "'%s': an object of %llu bytes does not fit into a RecordIO record",
+        return pl_error_set(reterr, PL_LIMIT,
+                            "'%s' has an object of %llu bytes, which does not fit into a RecordIO record",
                             source->head.name, (unsigned long long)bytes);
     }
     pl_record_recordio_head(0, (uint32_t)bytes, source->frame);
@@ -46,7 +47,7 @@ static enum pl_status frame_record(struct augmented_source *source, uint64_t byt
     return PL_OK;
 }
 
-/* The next bytes of an object; its first chunk opens the record. */
+/* Takes the next bytes of an object. The first chunk begins the record. */
 static enum pl_status take_chunk(struct augmented_source *source, bool first, int64_t deadline_ns,
                                  struct pl_error *reterr)
 {
@@ -66,7 +67,7 @@ static enum pl_status take_chunk(struct augmented_source *source, bool first, in
     return PL_OK;
 }
 
-/* Begin the next record; `*ret_end` after the last. */
+/* Begins the next record. Sets `*ret_end` after the last one. */
 static enum pl_status next_record(struct augmented_source *source, int64_t deadline_ns, bool *ret_end,
                                   struct pl_error *reterr)
 {
@@ -152,7 +153,7 @@ static void augmented_close(struct pl_source *head)
     free(source);
 }
 
-/* Every reference of the rank's lines, in the order of the records. */
+/* Opens all references in the rank's lines, in the order of the records. */
 static enum pl_status open_objects(struct augmented_source *source, struct pl_s3_client *client,
                                    const struct pl_s3_stream_options *options, struct pl_error *reterr)
 {

@@ -12,22 +12,22 @@
 
 struct pl_s3_reader {
     struct pl_s3_stream *stream;
-    struct pl_s3_chunk chunk; /* being handed out */
-    size_t given;             /* of it */
-    bool any;                 /* there has been one */
+    struct pl_s3_chunk chunk; /* the chunk that is being read */
+    size_t given;             /* number of bytes of `chunk` that were read */
+    bool any;                 /* there has been a chunk */
 };
 
 struct s3_source {
     struct pl_source head;
     struct pl_s3_reader *reader;
     size_t position;
-    struct single *single; /* NULL: the reader is another's */
+    struct single *single; /* NULL if the reader belongs to the caller */
 };
 
-/* An object that is read by itself. */
+/* An object with a reader of its own. */
 struct single {
     struct pl_s3_object object;
-    char *bucket, *key, *etag; /* the object's */
+    char *bucket, *key, *etag; /* strings of `object` */
 };
 
 static struct s3_source *of_source(struct pl_source *source)
@@ -41,8 +41,8 @@ static enum pl_status next_chunk(struct pl_s3_reader *reader, const struct s3_so
     struct pl_s3_chunk chunk;
     enum pl_status status = pl_s3_stream_next(reader->stream, deadline_ns, &chunk, reterr);
 
-    reader->given = reader->chunk.bytes = 0; /* the stream has it back */
-    PL_BUG_IF(status == PL_END);             /* each object has a chunk that is its last */
+    reader->given = reader->chunk.bytes = 0; /* the chunk is not valid any more */
+    PL_BUG_IF(status == PL_END);             /* each object has a last chunk */
     PL_TRY(status);
     PL_BUG_IF(chunk.object > source->position);
     reader->chunk = chunk;
@@ -187,7 +187,7 @@ enum pl_status pl_source_s3_open(struct pl_s3_client *client, const char *uri,
 
     PL_TRY(pl_s3_uri_parse(uri, &bucket, &key, reterr));
     if (!*key) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' names a bucket, not an object", uri);
+        return pl_error_set(reterr, PL_INVALID, "'%s' is a bucket: expected an object", uri);
     }
     object.bucket = bucket;
     object.key = key;

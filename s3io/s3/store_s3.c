@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The objects under an S3 prefix, or those of a manifest, as a store. */
+/* The objects under an S3 prefix, or of a manifest, as a store. */
 #include "s3io/s3/store_s3.h"
 
 #include "base/environment.h"
@@ -21,12 +21,12 @@
 struct s3_store {
     struct pl_store head;
     struct pl_s3_client *client;
-    struct pl_s3_client *own; /* the same where it is the store's; NULL: it is the caller's */
+    struct pl_s3_client *own; /* `client` if it belongs to the store; NULL if it belongs to the caller */
     char *bucket;
     char *prefix;
-    size_t directory_bytes;       /* of the prefix, up to its last '/' */
-    struct pl_manifest manifest;  /* bucket NULL: everything that is listed counts */
-    struct pl_s3_listing listing; /* sorted by key: an object's ETag */
+    size_t directory_bytes;       /* length of the prefix, up to its last '/' */
+    struct pl_manifest manifest;  /* its bucket is NULL if all listed objects count */
+    struct pl_s3_listing listing; /* sorted by key; has the objects' ETags */
 };
 
 static int compare_entries(const void *left, const void *right)
@@ -46,8 +46,8 @@ static enum pl_status list_named(const struct s3_store *s3, struct pl_object_lis
         PL_TRY(pl_text_check(&key, reterr));
         entry = pl_s3_listing_find(&s3->listing, key.data);
         if (!entry) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' names s3://%s/%s, which is not there", s3->head.name,
-                                s3->bucket, key.data);
+            return pl_error_set(reterr, PL_NOT_FOUND, "'%s' has the object s3://%s/%s, which does not exist",
+                                s3->head.name, s3->bucket, key.data);
         }
         PL_TRY(pl_object_list_add(list, key.data + s3->directory_bytes, key.length - s3->directory_bytes,
                                   entry->size_bytes, reterr));
@@ -83,7 +83,7 @@ static enum pl_status s3_list(struct pl_store *store, int64_t deadline_ns, struc
 }
 
 struct wanted_key {
-    const char *directory; /* of which the first `directory_bytes` count */
+    const char *directory; /* only its first `directory_bytes` count */
     size_t directory_bytes;
     const char *rest;
 };
@@ -97,7 +97,7 @@ static int compare_wanted(const void *key, const void *item)
     return order ? order : strcmp(wanted->rest, entry->key + wanted->directory_bytes);
 }
 
-/* What listing told of an object. */
+/* Returns the entry of an object in the listing. */
 static const struct pl_s3_entry *entry_of(const struct s3_store *s3, const struct pl_object *object)
 {
     const struct wanted_key wanted = {s3->prefix, s3->directory_bytes, object->key};
@@ -140,7 +140,7 @@ static enum pl_status s3_open(struct pl_store *store, const struct pl_object *ob
     return pl_source_s3_open_object(s3->client, pl_text_string(&name), &listed, &options, ret_source, reterr);
 }
 
-/* Objects that one stream fetches in their order. */
+/* Objects that one stream fetches in order. */
 struct s3_fetch {
     const struct s3_store *s3;
     struct pl_object_order order;
@@ -234,7 +234,7 @@ enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, st
     return PL_OK;
 }
 
-/* The common prefix of all keys of a manifest: the least that has to be listed. */
+/* Finds the common prefix of all keys of a manifest, so that as little as possible is listed. */
 static enum pl_status common_prefix(const struct pl_manifest *manifest, char **ret_prefix, struct pl_error *reterr)
 {
     const char *first = manifest->count ? manifest->keys[0] : "";

@@ -7,22 +7,23 @@
 #include "s3io/store.h"
 
 /**
- * All objects whose URL begins with `uri`, "s3://BUCKET/PREFIX"; a key is what follows the prefix up to its last '/',
- * as if that were the directory. Markers of empty directories (no bytes, a '/' at the end) are left out. An open object
- * is pinned to the version that was listed. `client` must outlive the store and its sources.
+ * Opens all objects whose URL begins with `uri`, "s3://BUCKET/PREFIX". A key in the store is the part after the
+ * prefix's last '/', as if that were the directory. Markers of empty directories (no bytes, a '/' at the end) are left
+ * out. An open object is pinned to the version that was listed. `client` must outlive the store and its sources.
  *
- * Cost    at most 64 MiB for the objects being read and fetched ahead, however many they are.
- * Errors  PL_INVALID for another kind of URL; the rest comes from listing and reading.
+ * Cost    at most 64 MiB for the objects that are being read and fetched ahead, for any number of objects.
+ * Errors  PL_INVALID: another kind of URL. Other errors come from listing and reading.
  * Test    tests/integration/cifar10.py
  */
 enum pl_status pl_store_s3_open(struct pl_s3_client *client, const char *uri, struct pl_store **ret_store,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The objects that the ManifestFile at `uri` names, each as often as it is named; a key is what follows the manifest's
- * prefix. Sizes and versions come from listing what the keys have in common.
+ * Opens the objects in the ManifestFile at `uri`, each as often as it is there. A key in the store is the part after
+ * the manifest's prefix. Sizes and versions come from a listing of the keys' common prefix.
  *
- * Errors  as pl_store_s3_open(), pl_manifest_parse(); listing is PL_NOT_FOUND for a named object that is not there.
+ * Errors  those of pl_store_s3_open() and pl_manifest_parse(). Listing gives PL_NOT_FOUND if an object in the manifest
+ *         does not exist.
  */
 enum pl_status pl_store_s3_open_manifest(struct pl_s3_client *client, const char *uri, int64_t deadline_ns,
                                          struct pl_store **ret_store, struct pl_error *reterr) PL_MUST_CHECK;

@@ -42,12 +42,12 @@ WRONG = {
     "s3 ls s3:/x": "paceline s3: error: ls: 's3:/x' is not an s3://BUCKET/KEY address",
     "s3 ls s3://": "paceline s3: error: ls: '' is not a bucket name (in 's3://')",
     "s3 cat": "paceline s3: error: cat: expected s3://BUCKET/KEY...",
-    "s3 cat s3://bucket": "paceline s3: error: cat: 's3://bucket' names a bucket, not an object",
+    "s3 cat s3://bucket": "paceline s3: error: cat: 's3://bucket' is a bucket: expected an object",
     "s3 rm s3://bucket/folder/": "paceline s3: error: rm: 's3://bucket/folder/' is not an object; use --recursive for the objects below it",
     "s3 cp FILE": "paceline s3: error: cp: expected FROM and TO",
     "s3 cp a b": "paceline s3: error: cp: neither 'a' nor 'b' is an s3://BUCKET/KEY address",
     "s3 cp s3://bucket FILE": "paceline s3: error: cp: 's3://bucket' is not an object; use --recursive for the objects below it",
-    "s3 cp s3://bucket s3://bucket/key": "paceline s3: error: cp: 's3://bucket' names a bucket, not an object",
+    "s3 cp s3://bucket s3://bucket/key": "paceline s3: error: cp: 's3://bucket' is a bucket: expected an object",
     "s3 cp FOLDER s3://bucket/key": "paceline s3: error: cp: 'FOLDER' is a directory; use --recursive for its files",
     "s3 cp - s3://bucket/folder/": "paceline s3: error: cp: standard input has no file name to add to 's3://bucket/folder/'; give the whole key",
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is not a directory; --recursive needs one",
@@ -114,7 +114,7 @@ def outputs(scratch):
                 (("s3", "cat", "s3://bkt/key"), {"stdout": gone}, 1, "paceline s3: error: cat: write 'standard output': Broken pipe"),
                 (("s3", "cp", "s3://bkt/k", scratch / "k"), {}, 1, "paceline s3: error: cp: HTTP 404 (request id none) (HEAD s3://bkt/k; "
                  "no such object; use --recursive for the objects below such a name)"),
-                (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' is there and is not a file"),
+                (("s3", "cp", "s3://bkt/key", scratch / "fifo"), {}, 2, f"paceline s3: error: cp: '{scratch}/fifo' exists already and is not a file"),
                 (("info",), {"preexec_fn": lambda: os.close(1)}, 1, "paceline info: error: standard output cannot be written"),
                 # after 4 bytes there is no other size: 4 times the factor is 0 in 64 bits
                 (("bench", "allreduce", "--max-bytes", "4", "--factor", "4611686018427387904", "--pairs", "1"), {"preexec_fn": lambda: os.close(1)}, 1,

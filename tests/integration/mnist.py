@@ -251,7 +251,7 @@ def stop_without_feeder(environment, fifos, data):
     await_open([alone.pid], fifos / "training_0")
     alone.terminate()
     words = alone.communicate(timeout=60)[1]
-    assert alone.returncode == 1 and f"asked to stop while waiting for a writer of FIFO '{fifos}/training_0'" in words, (alone.returncode, words)
+    assert alone.returncode == 1 and f"stopped while waiting for a writer of FIFO '{fifos}/training_0'" in words, (alone.returncode, words)
     for channel in ("training", "testing"):
         threading.Thread(target=feed, args=(fifos / f"{channel}_0", sorted((data / channel).iterdir())), daemon=True).start()
     pair = subprocess.Popen(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", MNIST, "--epochs", "2", "--batch-size", "25"], env=environment,

@@ -125,7 +125,7 @@ echo "score=1"
     reasons = [row["reason"] for row in job.rows()]
     assert reasons[1] == "the program on host algo-1 exited with code 3: it broke here", reasons
     assert reasons[2].startswith("the program on host algo-1 was killed by signal 9 (SIGKILL)"), reasons
-    assert reasons[3] == "it ran longer than trial_time_s, 12 s", reasons
+    assert reasons[3] == "it ran longer than trial_time_s (12 s)", reasons
     assert not alive("4123.5")
     job.specification["max_failed"] = 0.1
     job.run(code=1, PACELINE_SWEEP_FRESH="1")
@@ -167,8 +167,8 @@ def a_journal_goes_on_only_with_the_same_sweep():
 
     def differs(words):
         job.run(code=1)
-        assert f"sweep.journal' is of another sweep: {words}" in job.failure(), job.failure()
-        assert " (paceline_sweep_fresh=1 starts a new sweep, and keeps what is there in '" in job.failure(), job.failure()
+        assert f"sweep.journal' belongs to another sweep: {words}" in job.failure(), job.failure()
+        assert " (paceline_sweep_fresh=1 starts a new sweep, and keeps the present files in '" in job.failure(), job.failure()
 
     job.hyperparameters["epochs"] = "90"
     differs("hyperparameters.epochs was 9 and is 90")
@@ -212,7 +212,7 @@ def a_journal_goes_on_only_with_the_same_sweep():
     assert "sweep.journal:3:" in job.failure() and ": expected the checksum " in job.failure(), job.failure()
     journal.write_text('{"sweep": 1, "specification": "{}"}\n')
     job.run(code=1)
-    assert "found 1, of an earlier Paceline (paceline_sweep_fresh=1 starts a new sweep" in job.failure(), job.failure()
+    assert "found version 1, which an earlier Paceline wrote (paceline_sweep_fresh=1 starts a new sweep" in job.failure(), job.failure()
 
 
 def a_killed_sweep_runs_no_trial_twice_and_loses_none():
@@ -299,14 +299,14 @@ def what_cannot_run_is_refused_before_anything_starts():
     job = Job("exit 0\n", space={"x": [1]}, processes=4096, slots=0)
     del job.specification["slots"]
     job.run(code=1)
-    assert "the sweep has 4096 processes a trial, and host algo-1 has " in job.failure(), job.failure()
+    assert "the sweep has 4096 processes per trial, and host algo-1 has " in job.failure(), job.failure()
     job = Job("exit 0\n", space={})
     job.run(code=1)
     assert "space" in job.failure() and not (job.base / "sweep").exists(), job.failure()
     job = Job("exit 0\n", space={"x": [1]})
     job.run(code=1)
-    assert "trial 0 succeeded, and in none of its lines the regular expression '" in job.failure(), job.failure()
-    assert job.failure().splitlines()[0].endswith("has found the metric 'score': it has printed no line with a number"), job.failure()
+    assert "trial 0 succeeded, but the regular expression '" in job.failure(), job.failure()
+    assert job.failure().splitlines()[0].endswith("has found the metric 'score' in none of its lines: it has printed no line with a number"), job.failure()
 
 
 def a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first_trial():
@@ -314,7 +314,7 @@ def a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first
               'head -c 500000 /dev/zero | tr "\\0" " "; echo "Test_Accuracy=0.$SM_HP_X"\necho "loss=7"\n', space={"x": [1, 2, 3]}, slots=1)
     job.specification["metric"] = "test_acc"
     job.run(code=1)
-    assert "has found the metric 'test_acc': the nearest line is 'loss=7'" in job.failure(), job.failure()
+    assert "has found the metric 'test_acc' in none of its lines: the nearest line is 'loss=7'" in job.failure(), job.failure()
     assert job.begun() == [("0", "0")], job.begun()
     job.specification["metric"] = "Test_Accuracy"  # no trial has printed the other: the sweep goes on, the trial begins again
     job.run()
@@ -322,9 +322,9 @@ def a_metric_is_found_in_long_lines_and_a_wrong_name_ends_the_sweep_at_its_first
     assert job.begun() == [("0", "0"), ("0", "0"), ("1", "0"), ("2", "0")], job.begun()
     job.specification["metric"] = "loss"
     job.run(code=1)
-    assert "sweep.journal' is of another sweep: metric.name was Test_Accuracy and is loss (" in job.failure(), job.failure()
+    assert "sweep.journal' belongs to another sweep: metric.name was Test_Accuracy and is loss (" in job.failure(), job.failure()
     job = Job('echo "Epoch 1: score=5"\n', space={"x": [1, 2, 3]}, slots=1, scheduler={"asha": {"step": "epoch=([0-9]+)"}}).run(code=1)
-    assert "no line before its first value has a step; the line is 'Epoch 1: score=5'" in job.failure(), job.failure()
+    assert "it printed no step before its first value, which is in the line 'Epoch 1: score=5'" in job.failure(), job.failure()
 
 
 def a_value_that_is_not_finite_is_a_report_and_never_the_best():

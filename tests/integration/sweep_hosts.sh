@@ -160,12 +160,12 @@ sweep_config '{"metric": "score", "goal": "maximize", "space": {"x": [1, 2]}, "s
 cluster_environment=(PACELINE_STOP_S=5)
 host_rate algo-2 8mbit
 start_both
-await_log algo-1 "the model of trial . goes from host algo-2 to host algo-1" 30
+await_log algo-1 "moving the model of trial . from host algo-2 to host algo-1" 30
 until [ -s "$cluster/algo-1/ml/model/.paceline-incoming/weights" ]; do sleep 0.05; done
 host_signal algo-1 TERM
 wait_both 30
 for host in algo-1 algo-2; do expect_code $host 143; done
-expect_failure algo-1 "the job was stopped by SIGTERM; the best trial, ., has no model that can be the result: .*: the job was stopped; it stays where it is"
+expect_failure algo-1 "the job was stopped by SIGTERM; the model of the best trial, ., cannot be the job's model: .*: the job was stopped; the folder stays in its place"
 [ -z "$(ls -A "$cluster/algo-1/ml/model")" ] || case_failed "half of a model is left: $(ls -A "$cluster/algo-1/ml/model")"
 cluster_environment=()
 host_rate algo-2 none

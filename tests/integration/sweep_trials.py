@@ -45,12 +45,12 @@ def the_best_model_is_there_at_every_start():
     shutil.rmtree(job.base / "checkpoints/trial-0001.model")
     new_container(job)
     job.run(1)
-    assert re.search("the best trial, 1, has no model that can be the result: .*/checkpoints/trial-0001.model: it is not there", job.failure()), job.failure()
+    assert re.search("the model of the best trial, 1, cannot be the job's model: .*/checkpoints/trial-0001.model: it is not there", job.failure()), job.failure()
 
 
 def a_kill_at_the_end_loses_no_model():
     job = Job('echo w$SM_HP_X >$SM_MODEL_DIR/w; echo score=$SM_HP_X\n', space={"x": [1, 2]}, slots=1)
-    for words in "trial 0 has ended", "trial 1 has ended", "completed", "best_score=":
+    for words in "trial 0 has succeeded", "trial 1 has succeeded", "completed", "best_score=":
         job.start()
         while words not in job.text() and job.process.poll() is None:
             time.sleep(0.002)
@@ -100,7 +100,7 @@ esac
 echo score=$SM_HP_X
 ''', space={"x": [1, 2, 3, 4]}, max_failed=0.8).run()
     reasons = [row["reason"] for row in job.rows()]
-    for reason, words in zip(reasons, ("the link 'sub/out' leads outside of it, to '/../../checkpoints/e'", "the link 'sub/up' leads outside of it, to '../../w'",
+    for reason, words in zip(reasons, ("the link 'sub/out' leads out of the model, to '/../../checkpoints/e'", "the link 'sub/up' leads out of the model, to '../../w'",
                                        "'sub/pipe' is a FIFO")):
         assert reason == "its model cannot be kept: " + words, reasons
     assert job.states()[3] == "completed" and os.readlink(job.base / "model/sub/in") == "../w"
@@ -108,7 +108,7 @@ echo score=$SM_HP_X
 
 def a_best_trial_without_a_model_is_an_error():
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=True).run(1)
-    assert re.search("the best trial, 1, has no model that can be the result: .*/trial-0001.model: it is empty", job.failure()), job.failure()
+    assert re.search("the model of the best trial, 1, cannot be the job's model: .*/trial-0001.model: it is empty", job.failure()), job.failure()
     assert job.states() == ["completed"] * 2 and job.text().count("has left no model in") == 1, job.text()
     job = Job("echo score=$SM_HP_X\n", space={"x": [1, 2]}, model=False).run()
     assert os.listdir(job.base / "model") == ["sweep-hyperparameters.json"] and "has left no model" not in job.text()
@@ -137,7 +137,7 @@ def paths_that_a_program_names_are_its_own_trials(command=()):
     job.run()
     assert (job.base / "model/w").read_text() == "99\n", job.text()
     assert job.text().count(f"] of the channel of the platform {job.base}/model {job.base}/checkpoints\n") == 3, job.text()
-    assert "it has" not in job.text() and "of its own in" in job.text(), job.text()
+    assert "it has" not in job.text() and "has its own model, checkpoints, output and input folders in" in job.text(), job.text()
     assert sorted(os.listdir(job.base / "output/data")) == ["trial-0000", "trial-0001", "trial-0002", "trials.jsonl"]
 
 
@@ -151,7 +151,7 @@ def without_mounts_shared_folders_are_watched():
     job = fixed_job()
     job.command = NO_MOUNTS
     job.run(1)
-    assert re.search(f"while trial [0-2] ran, a program has changed '{job.base}/model', which all trials of this host share, .* variable SM_MODEL_DIR names",
+    assert re.search(f"while trial [0-2] ran, a program has changed '{job.base}/model', which all trials of this host share because .* variable SM_MODEL_DIR",
                      job.failure()), job.failure()
     assert "the system allows no mounts" in job.text()
     job = Job('rm -rf "$SM_MODEL_DIR"; mkdir -p "$SM_MODEL_DIR"; echo $SM_HP_X >"$SM_MODEL_DIR/w"; echo score=$SM_HP_X\n', space={"x": [1, 2]})
@@ -229,7 +229,7 @@ def a_full_disk_is_told_with_its_owner_and_the_best_so_far_is_the_result():
 if [ $SM_HP_X = 3 ]; then
   trap 'exit 0' TERM
   [ ! -e $job/go ] || { echo score=9; exit 0; }
-  while [ $(grep -c "has ended" $job/log) -lt 2 ]; do sleep 0.02; done
+  while [ $(grep -c "has succeeded" $job/log) -lt 2 ]; do sleep 0.02; done
   dd if=/dev/zero of=$PACELINE_CHECKPOINT_DIR/all bs=64k 2>/dev/null
   while :; do echo score=1; done
 fi
@@ -237,8 +237,8 @@ echo score=$SM_HP_X
 ''', space={"x": [1, 2, 3]})
     with small_disk(job.base / "checkpoints", "4m"):
         job.run(1)
-        assert re.search("the disk of '.*/checkpoints' is full: of its 4194304 bytes [0-9]+ are free; 'trial-0002' has most of what is in it, [0-9]+ bytes; the sweep "
-                         "goes on when", job.failure()), job.failure()
+        assert re.search("the disk of '.*/checkpoints' is full: it has 4194304 bytes, of which [0-9]+ are free; its largest entry is 'trial-0002' with [0-9]+ bytes. "
+                         "The sweep continues when", job.failure()), job.failure()
         assert job.states() == ["completed", "completed", "waiting"] and (job.base / "model/x").read_text() == "2\n", job.text()
         (job.base / "go").touch()
         (job.base / "checkpoints/trial-0002/all").unlink()

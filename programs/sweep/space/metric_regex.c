@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regular expressions of metrics: made from a name, or given and checked before a trial starts. */
+/* Makes a metric's regular expression from its name, or checks one that the user has written. */
 #include "programs/sweep/space/metric_regex.h"
 
 #include "base/memory.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Groups in groups, and characters when each repeat is written out: the C library's compiler does write them out, and
- * (((a+)+)+)+ doubles at each step. */
+/* Limits for nested groups, and for characters after each repeat is expanded. The C library's compiler does expand
+ * them, and the nested groups of (((a+)+)+)+ double the size at each level. */
 enum { NESTED_MAX = 64, WRITTEN_OUT_MAX = 2000 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -20,9 +20,9 @@ enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struc
 {
     PL_AUTO_TEXT struct pl_text regex = PL_TEXT_NONE;
 
-    /* What comes before matches as much as it can, so that the last number is taken; without ^ a line that does not
-     * match would be tried again from each of its bytes. \< (the C library's) is the
-     * beginning of a word: "accuracy" is not what "val_accuracy" ends with. */
+    /* .* matches as much as it can, so that the last number is found. Without ^ a line that does not match would be
+     * tried again from each of its bytes. \< (an extension of the C library) is the beginning of a word, so that
+     * "accuracy" does not match in "val_accuracy". */
     pl_text_append(&regex, strchr(LETTERS DIGITS "_", name[0]) ? "^.*\\<" : "^.*");
     for (const char *at = name; *at != '\0'; at++) {
         pl_text_printf(&regex, "%s%c", strchr(".[]{}()*+?|^$\\", *at) ? "\\" : "", *at);
@@ -32,7 +32,7 @@ enum pl_status pl_metric_regex_of_name(const char *name, char **ret_regex, struc
     return pl_text_take(&regex, ret_regex, reterr);
 }
 
-/* Where the bracket expression at `at` ends: its ], or the end of the text. */
+/* Returns the closing ] of the bracket expression at `at`, or the end of the text. */
 static const char *bracket_end(const char *at)
 {
     at++;
@@ -46,7 +46,7 @@ static const char *bracket_end(const char *at)
     return at;
 }
 
-/* What to write instead of an escape that other grammars have; NULL for one that POSIX has too. */
+/* Returns what to write instead of an escape of other grammars; NULL if POSIX has the escape too. */
 static const char *instead_of(const char *escape)
 {
     switch (escape[1]) {
@@ -63,7 +63,7 @@ static const char *instead_of(const char *escape)
     }
 }
 
-/* What the expression has of other grammars, as what was expected; NULL: nothing. */
+/* Finds syntax of other grammars. Returns what was expected instead, or NULL if there is nothing wrong. */
 static const char *find_foreign(const char *regex)
 {
     const char *wrong = NULL;
@@ -90,7 +90,7 @@ static const char *find_foreign(const char *regex)
     return wrong;
 }
 
-/* How often what stands before {m,n} or {m,} at `at` is written out. */
+/* Returns how many copies of the preceding item {m,n} or {m,} at `at` expands to. */
 static size_t repeats(const char *at)
 {
     char *end;
@@ -104,7 +104,7 @@ static size_t repeats(const char *at)
 static bool is_too_large(const char *regex)
 {
     size_t written[NESTED_MAX + 1] = {0}; /* by depth */
-    size_t item = 0;                      /* what a repeat would repeat */
+    size_t item = 0;                      /* size of the item that a repeat would copy */
     size_t depth = 0;
 
     for (const char *at = regex; *at != '\0' && written[depth] <= WRITTEN_OUT_MAX; at++) {
@@ -150,7 +150,7 @@ static enum pl_status check(const struct pl_sweep_value *value, const char *text
         return pl_sweep_value_wrong(value, foreign, reterr);
     }
     if (is_too_large(text)) {
-        return pl_sweep_value_wrong(value, "a regular expression with less repeats in repeats", reterr);
+        return pl_sweep_value_wrong(value, "a regular expression with fewer nested repeats", reterr);
     }
     code = regcomp(&regex, text, REG_EXTENDED);
     if (code == REG_ESPACE) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The square root for the front binary, which links no libm: by +, * and / alone, the same everywhere. */
+/** The square root for programs without libm. It uses only +, * and /, so that the result is the same everywhere. */
 #ifndef PL_PROGRAMS_SWEEP_ROOT_H
 #define PL_PROGRAMS_SWEEP_ROOT_H
 
-/** Of a finite number; 0 for one that is not above 0. Newton's iteration, from above. */
+/** Returns the square root of a finite number, or 0 for numbers up to 0. Newton's iteration, from above. */
 static inline double pl_sweep_root(double number)
 {
     double root = number > 1 ? number : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a sweep is asked for: the space of hyperparameters, the trials that follow from it, the metric, and how trials
- * are scheduled. Read once, then not changed. The same text gives the same trials everywhere.
+ * The specification of a sweep: the space of hyperparameters, the trials that follow from it, the metric, and how
+ * trials are scheduled. It is read once and never changed. The same text gives the same trials everywhere.
  *
  * Source  docs/sweep.md
  * Test    tests/unit/programs/sweep/test_space.c
@@ -16,12 +16,12 @@
 
 enum {
     PL_SWEEP_TRIALS_MAX = 10000,
-    PL_SWEEP_TRIALS_BYTES_MAX = 64 << 20, /* of all their hyperparameters */
+    PL_SWEEP_TRIALS_BYTES_MAX = 64 << 20, /* sum over the hyperparameters of all trials */
     PL_SWEEP_SPEC_BYTES_MAX = 1 << 20,
     PL_SWEEP_RUNGS_MAX = 32,
 };
 
-/** Larger whole numbers have no double of their own, which strict JSON asks for. */
+/** Largest step: strict JSON requires that a double can hold every whole number up to it. */
 #define PL_SWEEP_STEP_MAX (INT64_C(1) << 53)
 
 enum pl_sweep_scheduler {
@@ -32,38 +32,38 @@ enum pl_sweep_scheduler {
 
 /** A trial: its number is its index in pl_sweep_space.trials. */
 struct pl_sweep_trial {
-    char *hyperparameters; /* a JSON object, one line: what the space gives it, its seed included */
-    size_t point;          /* trials of one point differ in their seed only */
+    char *hyperparameters; /* a JSON object in one line: the values that the space gives it, with its seed */
+    size_t point;          /* trials of one point have the same values except for their seeds */
 };
 
 struct pl_sweep_space {
-    char *text;         /* the specification as it was read: a journal belongs to one */
-    char *metric_name;  /* "test_accuracy"; none of the names that a line of trials.jsonl has anyway */
-    char *metric_regex; /* POSIX extended, its first group is the number */
-    char *step_regex;   /* the same for the step that a line belongs to; NULL: reports are counted */
+    char *text;         /* the specification as it was read; the journal keeps its identity */
+    char *metric_name;  /* for example "test_accuracy"; never the name of a standard member of trials.jsonl */
+    char *metric_regex; /* POSIX extended; its first group is the number */
+    char *step_regex;   /* expression for the step that a line belongs to; NULL if reports are counted instead */
     bool maximize;
-    char *seed_name;               /* the hyperparameter that tells the trials of a point apart; NULL: no seeds */
+    char *seed_name;               /* the hyperparameter that has the seed; NULL if there are no seeds */
     struct pl_sweep_trial *trials; /* all points with the first seed, then all with the second, ... */
     size_t trials_count;
     size_t points_count;
-    int processes;       /* of a trial */
-    int slots;           /* of a host; 0: by its devices */
-    double max_failed;   /* from 0 to 1 */
-    double trial_time_s; /* 0: no bound */
-    bool model;          /* the best trial's is the result; false: none is wanted */
+    int processes;       /* number per trial */
+    int slots;           /* number per host; 0 if it follows from the devices */
+    double max_failed;   /* part of the trials that may fail, 0 to 1 */
+    double trial_time_s; /* 0 if there is no limit */
+    bool model;          /* whether the best trial's model becomes the job's model */
     enum pl_sweep_scheduler scheduler;
-    int64_t min_step;     /* asha: the first rung; median: no trial is stopped before it */
-    int64_t factor;       /* asha: from 2 on: rungs are min_step, min_step * factor, ... */
-    int64_t max_step;     /* asha: no rung from here on; INT64_MAX: not known */
-    int64_t least_trials; /* median: how many others must have reported at that step */
+    int64_t min_step;     /* ASHA: step of the first rung. Median: no trial is stopped before this step */
+    int64_t factor;       /* ASHA: at least 2; rungs are at min_step, min_step * factor, ... */
+    int64_t max_step;     /* ASHA: rungs are below this step; INT64_MAX if it is not known */
+    int64_t least_trials; /* median: how many other trials must have reached the step */
 };
 
 /**
- * Read a specification of `bytes` bytes; `source` names it in errors.
+ * Reads a specification of `bytes` bytes; `source` names it in errors.
  *
- * Errors  PL_INVALID: "SOURCE:LINE:COLUMN: space.batch-size: expected ..., found ...": the grammar, an unknown name, an
- *         empty range, a regular expression that does not compile or has no group; PL_LIMIT: more than
- *         PL_SWEEP_TRIALS_MAX trials or PL_SWEEP_TRIALS_BYTES_MAX bytes; PL_MEMORY.
+ * Errors  PL_INVALID, "SOURCE:LINE:COLUMN: space.batch-size: expected ..., found ...": wrong syntax, an unknown name,
+ *         an empty range, or a regular expression that does not compile or has no group. PL_LIMIT: more than
+ *         PL_SWEEP_TRIALS_MAX trials or PL_SWEEP_TRIALS_BYTES_MAX bytes of hyperparameters. PL_MEMORY.
  */
 enum pl_status pl_sweep_space_parse(const char *text, size_t bytes, const char *source,
                                     struct pl_sweep_space **ret_space, struct pl_error *reterr) PL_MUST_CHECK;

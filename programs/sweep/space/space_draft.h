@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A specification between its two steps, space_parse.c and space_expand.c: what is varied, before it is trials. */
+/** A specification after space_parse.c and before space_expand.c: the varied hyperparameters, without the trials. */
 #ifndef PL_PROGRAMS_SWEEP_SPACE_DRAFT_H
 #define PL_PROGRAMS_SWEEP_SPACE_DRAFT_H
 
@@ -12,30 +12,31 @@ struct pl_sweep_dimension {
         PL_SWEEP_DIMENSION_CHOICE,
         PL_SWEEP_DIMENSION_INT,
         PL_SWEEP_DIMENSION_FLOAT,
-        PL_SWEEP_DIMENSION_LOG, /* even in the logarithm */
+        PL_SWEEP_DIMENSION_LOG, /* evenly distributed logarithm */
     } kind;
     const struct pl_python_json **choices; /* [count] */
-    double low, high;                      /* both included */
-    uint64_t count;                        /* of its values in a grid; float and log in a random search: 0 */
+    double low, high;                      /* both are possible values */
+    uint64_t count;                        /* number of its values in a grid; 0 for float and log in a random search */
 };
 
-/** It points into the JSON that it was read from. */
+/** It has pointers into the JSON document from which it was read. */
 struct pl_sweep_draft {
     enum pl_sweep_search { PL_SWEEP_SEARCH_GRID, PL_SWEEP_SEARCH_RANDOM, PL_SWEEP_SEARCH_LIST } search;
-    struct pl_sweep_dimension *dimensions; /* grid, random */
+    struct pl_sweep_dimension *dimensions; /* for grid and random */
     size_t dimensions_count;
-    const struct pl_python_json *list; /* list: its objects */
-    size_t trials;                     /* random: points */
-    uint64_t seed;                     /* random */
-    const char *seed_name;             /* NULL: no seeds */
+    const struct pl_python_json *list; /* for list: its objects */
+    size_t trials;                     /* for random: number of points */
+    uint64_t seed;                     /* for random */
+    const char *seed_name;             /* NULL if there are no seeds */
     int64_t *seeds;
     size_t seeds_count;
 };
 
 /**
- * Make space->trials and their counts.
+ * Makes space->trials and the counts of trials and points.
  *
- * Errors  PL_LIMIT: more than PL_SWEEP_TRIALS_MAX, or PL_SWEEP_TRIALS_BYTES_MAX of hyperparameters; PL_MEMORY.
+ * Errors  PL_LIMIT: more than PL_SWEEP_TRIALS_MAX trials, or more than PL_SWEEP_TRIALS_BYTES_MAX bytes of
+ *         hyperparameters. PL_MEMORY.
  */
 enum pl_status pl_sweep_draft_expand(const struct pl_sweep_draft *draft, const char *source,
                                      struct pl_sweep_space *space, struct pl_error *reterr) PL_MUST_CHECK;

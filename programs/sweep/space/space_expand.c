@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The trials of a specification. The same text and seed give the same trials on every machine and C library: numbers
- * are made by +, -, * and / alone, which IEEE 754 rounds in one way, and have at most 12 digits.
+ * Makes the trials of a specification. The same text and seed give the same trials on every machine and C library: only
+ * +, -, * and / make the numbers, which IEEE 754 rounds in one way, and the numbers have at most 12 digits.
  */
 #include "programs/sweep/space/space_draft.h"
 
@@ -24,8 +24,9 @@ void pl_sweep_draft_done(struct pl_sweep_draft *draft)
 }
 
 /*
- * low * (high / low)^fraction for a fraction from 0 to below 1: the product of the roots that its binary digits name.
- * exp() and log() differ between C libraries and processors in the last bit, pl_sweep_root() does not.
+ * Returns low * (high / low)^fraction for a fraction from 0 to below 1, as a product of square roots, one for each
+ * binary digit of the fraction that is 1. exp() and log() differ between C libraries and processors in the last bit;
+ * pl_sweep_root() does not.
  */
 static double between_in_logarithm(double low, double high, double fraction)
 {
@@ -43,11 +44,12 @@ static double between_in_logarithm(double low, double high, double fraction)
     return value;
 }
 
-/* Append the value at `fraction`, from 0 to 1, of a range. */
+/* Appends the value at `fraction`, from 0 to 1, of a range. */
 static void append_between(const struct pl_sweep_dimension *dimension, double fraction, struct pl_text *text)
 {
     PL_AUTO_TEXT struct pl_text rounded = PL_TEXT_NONE;
-    double part = (dimension->high - dimension->low) * fraction; /* on its own, so that no compiler joins * and + */
+    /* a separate statement, so that no compiler fuses * and + */
+    double part = (dimension->high - dimension->low) * fraction;
     double value = dimension->kind == PL_SWEEP_DIMENSION_LOG
                        ? between_in_logarithm(dimension->low, dimension->high, fraction)
                        : dimension->low + part;
@@ -67,7 +69,7 @@ static void append_int(const struct pl_sweep_dimension *dimension, uint64_t at, 
     pl_text_printf(text, "%lld", (long long)dimension->low + (long long)at);
 }
 
-/* Append value number `at` of a grid's dimension. */
+/* Appends value number `at` of a grid's dimension. */
 static void append_value(const struct pl_sweep_dimension *dimension, uint64_t at, struct pl_text *text)
 {
     switch (dimension->kind) {
@@ -84,7 +86,7 @@ static void append_value(const struct pl_sweep_dimension *dimension, uint64_t at
     }
 }
 
-/* A number below `count`, each as likely as the others. */
+/* Draws a number below `count`, all with the same probability. */
 static uint64_t draw_below(uint64_t count, uint64_t *state)
 {
     uint64_t most = UINT64_MAX - UINT64_MAX % count;
@@ -117,7 +119,7 @@ static void begin_member(const char *name, struct pl_text *text)
     pl_text_append(text, ": ");
 }
 
-/* The members of a grid's point, of which the last dimension changes first. */
+/* Appends the members of a grid's point. The last dimension changes first. */
 static void append_grid_point(const struct pl_sweep_draft *draft, size_t point, size_t points, struct pl_text *text)
 {
     size_t below = points;
@@ -173,7 +175,7 @@ static enum pl_status count_points(const struct pl_sweep_draft *draft, const cha
     return PL_OK;
 }
 
-/* The trials of one point, one for each seed; those of the first seed come first. */
+/* Adds the trials of one point, one per seed. In space->trials all trials of the first seed come first. */
 static enum pl_status add_point(const struct pl_sweep_draft *draft, size_t point, const struct pl_text *members,
                                 struct pl_sweep_space *space, struct pl_error *reterr)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a specification: each name and kind is checked, and each error says where it is and what was expected. */
+/* Reads a specification. Checks each name and type; each error has the place and what was expected. */
 #include "programs/sweep/space/space.h"
 
 #include "base/memory.h"
@@ -16,14 +16,14 @@ enum { NAME_BYTES_MAX = 100, HOST_PROCESSES_MAX = 4096, FACTOR_MAX = 1000000, TI
 static const char dimension_kinds[] =
     "a list of values, or {\"choice\": [...]}, {\"int\": [...]}, {\"float\": [...]} or {\"log\": [...]}";
 
-/* A member `name` of `object` that may be left out or null. */
+/* Finds the optional member `name` of `object`. Returns false if it is missing or null. */
 static bool find(const struct pl_sweep_value *object, const char *name, struct pl_sweep_value *ret_value)
 {
     *ret_value = pl_sweep_value_member(object, name);
     return ret_value->node && pl_python_json_kind(ret_value->node) != PL_PYTHON_JSON_NULL;
 }
 
-/* `*number` stays if there is no such member. */
+/* Reads an optional whole number; `*number` keeps its value if there is no such member. */
 static enum pl_status read_whole(const struct pl_sweep_value *object, const char *name, int64_t least, int64_t most,
                                  int64_t *number, struct pl_error *reterr)
 {
@@ -32,7 +32,7 @@ static enum pl_status read_whole(const struct pl_sweep_value *object, const char
     return find(object, name, &value) ? pl_sweep_value_whole(&value, least, most, number, reterr) : PL_OK;
 }
 
-/* `value` is one of `words`, which ends with NULL; `expected` lists them. */
+/* Finds the index of `value` in `words`, which ends with NULL; `expected` lists them for the error. */
 static enum pl_status read_word(const struct pl_sweep_value *value, const char *const *words, const char *expected,
                                 size_t *ret_index, struct pl_error *reterr)
 {
@@ -47,7 +47,7 @@ static enum pl_status read_word(const struct pl_sweep_value *value, const char *
     return pl_sweep_value_wrong(value, expected, reterr);
 }
 
-/* The name of a hyperparameter that programs see. */
+/* Checks the name of a hyperparameter for programs. */
 static enum pl_status check_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
 {
     if (*name == '\0' || strlen(name) > NAME_BYTES_MAX || strncmp(name, "sagemaker_", 10) == 0 ||
@@ -58,7 +58,7 @@ static enum pl_status check_name(const struct pl_sweep_value *value, const char 
     return PL_OK;
 }
 
-/* The items of a list, of which there is at least one. */
+/* Checks that the value is a list with at least one item. */
 static enum pl_status check_list(const struct pl_sweep_value *value, const char *expected, struct pl_error *reterr)
 {
     if (!value->node || pl_python_json_kind(value->node) != PL_PYTHON_JSON_ARRAY ||
@@ -89,7 +89,7 @@ static enum pl_status read_choices(const struct pl_sweep_value *value, struct pl
     return PL_OK;
 }
 
-/* [low, high], in a grid of float or log [low, high, points]. */
+/* Reads [low, high], or for float and log in a grid [low, high, points]. */
 static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, struct pl_sweep_dimension *dimension,
                                  struct pl_error *reterr)
 {
@@ -120,10 +120,10 @@ static enum pl_status read_range(const struct pl_sweep_value *value, bool grid, 
         return pl_sweep_value_wrong(value, is_int ? "low not above high" : "low below high", reterr);
     }
     if (dimension->kind == PL_SWEEP_DIMENSION_LOG && (ends[0] <= 0 || !isfinite(ends[1] / ends[0]))) {
-        return pl_sweep_value_wrong(value, "low above 0, and high / low a number", reterr);
+        return pl_sweep_value_wrong(value, "low above 0, and high / low finite", reterr);
     }
     if (!isfinite(ends[1] - ends[0])) {
-        return pl_sweep_value_wrong(value, "a range whose length is a number", reterr);
+        return pl_sweep_value_wrong(value, "a range of finite length", reterr);
     }
     dimension->low = ends[0];
     dimension->high = ends[1];
@@ -179,13 +179,13 @@ static enum pl_status read_dimensions(const struct pl_sweep_value *space, struct
     return PL_OK;
 }
 
-/* The points of a list: objects of hyperparameters. */
+/* Reads the points of a list: objects of hyperparameters. */
 static enum pl_status read_list(const struct pl_sweep_value *space, struct pl_sweep_draft *draft,
                                 struct pl_error *reterr)
 {
     size_t index = 0;
 
-    PL_TRY(check_list(space, "a list with at least one object, since \"search\" is \"list\"", reterr));
+    PL_TRY(check_list(space, "a list with at least one object, because \"search\" is \"list\"", reterr));
     for (const struct pl_python_json *node = pl_python_json_first(space->node); node;
          node = pl_python_json_next(node), index++) {
         struct pl_sweep_value point = pl_sweep_value_child(space, node, index);
@@ -223,8 +223,8 @@ static enum pl_status read_search(const struct pl_sweep_value *root, struct pl_s
     PL_TRY(read_whole(root, "seed", 0, PL_SWEEP_STEP_MAX, &number, reterr));
     draft->seed = (uint64_t)number;
     if (find(root, "trials", &value) && draft->search != PL_SWEEP_SEARCH_RANDOM) {
-        return pl_sweep_value_wrong(&value, "no number of trials: without \"search\": \"random\" the space has it",
-                                    reterr);
+        return pl_sweep_value_wrong(
+            &value, "no number of trials: it follows from the space unless \"search\" is \"random\"", reterr);
     }
     if (draft->search == PL_SWEEP_SEARCH_RANDOM) {
         PL_TRY(pl_sweep_value_whole(&value, 1, PL_SWEEP_STEP_MAX, &number, reterr));
@@ -234,7 +234,7 @@ static enum pl_status read_search(const struct pl_sweep_value *root, struct pl_s
                                                  : read_dimensions(&space, draft, reterr);
 }
 
-/* Whether a point has a hyperparameter of the seeds' name. */
+/* Whether a point has a hyperparameter with the name of the seeds. */
 static bool is_in_space(const struct pl_sweep_draft *draft, const char *name)
 {
     for (size_t i = 0; i < draft->dimensions_count; i++) {
@@ -310,7 +310,7 @@ static enum pl_status read_seeds(const struct pl_sweep_value *root, struct pl_sw
     return space->seed_name ? PL_OK : PL_MEMORY;
 }
 
-/* A name that also is a member of a line of trials.jsonl, and a part of the line "best_NAME=...". */
+/* Checks a metric's name: it becomes a member of the lines of trials.jsonl, and a part of the line "best_NAME=...". */
 static enum pl_status check_metric_name(const struct pl_sweep_value *value, const char *name, struct pl_error *reterr)
 {
     static const char *const taken[] = {"trial", "point",   "state", "hyperparameters", "step",
@@ -318,7 +318,8 @@ static enum pl_status check_metric_name(const struct pl_sweep_value *value, cons
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(taken); i++) {
         if (strcmp(name, taken[i]) == 0) {
-            return pl_sweep_value_wrong(value, "another name: trials.jsonl has this one for something else", reterr);
+            return pl_sweep_value_wrong(value, "a different name: this one is a standard member of trials.jsonl",
+                                        reterr);
         }
     }
     for (const char *at = name; *at != '\0'; at++) {
@@ -437,7 +438,7 @@ static enum pl_status read_bounds(const struct pl_sweep_value *root, struct pl_s
     }
     if (find(root, "trial_time_s", &value) && (pl_sweep_value_number(&value, &space->trial_time_s, NULL) != PL_OK ||
                                                space->trial_time_s <= 0 || space->trial_time_s > TIME_S_MAX)) {
-        return pl_sweep_value_wrong(&value, "seconds above 0, of at most ten years", reterr);
+        return pl_sweep_value_wrong(&value, "a number of seconds above 0 and at most ten years", reterr);
     }
     return PL_OK;
 }

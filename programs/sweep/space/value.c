@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of strict JSON with their places: typed reading, and messages that say what was expected where. */
+/* Values of strict JSON with their places: reads them by type, and writes errors with the place and what was
+ * expected. */
 #include "programs/sweep/space/value.h"
 
 #include <inttypes.h>
@@ -13,7 +14,8 @@ struct pl_sweep_value pl_sweep_value_root(const struct pl_python_json *root, con
     return (struct pl_sweep_value){.source = source, .node = root, .above = root};
 }
 
-/* "space.batch-size", or "space["odd name"]" for one that would read as something else. */
+/* Appends a name to the path: "space.batch-size", or "space["odd name"]" if the name has characters with a meaning in
+ * paths. */
 static void append_name(struct pl_sweep_value *value, const char *name)
 {
     size_t used = strlen(value->path);
@@ -24,7 +26,7 @@ static void append_name(struct pl_sweep_value *value, const char *name)
         snprintf(value->path + used, sizeof(value->path) - used, "%s%s", used > 0 ? "." : "", name);
         return;
     }
-    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut anywhere */
+    pl_python_json_print_string(name, &quoted); /* ASCII, so that it may be cut at any byte */
     snprintf(value->path + used, sizeof(value->path) - used, "[%s]", pl_text_string(&quoted));
 }
 
@@ -127,7 +129,7 @@ static bool has(const char *const *names, const char *name)
     return false;
 }
 
-/* A name that is none of `names`, which the message lists. */
+/* Sets the error for a name that is not in `names`; it lists the known names. */
 static enum pl_status unknown(const struct pl_sweep_value *value, const char *const *names, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;

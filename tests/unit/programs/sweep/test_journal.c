@@ -317,9 +317,9 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
         const char *text, *told;
     } wrong[] = {
         {"{\"start\": 0, \"host\": null}\n{\"start\": 0, \"host\": \"a\"}\n",
-         ":3:11: start: expected a trial that waits or pauses then, found 0"},
+         ":3:11: start: expected a trial that waits or pauses at this point, found 0"},
         {"{\"end\": 1, \"how\": \"completed\", \"seconds\": 0, \"reason\": null}\n",
-         ":2:9: end: expected a trial that runs then, found 1"},
+         ":2:9: end: expected a trial that runs at this point, found 1"},
         {"{\"start\": 5, \"host\": null}\n", ":2:11: start: expected a whole number from 0 to 4, found 5"},
         {"{\"start\": 0, \"host\": null}\n{\"report\": 0, \"step\": 1, \"value\": \"x\"}\n",
          ":3:35: value: expected a number, found \"x\""},
@@ -327,7 +327,7 @@ START_TEST(a_journal_that_cannot_be_is_refused_with_its_line_and_left_alone)
          ":3:19: how: expected completed, stopped, failed, lost or unseen, found \"well\""},
         {"{\"start\": [0}\n{\"closed\": true}\n", ":2:13: expected ',' or ']', found '}'"},
         {"{\"closed\": true}\n{\"start\": 0, \"host\": null}\n",
-         ":3:11: start: expected a trial that waits or pauses then, found 0"},
+         ":3:11: start: expected a trial that waits or pauses at this point, found 0"},
         {"{}\n", ":2:1: expected an object with start, report, end or closed, found an object"},
         {"{\"begin\": 1}\n", ":2:11: begin is not known here: expected start, report, end or closed"},
         {"\n", ":2:1: expected a value, found '}'"},
@@ -366,7 +366,7 @@ START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_n
         const char *text, *told;
     } wrong[] = {
         {"{\"sweep\": 1, \"specification\": \"{}\"}\n",
-         ":1:11: expected a journal of version 2, found 1, of an earlier Paceline"},
+         ":1:11: expected a journal of version 2, found version 1, which an earlier Paceline wrote"},
         {"weights", ":1:1: expected the journal of a sweep, found something else"},
         {"\n", ":1:1: expected the journal of a sweep, found something else"},
     };
@@ -385,7 +385,7 @@ START_TEST(a_file_of_another_kind_or_version_is_refused_and_left_alone_until_a_n
         ck_assert_str_eq(sweep.error.cause, told);
         snprintf(name, sizeof(name), "sweep-%zu", i + 1);
         scratch_path(&scratch, name, folder);
-        snprintf(told, sizeof(told), "paceline_sweep_fresh=1 starts a new sweep, and keeps what is there in '%s'",
+        snprintf(told, sizeof(told), "paceline_sweep_fresh=1 starts a new sweep, and keeps the present files in '%s'",
                  folder);
         ck_assert_str_eq(sweep.error.context, told);
         sweep_done(&sweep);
@@ -554,9 +554,9 @@ START_TEST(a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on)
         {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 2, 3]}, \"slots\": 3}", same, NULL,
          true},
         {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1, 3]}}", same,
-         "its first trials are not the same (it had 2, and has 2)", false},
+         "its first trials have changed (it had 2 trials, and has 2)", false},
         {"{\"metric\": \"acc\", \"goal\": \"maximize\", \"space\": {\"a\": [1]}}", same,
-         "its first trials are not the same (it had 2, and has 1)", false},
+         "its first trials have changed (it had 2 trials, and has 1)", false},
     };
     struct scratch scratch = scratch_in_memory();
     char path[PATH_MAX], told[2 * PATH_MAX];
@@ -574,7 +574,7 @@ START_TEST(a_difference_is_refused_by_name_and_what_changes_no_trial_goes_on)
         sweep_done(&sweep);
         if (cases[i].told) {
             ck_assert_int_eq(sweep_open_as(&sweep, path, cases[i].text, cases[i].identity, NULL), PL_INVALID);
-            snprintf(told, sizeof(told), "'%s' is of another sweep: %s", path, cases[i].told);
+            snprintf(told, sizeof(told), "'%s' belongs to another sweep: %s", path, cases[i].told);
             ck_assert_str_eq(sweep.error.cause, told);
             ck_assert_ptr_nonnull(strstr(sweep.error.context, "paceline_sweep_fresh=1 starts a new sweep, and keeps "));
             sweep_done(&sweep);

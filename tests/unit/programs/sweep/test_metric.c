@@ -84,7 +84,7 @@ START_TEST(the_nearest_line_is_the_last_with_a_number_that_is_most_like_the_name
     check_line("test_acc 5", "");
     check_line("Epoch 1 acc=0.5", "");
     check_line("test_acc 6", "");
-    check_why_not("no line before its first value has a step; the line is 'Epoch 1 acc=0.5'");
+    check_why_not("it printed no step before its first value, which is in the line 'Epoch 1 acc=0.5'");
     pl_metric_close(&metric);
 }
 END_TEST

@@ -91,7 +91,7 @@ START_TEST(a_line_counts_up_to_a_mebibyte_and_a_longer_one_is_told)
     add(reader, 0, "acc=0.75\nacc=2\n");
     check_reports(reader, "1:0.25 2:0.7 3:2 ");
     pl_metric_reader_warn(reader, &warning);
-    ck_assert_ptr_nonnull(strstr(pl_text_string(&warning), "a line is longer than 1048576 bytes"));
+    ck_assert_ptr_nonnull(strstr(pl_text_string(&warning), "a line has more than 1048576 bytes"));
     pl_metric_reader_free(reader);
 }
 END_TEST
@@ -135,7 +135,7 @@ START_TEST(an_expression_that_lines_must_wait_for_is_named_with_its_cost)
     }
     ck_assert_ptr_nonnull(pl_metric_reader_failure(reader));
     ck_assert_ptr_nonnull(strstr(pl_metric_reader_failure(reader), "the regular expression '((((.*),)*,)*,)*acc="));
-    ck_assert_ptr_nonnull(strstr(pl_metric_reader_failure(reader), " s for a line of 16383 bytes, more than "));
+    ck_assert_ptr_nonnull(strstr(pl_metric_reader_failure(reader), " s for a line of 16383 bytes, too slow for "));
     pl_metric_reader_end(reader); /* waits for nothing */
     pl_metric_reader_why_not(reader, &why_not);
     ck_assert_uint_eq(why_not.length, 0);

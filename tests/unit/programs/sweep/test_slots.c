@@ -86,8 +86,8 @@ START_TEST(more_processes_than_devices_are_refused_unless_slots_are_named)
     struct pl_slots slots;
 
     ck_assert_int_eq(pl_slots_cut(&cpus, 5, 0, &slots, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "the sweep has 5 processes a trial, and host algo-7 has 4 CPUs: expected at most 4 "
-                                  "processes, or a number of slots");
+    ck_assert_str_eq(error.cause, "the sweep has 5 processes per trial, and host algo-7 has 4 CPUs: expected at most 4 "
+                                  "processes, or the number of slots in \"slots\"");
     ck_assert_int_eq(pl_slots_cut(&gpus, 3, 0, &slots, &error), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(error.cause, "has 2 GPUs"));
     ck_assert_ok(pl_slots_cut(&gpus, 3, 1, &slots, &error), &error);

@@ -163,21 +163,21 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {HEAD "\"space\": {\"a\": {\"float\": [1, 2, 1]}}}",
          "S:1:71: space.a.float[2]: expected a whole number from 2 to 10000, found 1"},
         {HEAD "\"space\": {\"a\": {\"float\": [-1e308, 1e308, 2]}}}",
-         "S:1:64: space.a.float: expected a range whose length is a number, found a list"},
+         "S:1:64: space.a.float: expected a range of finite length, found a list"},
         {HEAD "\"space\": {\"a\": {\"log\": [0, 1, 2]}}}",
-         "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
+         "S:1:62: space.a.log: expected low above 0, and high / low finite, found a list"},
         {HEAD "\"space\": {\"a\": {\"log\": [1e-300, 1e300, 2]}}}",
-         "S:1:62: space.a.log: expected low above 0, and high / low a number, found a list"},
+         "S:1:62: space.a.log: expected low above 0, and high / low finite, found a list"},
         {HEAD "\"search\": \"random\", \"trials\": 2, \"space\": {\"a\": {\"log\": [1, 2, 3]}}}",
          "S:1:95: space.a.log: expected [low, high], found a list"},
         {HEAD "\"search\": \"random\", " SPACE "}",
          "S:1:1: trials: expected a whole number from 1 to 9007199254740992, found nothing"},
-        {HEAD "\"trials\": 2, " SPACE "}", "S:1:49: trials: expected no number of trials: without \"search\": "
-                                           "\"random\" the space has it, found 2"},
+        {HEAD "\"trials\": 2, " SPACE "}", "S:1:49: trials: expected no number of trials: it follows from the "
+                                           "space unless \"search\" is \"random\", found 2"},
         {HEAD "\"search\": \"bayes\", " SPACE "}",
          "S:1:49: search: expected \"grid\", \"random\" or \"list\", found \"bayes\""},
         {HEAD "\"search\": \"list\", " SPACE "}",
-         "S:1:66: space: expected a list with at least one object, since \"search\" is \"list\", found an object"},
+         "S:1:66: space: expected a list with at least one object, because \"search\" is \"list\", found an object"},
         {HEAD "\"search\": \"list\", \"space\": [{\"a\": 1}, 2]}",
          "S:1:77: space[1]: expected an object with the hyperparameters of a trial, found 2"},
         {HEAD "\"search\": \"list\", \"space\": [{\"a\": [1]}]}",
@@ -194,7 +194,7 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {"{\"metric\": \"m\", \"goal\": \"max\", " SPACE "}",
          "S:1:25: goal: expected \"maximize\" or \"minimize\", found \"max\""},
         {"{\"metric\": \"seconds\", \"goal\": \"maximize\", " SPACE "}",
-         "S:1:12: metric: expected another name: trials.jsonl has this one for something else, found \"seconds\""},
+         "S:1:12: metric: expected a different name: this one is a standard member of trials.jsonl, found \"seconds\""},
         {"{\"metric\": \"\", \"goal\": \"maximize\", " SPACE "}",
          "S:1:12: metric: expected a name of 1 to 100 bytes, found \"\""},
         {"{\"metric\": \"a\\nb\", \"goal\": \"maximize\", " SPACE "}",
@@ -214,14 +214,13 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {REGEX("(?:a)(1)"), "S:1:79: metric.regex: expected no (?...): a group is (...) here, found \"(?:a)(1)\""},
         {REGEX("(1"), "S:1:79: metric.regex: expected an extended regular expression (Unmatched ( or \\(), found "
                       "\"(1\""},
-        {REGEX("([0-9]++++++++++++++++)"), "S:1:79: metric.regex: expected a regular expression with less repeats in "
+        {REGEX("([0-9]++++++++++++++++)"), "S:1:79: metric.regex: expected a regular expression with fewer nested "
                                            "repeats, found \"([0-9]++++++++++++++++)\""},
         {REGEX("((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)"),
-         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, found "
+         "S:1:79: metric.regex: expected a regular expression with fewer nested repeats, found "
          "\"((((((((((((a+)+)+)+)+)+)+)+)+)+)+)+)\""},
-        {REGEX("((a{100}){3,100})"),
-         "S:1:79: metric.regex: expected a regular expression with less repeats in repeats, "
-         "found \"((a{100}){3,100})\""},
+        {REGEX("((a{100}){3,100})"), "S:1:79: metric.regex: expected a regular expression with fewer nested repeats, "
+                                     "found \"((a{100}){3,100})\""},
         {REGEX("[0-9]+"), "S:1:79: metric.regex: expected a group around the number, ([0-9.]+), found \"[0-9]+\""},
         {HEAD SPACE ", \"scheduler\": \"asha\"}", "S:1:76: scheduler: expected \"none\", {\"asha\": {...}} or "
                                                   "{\"median\": {...}}, found \"asha\""},
@@ -244,7 +243,7 @@ START_TEST(a_wrong_specification_is_refused_with_its_place_and_what_was_expected
         {HEAD SPACE ", \"max_failed\": 50}", "S:1:77: max_failed: expected a number from 0 to 1, found 50"},
         {HEAD SPACE ", \"model\": 0}", "S:1:72: model: expected true or false, found 0"},
         {HEAD SPACE ", \"trial_time_s\": 0}",
-         "S:1:79: trial_time_s: expected seconds above 0, of at most ten years, found 0"},
+         "S:1:79: trial_time_s: expected a number of seconds above 0 and at most ten years, found 0"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(wrong); i++) {

@@ -72,7 +72,7 @@ START_TEST(splits_are_one_number_a_rank)
     ck_assert_int_eq(pl_arguments_splits(wide, sizeof(int64_t), 3, 0, 3, &rows, &error), PL_INVALID);
     ck_assert_str_eq(error.cause, "splits[2] is negative: -1");
     ck_assert_int_eq(pl_arguments_splits(narrow, sizeof(int32_t), 3, 7, 2, &rows, &error), PL_INVALID);
-    ck_assert_str_eq(error.cause, "splits are one number a rank of process set 7, which has 2, not 3");
+    ck_assert_str_eq(error.cause, "expected one split for each of the ranks of process set 7, which has 2, found 3");
     ck_assert_ptr_null(rows);
 }
 END_TEST

@@ -281,7 +281,7 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     ck_assert_int_eq(pl_source_read(source, &byte, 1, PL_DEADLINE_NEVER, &got, &error), PL_CANCELLED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "asked to stop while waiting for a writer of FIFO"));
+    ck_assert_ptr_nonnull(strstr(error.cause, "stopped while waiting for a writer of FIFO"));
     pl_source_close(source);
     /* Bytes that are there are read, and short waits, as for ranks that share the stream, do not restart the
      * timeout. */
@@ -294,7 +294,7 @@ START_TEST(a_stop_ends_the_wait_for_a_writer_at_once_and_one_for_more_soon)
     while (pl_source_read(source, &byte, 1, in_ms(100), &got, &error) == PL_TIMEOUT) {
     }
     ck_assert_int_eq(error.status, PL_CANCELLED);
-    ck_assert_ptr_nonnull(strstr(error.cause, "asked to stop while waiting for more from FIFO"));
+    ck_assert_ptr_nonnull(strstr(error.cause, "stopped while waiting for more data from FIFO"));
     close(fd);
     close(stop_fd);
     pl_source_close(source);

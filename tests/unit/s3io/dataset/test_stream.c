@@ -440,7 +440,7 @@ START_TEST(all_ranks_that_share_a_fifo_get_its_error_with_file_record_and_byte)
     writer.build.bytes++;
     writer.build.data[last + 12] ^= 1; /* and a writer whose last record is damaged */
     ck_assert_int_eq(pthread_create(&writer.thread, NULL, write_all, &writer), 0);
-    snprintf(after, sizeof(after), ": record %d at byte %zu: the data's checksum is %08x, stored is %08x",
+    snprintf(after, sizeof(after), ": record %d at byte %zu: the checksum of the data is %08x, the stored one %08x",
              PER_OBJECT - 1, last, build_masked(writer.build.data + last + 12, 4),
              build_masked((const unsigned char *)"0:12", 4));
     expect_on_all(&scratch, &channel, PL_CORRUPT, "", after);

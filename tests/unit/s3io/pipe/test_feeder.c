@@ -288,7 +288,7 @@ START_TEST(a_store_without_objects_is_no_empty_epoch)
     ck_assert_int_eq(pl_feeder_open(store, "/dev/null/x", &(struct pl_feeder_options){.cancel_fd = -1},
                                     PL_DEADLINE_NEVER, &feeder, &error),
                      PL_NOT_FOUND);
-    ck_assert_ptr_nonnull(strstr(error.cause, "holds no objects"));
+    ck_assert_ptr_nonnull(strstr(error.cause, "there are no objects in"));
     pl_store_close(store);
     scratch_done(&objects);
 }

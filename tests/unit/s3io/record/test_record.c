@@ -460,43 +460,42 @@ START_TEST(csv_of_another_dialect_is_refused_at_the_byte_that_shows_it)
     } cases[] = {
         {"\xff\xfe"
          "a\0,\0b\0\n\0",
-         10, 0, "'drip': record 0 is not a CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark, and not UTF-8"},
+         10, 0, "'drip': record 0 is not CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark: expected UTF-8"},
         {"\xfe\xff\0a\0\n", 6, 0,
-         "'drip': record 0 is not a CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark, and not UTF-8"},
+         "'drip': record 0 is not CSV as in RFC 4180: at byte 0 is UTF-16's byte order mark: expected UTF-8"},
         {"a\0\n\0b\0\n\0", 8, 0,
-         "'drip': record 0 is not a CSV as in RFC 4180: at byte 1 is a NUL byte, as UTF-16 has, and not UTF-8"},
+         "'drip': record 0 is not CSV as in RFC 4180: at byte 1 is a NUL byte: expected UTF-8, not UTF-16"},
         {"1,\"x\0y\"\n", 8, 0,
-         "'drip': record 0 is not a CSV as in RFC 4180: at byte 4 is a NUL byte, as UTF-16 has, and not UTF-8"},
+         "'drip': record 0 is not CSV as in RFC 4180: at byte 4 is a NUL byte: expected UTF-8, not UTF-16"},
         {"a,b\r1,2\r", 8, 0,
-         "'drip': record 0 is not a CSV as in RFC 4180: at byte 3 is a carriage return without a line feed after it"},
+         "'drip': record 0 is not CSV as in RFC 4180: at byte 3 is a carriage return without a line feed after it"},
         {"a,b\n1,2\r", 8, 1,
-         "'drip': record 1 is not a CSV as in RFC 4180: at byte 7 is a carriage return without a line feed after it"},
+         "'drip': record 1 is not CSV as in RFC 4180: at byte 7 is a carriage return without a line feed after it"},
         {"a,b\n1,\"2\"\r3,4\n", 15, 1,
-         "'drip': record 1 is not a CSV as in RFC 4180: at byte 9 is a carriage return without a line feed after it"},
+         "'drip': record 1 is not CSV as in RFC 4180: at byte 9 is a carriage return without a line feed after it"},
         {"a,b\n1,\"say \\\"hi\\\", he\nsaid\"\n", 29, 1,
-         "'drip': record 1 is not a CSV as in RFC 4180: at byte 11 is a backslash before a quote, which RFC 4180 "
-         "doubles"},
+         "'drip': record 1 is not CSV as in RFC 4180: at byte 11 is a backslash before a quote: RFC 4180 writes two "
+         "quotes instead"},
         {"a,b\n1,say \\\"hi\\\"\n", 17, 1,
-         "'drip': record 1 is not a CSV as in RFC 4180: at byte 10 is a backslash before a quote, which RFC 4180 "
-         "doubles"},
+         "'drip': record 1 is not CSV as in RFC 4180: at byte 10 is a backslash before a quote: RFC 4180 writes two "
+         "quotes instead"},
         {"\\\"hi\\\"\n", 7, 0,
-         "'drip': record 0 is not a CSV as in RFC 4180: at byte 0 is a backslash before a quote, which RFC 4180 "
-         "doubles"},
+         "'drip': record 0 is not CSV as in RFC 4180: at byte 0 is a backslash before a quote: RFC 4180 writes two "
+         "quotes instead"},
     };
     char long_text[601];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {
         check_no_csv(cases[i].text, cases[i].bytes, 0, cases[i].records, cases[i].cause);
     }
-    check_no_csv(
-        "1;\"a\\\",b\"\n", 10, ';', 0,
-        "'drip': record 0 is not a CSV as in RFC 4180: at byte 4 is a backslash before a quote, which RFC 4180 "
-        "doubles");
+    check_no_csv("1;\"a\\\",b\"\n", 10, ';', 0,
+                 "'drip': record 0 is not CSV as in RFC 4180: at byte 4 is a backslash before a quote: RFC 4180 writes "
+                 "two quotes instead");
     memset(long_text, 'x', 600); /* nothing is kept until the end of such a file */
     long_text[500] = '\r';
     check_no_csv(
         long_text, 600, 0, 0,
-        "'drip': record 0 is not a CSV as in RFC 4180: at byte 500 is a carriage return without a line feed after "
+        "'drip': record 0 is not CSV as in RFC 4180: at byte 500 is a carriage return without a line feed after "
         "it");
 }
 END_TEST

@@ -101,7 +101,7 @@ START_TEST(no_lines_are_no_manifest)
 
         ck_assert_int_eq(pl_manifest_parse_augmented(empty[i], strlen(empty[i]), "m", names, 2, &augmented, &error),
                          PL_NOT_FOUND);
-        ck_assert_ptr_nonnull(strstr(error.cause, "without lines"));
+        ck_assert_ptr_nonnull(strstr(error.cause, "with at least one line, found none"));
     }
 }
 END_TEST

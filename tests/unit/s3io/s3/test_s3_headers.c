@@ -23,11 +23,11 @@ START_TEST(what_cannot_be_encrypted_so_is_refused_by_name)
         {{.algorithm = "aws:kms", .key_id = ""}, "--sse-kms-key-id is '': expected the id, alias or ARN"},
         {{.algorithm = "aws:kms", .key_id = "a b"}, "--sse-kms-key-id is 'a b'"},
         {{.algorithm = "AES256", .key_id = "k"},
-         "--sse-kms-key-id is for --sse aws:kms or aws:kms:dsse, which is AES256"},
+         "--sse-kms-key-id needs --sse aws:kms or aws:kms:dsse, which is AES256"},
         {{.key_id = "k"}, "which is not given"},
         {{.algorithm = "aws:kms:dsse", .bucket_key = true},
-         "--bucket-key-enabled is for --sse aws:kms, which is aws:kms:dsse"},
-        {{.bucket_key = true}, "--bucket-key-enabled is for --sse aws:kms, which is not given"},
+         "--bucket-key-enabled needs --sse aws:kms, which is aws:kms:dsse"},
+        {{.bucket_key = true}, "--bucket-key-enabled needs --sse aws:kms, which is not given"},
     };
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(cases); i++) {

@@ -211,7 +211,7 @@ START_TEST(pages_are_waited_for_while_keys_come)
     ck_assert_ok(take_page(&pages, "a", "6", 1115, &error), &error);
     ck_assert_ok(take_page(&pages, NULL, "7", 1120, &error), &error);
     ck_assert_int_eq(take_page(&pages, "ab", "8", 1121, &error), PL_TIMEOUT);
-    ck_assert_str_eq(error.cause, "the last 3 pages of a list returned no new key in 10 s, and there are more");
+    ck_assert_str_eq(error.cause, "the last 3 pages of a list had no new key in 10 s, and there are more pages");
 }
 END_TEST
 
