@@ -74,8 +74,8 @@ static int folded(char byte)
     return strchr("_-. \t/", byte) ? '_' : tolower((unsigned char)byte);
 }
 
-/* Returns the length of the longest text that is in both the name and the line. Case is ignored, and all characters that
- * join words count as equal. */
+/* Returns the length of the longest text that is in both the name and the line. Case is ignored, and all characters
+ * that join words count as equal. */
 static int common(const char *name, const char *line)
 {
     int most = 0;

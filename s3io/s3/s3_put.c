@@ -390,8 +390,8 @@ static enum pl_status check_result(struct upload *upload, struct pl_http_head *r
         return PL_OK; /* the role may write but not read */
     }
     if (status == PL_OK && operation.head.content_length != (int64_t)upload->given_bytes) {
-        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu bytes", upload->bucket,
-                              upload->key, (long long)operation.head.content_length,
+        status = pl_error_set(&error, PL_CORRUPT, "s3://%s/%s has %lld bytes after an upload of %llu bytes",
+                              upload->bucket, upload->key, (long long)operation.head.content_length,
                               (unsigned long long)upload->given_bytes);
     }
     if (status != PL_OK && reterr) {

@@ -40,7 +40,7 @@ def skip(why):
 
 def run(ranks, *words, environment=None, check=True):
     command = [MNIST, *words] if ranks == 1 else ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), MNIST, *words]
-    done = subprocess.run([str(word) for word in command], env=dict(ENVIRONMENT, **(environment or {})), text=True, timeout=240,
+    done = subprocess.run([str(word) for word in command], env=dict(ENVIRONMENT, **(environment or {})), text=True, timeout=900,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     print("$", *command, done.stdout, done.stderr, sep="\n" if done.returncode else " ")
     assert not check or done.returncode == 0, f"exit status {done.returncode}"
@@ -137,7 +137,7 @@ def by_servers(hosts, workers, *words):
 
 def run_by_servers(hosts, workers, *words, staleness, environment=None):
     done = subprocess.run(by_servers(hosts, workers, *words), env=dict(ENVIRONMENT, PACELINE_PS_STALENESS=staleness, **(environment or {})), text=True,
-                          timeout=240, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          timeout=900, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     print("$", hosts, "x", workers, "workers, staleness", staleness, *words, done.stdout, done.stderr)
     assert done.returncode == 0, f"exit status {done.returncode}"
     return done
