@@ -111,11 +111,12 @@ struct pl_job {
     int host_index;                    /* this host's index in hosts */
     /* those that are not part of the distribution although its groups are named, and end when it does */
     struct pl_strv outside_hosts;
-    int processes_per_host; /* of this host, at least 1 */
-    int *host_processes;    /* of each distribution host; 0: only the host itself knows, by its devices */
-    int named_processes;    /* sagemaker_mpi_num_processes; 0: not given */
-    int processes;          /* over all distribution hosts */
-    int devices;            /* GPUs, else Neuron cores, else 1 */
+    int processes_per_host;          /* of this host, at least 1 */
+    int *host_processes;             /* of each distribution host; 0: only the host itself knows, by its devices */
+    int named_processes;             /* sagemaker_mpi_num_processes; 0: not given */
+    int processes;                   /* over all distribution hosts */
+    enum pl_log_level own_log_level; /* of Paceline's own lines */
+    int devices;                     /* GPUs, else Neuron cores, else 1 */
     int cpus;
     int gpus;
     int neuron_cores;

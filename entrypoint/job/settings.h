@@ -12,6 +12,7 @@
 #define PL_ENTRYPOINT_JOB_SETTINGS_H
 
 #include "base/environment.h"
+#include "base/log.h"
 #include "entrypoint/job/strv.h"
 
 #include <stdint.h>
@@ -52,6 +53,8 @@ struct pl_job_settings {
     const char *trial;  /* its number, in a trial of a sweep */
     int64_t trial_cpus; /* of the host's, in a trial; else 0 */
     int64_t trial_gpus;
+    bool names_log_level; /* PACELINE_LOG is set */
+    enum pl_log_level log_level;
 };
 
 /**

@@ -111,6 +111,20 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
     return PL_OK;
 }
 
+void pl_mpi_options_remove_map(struct pl_strv *argv)
+{
+    for (size_t i = 0; i < argv->count && strcmp(argv->items[i], "-x") != 0; i++) {
+        if (strcmp(argv->items[i], "--display-map") == 0) {
+            pl_strv_remove(argv, i, 1);
+            return;
+        }
+        if (strcmp(argv->items[i], "--display") == 0) {
+            pl_strv_remove(argv, i, 2);
+            return;
+        }
+    }
+}
+
 /* The level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", NULL when `word` is another option. */
 static const char *nccl_debug_level(const char *word)
 {

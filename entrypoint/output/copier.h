@@ -8,6 +8,7 @@
 #define PL_ENTRYPOINT_OUTPUT_COPIER_H
 
 #include "base/status.h"
+#include "entrypoint/output/abort_blocks.h"
 #include "entrypoint/output/tail.h"
 
 #include <poll.h>
@@ -34,6 +35,8 @@ struct pl_copier {
     bool tagged;   /* mpirun is the reader */
     bool terminal; /* the program writes to one */
     bool keeps_tail;
+    bool without_blocks; /* the program is mpirun, whose blocks about the end of a rank are not written */
+    struct pl_abort_blocks blocks;
     size_t begin, ready, end; /* what may be written ends at `ready`; a line without its end follows */
     int64_t line_deadline_ns; /* when that line is written as it is */
     int64_t write_ns;         /* when writing is worth a try again */

@@ -42,6 +42,7 @@ enum pl_shim_stdout {
 struct pl_shim_options {
     enum pl_exit_source source;
     enum pl_shim_stdout stdout_as;       /* without a reader */
+    bool without_blocks;                 /* the program is mpirun: see entrypoint/output/abort_blocks.h */
     int rank;                            /* -1: it is none */
     const struct pl_shim_reader *reader; /* NULL: nobody */
     const char *host;

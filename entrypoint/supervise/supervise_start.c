@@ -69,6 +69,8 @@ enum pl_status pl_supervise_start(struct pl_supervisor *supervisor, enum pl_exit
                                  "/tmp",        "/dev/shm",         NULL};
     struct pl_shim_options options = {.source = source,
                                       .stdout_as = stdout_of(supervisor, source),
+                                      .without_blocks =
+                                          source == PL_EXIT_SOURCE_LAUNCHER && !pl_log_shows(PL_LOG_DEBUG),
                                       .rank = -1,
                                       .host = supervisor->job->current_host,
                                       .program_words = program_words(supervisor, source, setup->argv),
@@ -309,7 +311,7 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.environment = environment;
     setup.cwd = step->cwd ? step->cwd : supervisor->job->paths.base;
     setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd; /* plan's own is for its JSON */
-    pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
+    pl_log(step->is_long ? PL_LOG_INFO : PL_LOG_DEBUG, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     if (status == PL_OK) {
         connection->role = &role;
