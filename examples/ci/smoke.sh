@@ -36,7 +36,7 @@ done
 [ -n "$image" ] || { usage >&2; exit 2; }
 [ -z "$code" ] || [ -n "$program" ] || wrong "--code needs --program"
 command -v "$engine" >/dev/null || wrong "there is no $engine; the variable DOCKER names another engine, such as podman"
-: "${hyperparameters:={\"epochs\": \"1\"}}"
+[ -n "$hyperparameters" ] || hyperparameters='{"epochs": "1"}'
 
 work=$(mktemp -d)
 network=paceline-smoke-$$
