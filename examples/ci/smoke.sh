@@ -67,7 +67,8 @@ json_with() {
 tree() {
   local root=$work/$1 members="\"sagemaker_mpi_enabled\": \"true\", \"sagemaker_mpi_num_of_processes_per_host\": \"$3\""
   local channels=""
-  mkdir -p "$root"/{input/config,model,output}
+  mkdir -p "$root"/{input/config,input/data,model,output}
+  [ -z "$code" ] || { rm -rf "$root/code" && cp -R "$code" "$root/code"; } # a copy, which the job may change
   [ -z "$program" ] || members+=", \"sagemaker_program\": \"\\\"$program\\\"\""
   json_with "$hyperparameters" "$members" >"$root/input/config/hyperparameters.json"
   echo "{\"current_host\": \"$1\", \"hosts\": [$2], \"network_interface_name\": \"eth0\"}" >"$root/input/config/resourceconfig.json"
@@ -77,13 +78,15 @@ tree() {
   echo "{$channels}" >"$root/input/config/inputdataconfig.json"
 }
 
-# run HOST MOUNTED_CODE WORDS...: a container of the image in the background, with that host's tree.
+# run HOST WORDS...: a container of the image in the background, with that host's folders. The image keeps its /opt/ml/code
+# if no code is given.
 run() {
-  local host=$1 mounted=$2
-  shift 2
+  local host=$1 root=$work/$1
+  shift
   containers+=("$network-$host")
-  "$engine" run -d --name "$network-$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$work/$host:/opt/ml" \
-    -v "$data:/opt/ml/input/data:ro" ${mounted:+-v "$mounted:/opt/ml/code:ro"} "$image" "$@" >/dev/null
+  "$engine" run -d --name "$network-$host" --network "$network" --network-alias "$host" --hostname "$host" -v "$root/input:/opt/ml/input" \
+    -v "$root/model:/opt/ml/model" -v "$root/output:/opt/ml/output" ${code:+-v "$root/code:/opt/ml/code"} -v "$data:/opt/ml/input/data:ro" \
+    "$image" "$@" >/dev/null
 }
 
 # ended HOST: waits for that container and leaves its exit code in `exit_code`; shows the log if it did not end with 0.
@@ -114,12 +117,12 @@ fi
 
 tree algo-1 '"algo-1"' 2
 step "plan"
-run algo-1 "$code" plan
+run algo-1 plan
 ended_well algo-1 "plan"
 forget
 
 step "two processes on one host"
-run algo-1 "$code" train
+run algo-1 train
 ended_well algo-1 "the job"
 [ -n "$(ls -A "$work/algo-1/model")" ] || fail "the job left no model in /opt/ml/model"
 forget
@@ -127,7 +130,7 @@ forget
 step "one process on each of two hosts"
 for host in algo-1 algo-2; do
   tree "$host" '"algo-1", "algo-2"' 1
-  run "$host" "$code" train
+  run "$host" train
 done
 ended_well algo-1 "the job on two hosts"
 ended_well algo-2 "the job on two hosts"
@@ -136,10 +139,9 @@ forget
 step "a program that fails"
 mkdir "$work/failing"
 printf '#!/bin/sh\necho "this program fails on purpose" >&2\nexit 7\n' >"$work/failing/fail.sh"
-chmod +x "$work/failing/fail.sh"
-program=fail.sh
+code=$work/failing program=fail.sh
 tree fails '"fails"' 2
-run fails "$work/failing" train
+run fails train
 ended fails
 [ "$exit_code" != 0 ] || fail "a job whose program exits with 7 ended with 0"
 reason=$("$engine" run --rm -v "$work/fails/output:/output:ro" --entrypoint cat "$image" /output/failure)
