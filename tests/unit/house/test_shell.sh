@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck has no warning about the scripts that users run: every file of the product, the examples and the image's build that a shell reads.
+# Covers the shell scripts that users run: the product's, the examples' and those that build the image. shellcheck has no warning about them.
 set -euo pipefail
 cd "$1"
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
