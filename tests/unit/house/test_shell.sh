@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Covers the shell scripts that users run: the product's, the examples' and those that build the image. shellcheck has no warning about them.
+# Covers examples/quickstart.sh, examples/ci/smoke.sh, entrypoint/bash-env.sh, tests/run.sh.
+# shellcheck has no warning about the scripts that users run: the product's, the examples', and those that build the image.
 set -euo pipefail
 cd "$1"
 command -v shellcheck >/dev/null || { echo "shellcheck is not installed"; exit 77; }
