@@ -14,4 +14,7 @@
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Find the front binary, relative to the folder of the running program. The caller frees `*ret_path`. */
+enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif
