@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the last exception's line in what a Python program prints. */
+/* Finds the line of the last exception in the output of a Python program. */
 #include "entrypoint/output/cause.h"
 
 #include "base/memory.h"
@@ -14,7 +14,7 @@ static bool begins_with(const char *text, const char *beginning)
     return strncmp(text, beginning, strlen(beginning)) == 0;
 }
 
-/* After torch's "[rank1]: ". */
+/* Skip the tag that torch puts before a line: "[rank1]: ". */
 static const char *skip_tag(const char *line)
 {
     static const char begin[] = "[rank";
@@ -31,7 +31,7 @@ static const char *skip_tag(const char *line)
     return at + (at[2] == ' ' ? 3 : 2);
 }
 
-/* Whether the name of `length` bytes ends as those of Python's own exceptions do, with something before it. */
+/* Whether the name has a suffix of the names of Python's own exceptions, and more before it. */
 static bool is_usual_name(const char *name, size_t length)
 {
     static const char *const tails[] = {"Error", "Exception", "Interrupt"};
@@ -46,15 +46,15 @@ static bool is_usual_name(const char *name, size_t length)
     return false;
 }
 
-/* "Name" or "package.name", not "WARNING" or "epoch": other threads may print lines in between. A class may be named
- * within a function: "f.<locals>.Name". */
+/* In a traceback: whether the name can be a class, "Name" or "package.name", and not "WARNING" or "epoch": other
+ * threads may print lines in between. The name of a class within a function is "f.<locals>.Name". */
 static bool is_class_name(const char *name, size_t length)
 {
     return strcspn(name, SMALL_LETTERS) < length &&
            (memchr(name, '.', length) || (*name >= 'A' && *name <= 'Z') || *name == '_');
 }
 
-/* "Name: text", or the name alone. */
+/* Whether the line is "Name: text", or the name alone. */
 static bool is_exception(const char *line, bool in_traceback)
 {
     size_t length = strspn(line, NAME_LETTERS "0123456789<>");
@@ -64,7 +64,8 @@ static bool is_exception(const char *line, bool in_traceback)
            (in_traceback ? is_class_name(line, length) : is_usual_name(line, length));
 }
 
-/* pip's word on the last of its attempts; what follows is that it has found no version. */
+/* Find pip's message about its last attempt to connect. The message after it says only that pip has found no
+ * version. */
 static const char *find_connection(const char *line)
 {
     static const char last[] = "Retrying (Retry(total=0,", broken[] = "connection broken by ";
