@@ -233,7 +233,7 @@ an_image_without_examples_has_no_openblas_and_asks_for_a_program() {
   config "$work/bare" algo-1 '["algo-1"]' eth0 "{}"
   image=$image-bare start bare -v "$work/bare:/opt/ml" -- plan
   [ "$("$engine" wait "$run_id-bare")" != 0 ] || fail "a job without a program has a plan"
-  says bare "built without the example that would train: set the hyperparameter sagemaker_program"
+  says bare "built without the example program: set the hyperparameter sagemaker_program"
   forget
 }
 

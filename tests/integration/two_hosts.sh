@@ -23,7 +23,7 @@ for level in debug info; do
   ! grep "Process rank\|JOB MAP" "$cluster/algo-2.log" || case_failed "the worker prints the job map"
 done
 for number in 1 2; do
-  [ "$(grep -v '^\[1,' "$cluster/algo-$number.log")" = "$(grep -E "^paceline: (version [^ ]+, mpi: 4 ranks on 2 hosts; this is algo-$number, the (master|worker)|succeeded after [0-9]+ s; /opt/ml/model is empty)\$" "$cluster/algo-$number.log")" ] ||
+  [ "$(grep -v '^\[1,' "$cluster/algo-$number.log")" = "$(grep -E "^paceline: (version [^,]+, mpi: 4 ranks on 2 hosts; this is algo-$number, the (master|worker)|succeeded after [0-9]+ s; /opt/ml/model is empty)\$" "$cluster/algo-$number.log")" ] ||
     case_failed "algo-$number prints other lines than the first and the last"
 done
 for host in algo-1 algo-2; do
