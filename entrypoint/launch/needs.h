@@ -20,6 +20,15 @@
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * The launch starts torchrun. Debian 12's own one, of torch 1.13, fails under Python 3.11: it is refused, or where pip
+ * may bring another one it is a warning.
+ *
+ * Errors  PL_NOT_FOUND, PL_UNSUPPORTED.
+ */
+enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Where sshd is looked for, which is on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 

@@ -40,8 +40,9 @@ struct pl_copier {
     char bytes[PL_COPIER_BYTES];
     bool broken; /* nobody reads what we write: keep the tail only */
     struct pl_tail tail;
-    char prefix[32]; /* before each line; "": none */
-    bool in_line;    /* the last byte that was staged ends no line */
+    char prefix[32];   /* before each line; "": none */
+    bool keeps_prefix; /* a line that begins with it already gets no second one */
+    bool in_line;      /* the last byte that was staged ends no line */
     size_t staged_begin, staged_end;
     char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, which are written next */
     void (*read_along)(void *reader, const char *bytes, size_t count); /* of what comes; NULL: nobody does */
