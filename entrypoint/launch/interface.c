@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which network interface leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no container has,
- * and a name that does not exist stops Open MPI and NCCL.
+ * Chooses the network interface that leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no
+ * container has, and Open MPI and NCCL fail if they get a name that does not exist.
  */
 #include "base/environment.h"
 #include "base/file.h"
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The address from which this host would send to `host`; false when it is unknown. Nothing is sent. */
+/* Get the address from which this host would send to `host`. Returns false if it is unknown. Sends nothing. */
 static bool source_address(const char *host, struct sockaddr_storage *ret_address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
@@ -38,7 +38,7 @@ static bool source_address(const char *host, struct sockaddr_storage *ret_addres
     return ok;
 }
 
-/* An interface with an address that leads beyond this host and its link. */
+/* Whether the interface has an address that other hosts beyond its link can reach. */
 static bool is_candidate(const struct ifaddrs *item)
 {
     const struct sockaddr *address = item->ifa_addr;
@@ -61,8 +61,8 @@ static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
                                       : four->sin_addr.s_addr == other_four->sin_addr.s_addr;
 }
 
-/* The only interface with an address, else the one whose address leads to a peer, else the first; "lo" when there is
- * none. */
+/* Choose the only interface with such an address, else the one whose address is used to reach another host, else the
+ * first; "lo" if there is none. */
 static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
 {
     const struct ifaddrs *first = NULL;

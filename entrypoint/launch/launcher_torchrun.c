@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchrun on every distribution host; the hosts find each other through torch, the link between them opens beside. */
+/*
+ * torchrun on every distribution host. The hosts find each other through torch; the link between them opens while the
+ * program runs.
+ */
 #include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -70,7 +73,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return pl_program_add_arguments(job, &program, &plan->argv, reterr);
 }
 
-/* How many ranks an elastic launch has is torchrun's to say. */
+/* In an elastic launch torchrun decides how many ranks there are, so nothing is appended. */
 static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
 {
     (void)job;

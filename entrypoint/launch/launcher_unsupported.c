@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Distributions that the toolkit starts and Paceline does not: refused at once with a clear message. */
+/* Distributions that the toolkit starts and Paceline does not: they are refused at once with a clear message. */
 #include "entrypoint/launch/launcher.h"
 
 static bool matches_smddp(const struct pl_job *job)

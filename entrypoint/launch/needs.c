@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launch needs of the image: programs on PATH, and modules of Python. */
+/* Checks what a launch needs of the image: programs on PATH, and modules of Python. */
 #include "entrypoint/launch/needs.h"
 
 #include "base/environment.h"
@@ -21,11 +21,11 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
     }
     if (program->may_install) {
         return pl_strv_printf(&plan->warnings, reterr,
-                              "%s starts the job's program and is not in PATH: the packages that pip installs for the "
-                              "code must bring it",
+                              "%s starts the job's program and is not on PATH: the packages that pip installs for the "
+                              "code must contain it",
                               name);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not in PATH in this image: %s", name,
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not on PATH in this image: %s", name,
                         remedy);
 }
 

@@ -91,7 +91,7 @@ static struct pl_cause_writer *writer_of(struct pl_cause *cause, const char *tag
     return writer;
 }
 
-/* Whether the name of `length` bytes ends as those of Python's own exceptions do, with something before it. */
+/* Whether the name has a suffix of the names of Python's own exceptions, and more before it. */
 static bool is_usual_name(const char *name, size_t length)
 {
     static const char *const tails[] = {"Error", "Exception", "Interrupt"};
@@ -106,8 +106,8 @@ static bool is_usual_name(const char *name, size_t length)
     return false;
 }
 
-/* "Name" or "package.name", not "WARNING" or "epoch": other threads may print lines in between. A class may be named
- * within a function: "f.<locals>.Name". */
+/* In a traceback: whether the name can be a class, "Name" or "package.name", and not "WARNING" or "epoch": other
+ * threads may print lines in between. The name of a class within a function is "f.<locals>.Name". */
 static bool is_class_name(const char *name, size_t length)
 {
     return strcspn(name, SMALL_LETTERS) < length &&
@@ -127,7 +127,8 @@ static size_t exception_name(const char *line, bool in_traceback)
                : 0;
 }
 
-/* pip's word on the last of its attempts; what follows is that it has found no version. */
+/* Find pip's message about its last attempt to connect. The message after it says only that pip has found no
+ * version. */
 static const char *find_connection(const char *line)
 {
     static const char last[] = "Retrying (Retry(total=0,", broken[] = "connection broken by ";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the last bytes of a stream and cleans its last lines for display. */
+/* Keeps the last bytes of a stream, and cleans its last lines for display. */
 #include "entrypoint/output/tail.h"
 
 #include "base/number.h"
@@ -32,7 +32,8 @@ bool pl_tail_line_is_open(const struct pl_tail *tail)
     return tail->used > 0 && tail->bytes[(tail->write_offset + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
 }
 
-/* Bytes of the control character at `text`, or of the terminal's control sequence that begins there; 0: none. */
+/* Returns the bytes of the control character at `text`, or of the terminal control sequence that begins there; 0 if
+ * there is neither. */
 static size_t control_length(const char *text, size_t room)
 {
     const size_t bytes = pl_text_control_bytes(text, text + room);
@@ -46,7 +47,7 @@ static size_t control_length(const char *text, size_t room)
     if (*text != 0x1B && (bytes < 2 || (unsigned char)text[1] != 0x9B)) {
         return bytes;
     }
-    for (size_t length = 2; length < room; length++) { /* after ESC [, or U+009B, which is the same in one */
+    for (size_t length = 2; length < room; length++) { /* after ESC [, or after U+009B, which means the same */
         if (text[length] >= 0x40 && text[length] <= 0x7E) {
             return length + 1;
         }
@@ -76,7 +77,7 @@ static size_t clean_line(char *line, size_t length)
             line[to++] = line[from++];
         }
     }
-    pl_text_mask(line, to); /* also what has become a control character by what was taken out of it */
+    pl_text_mask(line, to); /* also mask control characters that the removal of others has formed */
     while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
         to--;
     }

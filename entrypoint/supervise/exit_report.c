@@ -102,7 +102,7 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 
 static const char tail_heading[] = "Last lines of its stderr:\n";
 
-/* What of the tail fits into `room` bytes with the heading; "" where no line does. */
+/* Returns the part of the tail that fits into `room` bytes with the heading; "" if no line fits. */
 static const char *fit_tail(const struct pl_exit_report *exit_report, size_t room)
 {
     const char *tail = exit_report->tail, *end;
@@ -119,15 +119,15 @@ static bool has_line(const char *text, const char *line)
     const size_t bytes = strlen(line);
 
     for (const char *at = strstr(text, line); at; at = strstr(at + 1, line)) {
-        if (at[bytes] == '\n') { /* what is before it may be a tag */
+        if (at[bytes] == '\n') { /* a tag may stand before the line */
             return true;
         }
     }
     return false;
 }
 
-/* The cause, unless the lines below have it, the program, and as many of the last lines as fit into `max_bytes` from
- * `start` on. */
+/* Print the cause, unless the lines below contain it, then the program, and as many of the last lines as fit.
+ * `max_bytes` counts from `start` on. */
 static void print_program(const struct pl_exit_report *exit_report, const char *cause, size_t start, size_t max_bytes,
                           struct pl_text *text)
 {
@@ -149,8 +149,8 @@ static void print_program(const struct pl_exit_report *exit_report, const char *
     }
 }
 
-/* The last line without its newline, but of pip, which may add a hint, the last one that it calls an error; "" where
- * there is none. */
+/* Returns the last line without its newline, or "". For pip, which may add a hint after its error, it is the last line
+ * that begins with "ERROR: ". */
 static const char *last_line(const char *tail, size_t *ret_bytes)
 {
     static const char mark[] = "ERROR: ";
@@ -168,7 +168,8 @@ static const char *last_line(const char *tail, size_t *ret_bytes)
     return line;
 }
 
-/* Of pip, whose attempts at a connection may have failed and done no harm: it has found all versions. */
+/* Whether the line is an error of pip that has nothing to do with connections: in that case pip has found all versions,
+ * and failed attempts to connect did no harm. */
 static bool is_other_error(const char *line, size_t bytes)
 {
     static const char mark[] = "ERROR: ", none[] = "No matching distribution found",
@@ -186,7 +187,8 @@ static bool is_own_tool(const struct pl_exit_report *exit_report)
     return strncmp(name ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
 }
 
-/* What one of our own tools says last, after its name; where it has no such line, false. */
+/* Cut the line to the words that one of our own tools prints after its name and "error:". Returns false if the line has
+ * another form. */
 static bool own_words(const char **line_at, size_t *bytes_at)
 {
     static const char mark[] = ": error: ";
@@ -234,7 +236,7 @@ void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_b
 
     line = last_line(exit_report->tail, &bytes);
     if (exit_report->source == PL_EXIT_SOURCE_PROGRAM && !exit_report->signalled && is_own_tool(exit_report) &&
-        own_words(&line, &bytes)) { /* it knows better than its exit code */
+        own_words(&line, &bytes)) { /* the tool's message says more than its exit code */
         pl_text_printf(text, "%.*s\n", (int)pl_number_min(bytes, max_bytes), line);
         return;
     }
@@ -266,7 +268,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
         pl_text_printf(text, " on host %s: %.*s (exit code %d)\n", exit_report->host, (int)bytes, line,
                        exit_report->code);
         if (strchr(exit_report->tail, '\n') == strrchr(exit_report->tail, '\n')) {
-            rest.tail[0] = '\0'; /* that was all */
+            rest.tail[0] = '\0'; /* the tail has no other line */
         }
     } else {
         pl_text_append(text, ": ");

@@ -8,7 +8,7 @@
 #include "entrypoint/output/tail.h"
 #include "entrypoint/ssh/link.h"
 
-/* what, name in messages */
+/* the source, and its name in messages */
 #define PL_EXIT_SOURCE_LIST(X)                                                                                         \
     X(PROGRAM, "the program")                                                                                          \
     X(RANK, "rank")                                                                                                    \

@@ -217,19 +217,19 @@ def what_the_image_lacks_is_known_to_plan():
     with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
         env = {'PATH': image_with(pathlib.Path(folder), 'sh', 'ssh'), **({'PACELINE_PYTHON': python} if python else {})}
         with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
-            refused_alike(tree, "mpirun starts the job's program and is not in PATH in this image: build it with Open MPI")
+            refused_alike(tree, "mpirun starts the job's program and is not on PATH in this image: build it with Open MPI")
         if python is None:
             skipped.append('what_the_image_lacks_is_known_to_plan: no python3')
             return
         hps = {'sagemaker_program': 'train.py', 'sagemaker_torch_distributed_enabled': 'true'}
         with Tree(hps, {'train.py': ''}, env=env) as tree:
-            refused_alike(tree, "torchrun starts the job's program and is not in PATH in this image: build it with PyTorch")
+            refused_alike(tree, "torchrun starts the job's program and is not on PATH in this image: build it with PyTorch")
             tree.write('store/sourcedir.tar.gz', archive([('train.py', b''), ('requirements.txt', b'torch')]))
             (tree.base / 'code/train.py').unlink()
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': f'{tree.base}/store/sourcedir.tar.gz'}))
             expect(tree.train('plan') == 0, tree.done.stderr)
             warnings = json.loads(tree.done.stdout)['warnings']
-            expect(any('torchrun' in warning and 'the packages that pip installs for the code must bring it' in warning for warning in warnings), warnings)
+            expect(any('torchrun' in warning and 'the packages that pip installs for the code must contain it' in warning for warning in warnings), warnings)
         # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
@@ -241,7 +241,7 @@ def what_the_image_lacks_is_known_to_plan():
                 (tree.base / 'code/tensorflow.py').unlink()
                 tree.write('code/requirements.txt', 'tensorflow')
                 code, said = tree.train('plan'), tree.done.stderr.decode()
-                expect(code == 0 or 'pip is not in this image' in said, said)
+                expect(code == 0 or 'this image has no pip' in said, said)
 
 
 def unknown_host():
@@ -293,7 +293,7 @@ def a_byte_order_mark():
     script = b'\xef\xbb\xbf#!/bin/sh\nexit 3\n'
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': script}) as tree:
         refused(tree, 'code 3')
-        expect("'./run.sh' begins with a byte order mark, which sh takes for a part of its first line, so that no interpreter" in tree.done.stderr.decode(), tree.done.stderr)
+        expect("'./run.sh' begins with a byte order mark, which sh takes as a part of its first line, so that no interpreter" in tree.done.stderr.decode(), tree.done.stderr)
         (tree.base / 'code/run.sh').chmod(0o755)
         expect(tree.train('--', str(tree.base / 'code/run.sh')) != 0, tree.done.stderr)
         expect('it begins with a byte order mark, save it without one' in tree.read('output/failure'), tree.read('output/failure'))
@@ -399,7 +399,7 @@ def an_mpirun_that_runs_no_rank():
         return
     hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_custom_mpi_options': '--version'}
     with Tree(hps, {'run.sh': SHOW}) as tree:
-        refused(tree, 'mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options')
+        refused(tree, 'mpirun exited with code 0 but has not run the program: check sagemaker_mpi_custom_mpi_options')
 
 
 def a_signal_to_the_whole_group():
@@ -674,7 +674,7 @@ def requirements_without_pip():
             skipped.append('requirements_without_pip: no venv')
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
-            refused_alike(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+            refused_alike(tree, 'the code has requirements.txt, but this image has no pip', 'python3-pip', 'PACELINE_INSTALL=0')
             expect('importlib' not in tree.read('output/failure'), tree.read('output/failure'))
     finally:
         shutil.rmtree(venv)

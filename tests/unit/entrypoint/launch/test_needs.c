@@ -19,13 +19,13 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
             ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
             snprintf(told, sizeof(told),
-                     "%s starts the job's program and is not in PATH in this image: ", launchers[i][1]);
+                     "%s starts the job's program and is not on PATH in this image: ", launchers[i][1]);
             ck_assert_msg(strncmp(tree.error.cause, told, strlen(told)) == 0, "%s", tree.error.cause);
             tree_two_hosts(&tree, "algo-2");
         }
         tree_write(&tree, "code/requirements.txt", "x\n");
         ck_assert_ok(tree_plan(&tree), &tree.error);
-        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "is not in PATH: the packages that pip installs"));
+        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "is not on PATH: the packages that pip installs"));
         tree_env(&tree, "PACELINE_INSTALL", "0");
         ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
         tree_done(&tree);
@@ -130,14 +130,14 @@ START_TEST(a_program_in_a_folder_below_is_named)
     tree_write(&tree, "code/src/deep/main.py", "");
     tree_write(&tree, "code/.git/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': give that path");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': use that path");
     tree_write(&tree, "code/other/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "bin/run.sh");
     tree_write(&tree, "code/scripts/run.sh", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': give that path");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': use that path");
     tree_done(&tree);
 }
 END_TEST

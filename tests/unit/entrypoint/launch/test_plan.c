@@ -122,7 +122,7 @@ START_TEST(the_kind_of_program_follows_its_name_and_the_code_directory)
     ck_assert_str_eq(joined(&tree.plan->argv), "/py|-m|pkg.pytorch");
     ck_assert_uint_eq(tree.plan->steps.count, 2);
     ck_assert_ptr_nonnull(
-        strstr(joined(&tree.plan->steps.items[0].argv), "|requirements.txt is there, but pip is not in this image"));
+        strstr(joined(&tree.plan->steps.items[0].argv), "|the code has requirements.txt, but this image has no pip"));
     ck_assert_ptr_nonnull(strstr(joined(&tree.plan->steps.items[1].argv), "/py|-m|pip|install|.|-r|requirements.txt"));
     ck_assert_str_eq(pl_environment_get(tree.plan->steps.items[1].additions, "PIP_BREAK_SYSTEM_PACKAGES"), "1");
     ck_assert_ptr_null(pl_environment_get(tree.plan->additions, "PIP_BREAK_SYSTEM_PACKAGES"));
@@ -205,10 +205,10 @@ START_TEST(a_program_that_gives_way_to_another_is_named)
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_ptr_nonnull(
         strstr(tree.error.context,
-               "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, 'train.py', has no effect"));
+               "SAGEMAKER_PROGRAM names it; the hyperparameter sagemaker_program, 'train.py', has no effect"));
     tree_write(&tree, "code/nope.py", "");
     ck_assert_ok(tree_plan(&tree), &tree.error);
-    ck_assert_str_eq(joined(&tree.plan->warnings), "the variable SAGEMAKER_PROGRAM names 'nope.py', which runs; the "
+    ck_assert_str_eq(joined(&tree.plan->warnings), "the variable SAGEMAKER_PROGRAM names 'nope.py', which is used; the "
                                                    "hyperparameter sagemaker_program, 'train.py', has no effect");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     ck_assert_ok(tree_plan(&tree), &tree.error);
@@ -718,7 +718,7 @@ START_TEST(a_value_that_no_argument_can_hold_is_refused_by_name)
         tree_write(&tree, "input/config/hyperparameters.json", text);
         ck_assert_int_eq(tree_plan(&tree), excess == 0 ? PL_OK : PL_LIMIT);
     }
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'--long': expected less than the 131072 bytes "
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "'--long': expected fewer than the 131072 bytes "
                                                    "that Linux passes in one argument, found 131072"));
     tree_done(&tree);
 }
