@@ -14,6 +14,7 @@
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/subcommand.h"
 #include "entrypoint/verbs.h"
+#include "entrypoint/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +163,7 @@ static bool print_help(int argc, char **argv, const struct pl_environment *envir
         return true;
     }
     if (argc == 2 && version) {
-        puts("paceline " PACELINE_VERSION);
+        printf("paceline %s\n", pl_version);
         return true;
     }
     if (!verb || !verb->summary || !(after_help || is_help(argv[2]) || version) ||
@@ -170,7 +171,7 @@ static bool print_help(int argc, char **argv, const struct pl_environment *envir
         return false;
     }
     if (version) {
-        puts("paceline " PACELINE_VERSION);
+        printf("paceline %s\n", pl_version);
     } else {
         pl_verbs_print_help(verb->name, stdout);
     }

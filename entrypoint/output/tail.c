@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
@@ -100,6 +101,20 @@ void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1
     length = clean_line(line, strlen(line));
     memcpy(text, line, length);
     text[length] = '\0';
+}
+
+void pl_tail_place(struct pl_tail *tail, bool with_rank, char text[static PL_TAIL_PLACE_BYTES])
+{
+    const bool has_cause = pl_cause_text(&tail->cause)[0] != '\0';
+    const int rank = with_rank && has_cause ? pl_cause_rank(&tail->cause) : -1;
+    size_t length;
+
+    strcpy(text, has_cause ? pl_cause_place(&tail->cause) : "");
+    length = clean_line(text, strlen(text));
+    text[length] = '\0';
+    if (rank >= 0) {
+        snprintf(text + length, PL_TAIL_PLACE_BYTES - length, "%srank %d", length > 0 ? ", " : "", rank);
+    }
 }
 
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)

@@ -13,7 +13,8 @@
 
 enum {
     PL_TAIL_BYTES = 8192,
-    PL_TAIL_LINE_BYTES = 400, /* a longer line is cut and ends in "..." */
+    PL_TAIL_LINE_BYTES = 400, /* a longer line keeps its beginning and ends in "..." */
+    PL_TAIL_PLACE_BYTES = PL_CAUSE_PLACE_BYTES + 24,
 };
 
 /** Zero-initialise; holds no resources. */
@@ -38,5 +39,11 @@ size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes);
 
 /** Write the line of `tail->cause`, cleaned in the same way, to `text`; "" if there is none. */
 void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1]);
+
+/**
+ * Write where that line's exception was raised to `text`, as clean: "train.py:31", "train.py:31, rank 3" with
+ * `with_rank` where the stream names the rank, or "".
+ */
+void pl_tail_place(struct pl_tail *tail, bool with_rank, char text[static PL_TAIL_PLACE_BYTES]);
 
 #endif

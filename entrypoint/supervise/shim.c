@@ -427,6 +427,15 @@ static void end_line(struct shim *shim, struct pl_copier *copier)
     }
 }
 
+/* Where the program's own files are: its folder, by its name and without links in it. */
+static void set_folders(const char *cwd, struct pl_cause *cause, char real[static PATH_MAX])
+{
+    cause->folders[0] = cwd;
+    if (realpath(cwd ? cwd : ".", real)) {
+        cause->folders[1] = real;
+    }
+}
+
 static void add_note(struct pl_exit_report *exit_report, const char *text)
 {
     size_t used = strlen(exit_report->note);
@@ -458,7 +467,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
+    char folder[PATH_MAX];
 
+    set_folders(options->setup.cwd, &shim.copier.tail.cause, folder);
     *exit_report = PL_EXIT_REPORT_NONE;
     exit_report->source = options->source;
     exit_report->rank = options->rank;
@@ -473,6 +484,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         exit_report->code = pl_process_status_code(shim.wait_status, &exit_report->signalled);
         pl_tail_lines(&shim.copier.tail, exit_report->tail, sizeof(exit_report->tail));
         pl_tail_cause(&shim.copier.tail, exit_report->cause);
+        pl_tail_place(&shim.copier.tail, options->rank < 0, exit_report->place);
     } else {
         exit_report->not_started = true;
         exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* the exit codes of shells */

@@ -595,7 +595,35 @@ def an_exception_before_a_long_dump():
                "atexit.register(lambda: print('\\n'.join(f'  [{i}, 0.5, 0.5]' for i in range(2000)), file=sys.stderr))\n"
                "raise ValueError('bad value 3\\n' + '  a tensor\\n' * 100)\n")
     with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
-        refused(tree, f'the program on host algo-1 exited with code 1\nValueError: bad value 3\nProgram: {PYTHON} train.py\n', '  [1999, 0.5, 0.5]\n')
+        refused(tree, '  [1999, 0.5, 0.5]\n')
+        begin = f'ValueError: bad value 3 (train.py:3, on algo-1)\nthe program on host algo-1 exited with code 1\nProgram: {PYTHON} train.py\n'
+        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
+        expect(b'\npaceline: error: ValueError: bad value 3 (train.py:3, on algo-1)\n' in tree.done.stderr, tree.done.stderr[-500:])
+
+
+def exceptions_have_a_place():
+    """Whatever shape Python gives a traceback, the first line of the failure file has the exception and the program's own line."""
+    if PYTHON is None:
+        skipped.append('exceptions_have_a_place: no python3')
+        return
+    library = 'import json\n\n\ndef read(text):\n    return json.loads(text)\n'
+    cases = {
+        "import data\ndata.read('{')\n": 'json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1) (data.py:5, on algo-1)',
+        "x = (\n": 'SyntaxError: ',
+        "try:\n    {}['x']\nexcept KeyError as error:\n    raise ValueError('bad') from error\n": 'ValueError: bad (train.py:4, on algo-1)',
+        "exec('1 / 0')\n": 'ZeroDivisionError: division by zero (train.py:1, on algo-1)',
+        "import sys\ntry:\n    {}['x']\nexcept KeyError:\n    sys.exit(3)\n": 'the program on host algo-1 exited with code 3',
+        "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, 'other.py']))\n": 'AssertionError (other.py:1, on algo-1)',
+    }
+    if subprocess.run([PYTHON, '-c', 'ExceptionGroup'], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        cases["def f():\n    raise KeyError('x')\ntry:\n    f()\nexcept KeyError as error:\n    raise ExceptionGroup('many', [error, ValueError('y')])\n"] = \
+            "KeyError: 'x' (train.py:2, on algo-1)"
+    for program, line in cases.items():
+        with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program, 'data.py': library, 'other.py': 'assert False\n'},
+                  env={'PACELINE_PYTHON': PYTHON}) as tree:
+            expect(tree.train() != 0, program)
+            first = tree.read('output/failure').split('\n')[0]
+            expect(first == line or line == 'SyntaxError: ' and first.startswith(line) and first.endswith(' (train.py:1, on algo-1)'), (first, line))
 
 
 def requirements_that_cannot_be_installed():
@@ -746,7 +774,8 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, requirements_that_cannot_be_installed,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
+         an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
          requirements_are_installed, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]

@@ -62,7 +62,8 @@ for launcher in torchrun mpi; do
   wait_both $seconds
   for host in algo-1 algo-2; do
     expect_code $host 1
-    expect_failure $host '^rank 3 on host algo-2 exited with code 1' 'ValueError: bad data'
+    expect_failure $host '^rank 3 on host algo-2 exited with code 1$'
+    [ "$(head -n 1 "$cluster/$host/ml/output/failure")" = "ValueError: bad data (ddp.py:18, rank 3 on algo-2)" ] || case_failed "the exception is not first: $host"
   done
   expect_nobody
   case_end algo-1 algo-2

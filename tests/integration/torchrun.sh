@@ -119,7 +119,7 @@ short)
   await_ranks
   go
   wait_both 30
-  expect_both 1 '^rank 3 on host algo-2 exited with code 1' 'train.py$' 'RuntimeError: rank three gives up'
+  expect_both 1 '^RuntimeError: rank three gives up \(train.py:33, rank 3 on algo-2\)$' '^rank 3 on host algo-2 exited with code 1$' 'train.py$'
 
   begin save "SIGTERM to algo-2, rank 0 saves for 5 s, the others leave"
   await_ranks
