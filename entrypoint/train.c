@@ -68,11 +68,10 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     if (launcher->describe) {
         launcher->describe(job, plan, &what);
     }
-    if (what.length == 0) {
+    if (what.length == 0 && hosts == 1) {
         pl_text_append(&what, "one program");
-    }
-    if (what.length == strlen("one program") && hosts > 1) {
-        pl_text_printf(&what, " on each of %zu hosts", hosts);
+    } else if (what.length == 0) {
+        pl_text_printf(&what, "one program on each of %zu hosts", hosts);
     }
     pl_log(level, "version %s, %s: %s; this is %s, the %s", pl_version, launcher->name, pl_text_string(&what),
            job->current_host, hosts > 1 ? pl_launch_plan_role_text(plan->role) : "only host");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Who decides when version 3 of the SDK and hyperparameters both say how a job runs: the SDK's files, and the
- * hyperparameters what those leave open. What then has no effect is said in job->conflicts.
+ * Decides how a job runs if both version 3 of the SDK and hyperparameters say it: the SDK's files take precedence, and
+ * hyperparameters decide what these leave open. Values without an effect are listed in job->conflicts.
  *
  * The level of the log is here too: a setting of Paceline, or the one that the SDK sends.
  *
@@ -13,7 +13,7 @@
 
 #include "entrypoint/job/job.h"
 
-/** Choose program, command, code directory and requirements, after the hyperparameters have been read. */
+/** Choose program, command, code directory and requirements. Call it after the hyperparameters have been read. */
 enum pl_status pl_precedence_program(struct pl_job *job, struct pl_error *reterr) PL_MUST_CHECK;
 
 /** Choose the level of Paceline's own lines: the setting, else sagemaker_container_log_level. */

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "entrypoint/launch/mpi_hosts.h"
-#include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/launch/needs.h"
 #include "entrypoint/supervise/peers.h"
 #include "entrypoint/supervise/sessions.h"
@@ -564,9 +563,6 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     PL_AUTO_TEXT struct pl_text agent = PL_TEXT_NONE;
 
     PL_TRY(apply_processes(supervisor, reterr));
-    if (supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_log_shows(PL_LOG_DEBUG)) {
-        pl_mpi_options_remove_map(&supervisor->plan->argv);
-    }
     if (master->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
         /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
          * usual one. */

@@ -5,6 +5,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "entrypoint/launch/mpi_options.h"
 #include "entrypoint/supervise/process.h"
 
 #include <signal.h>
@@ -120,6 +121,9 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
 
     if (plan->argv.count == 0) {
         return PL_OK;
+    }
+    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_log_shows(PL_LOG_DEBUG)) {
+        pl_mpi_options_remove_map(&supervisor->plan->argv);
     }
     setup.argv = (const char *const *)plan->argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);

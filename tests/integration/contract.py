@@ -633,7 +633,7 @@ def an_exception_before_a_long_dump():
         refused(tree, '  [1999, 0.5, 0.5]\n')
         begin = f'ValueError: bad value 3 (train.py:3, on algo-1)\nthe program on host algo-1 exited with code 1\nProgram: {PYTHON} train.py\n'
         expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
-        expect(b'\npaceline: error: ValueError: bad value 3 (train.py:3, on algo-1)\n' in tree.done.stderr, tree.done.stderr[-500:])
+        expect(re.search(rb'\npaceline: error: failed after \d+ s: ValueError: bad value 3 \(train\.py:3, on algo-1\)\n', tree.done.stderr), tree.done.stderr[-500:])
 
 
 def exceptions_have_a_place():
