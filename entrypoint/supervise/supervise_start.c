@@ -111,6 +111,20 @@ enum pl_status pl_supervise_start_sidecars(struct pl_supervisor *supervisor, str
     return PL_OK;
 }
 
+/* Remove what `paceline plan` prints as the toolkit has it, and the log is not to show. */
+static void adapt_mpirun(struct pl_supervisor *supervisor)
+{
+    if (supervisor->plan->ranks != PL_LAUNCH_PLAN_RANKS_MPIRUN) {
+        return;
+    }
+    if (!pl_log_shows(PL_LOG_DEBUG)) {
+        pl_mpi_options_remove_map(&supervisor->plan->argv);
+    }
+    if (strcmp(supervisor->job->settings.rank_tags, "auto") != 0) {
+        pl_mpi_options_remove_tags(&supervisor->plan->argv);
+    }
+}
+
 enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     static const enum pl_exit_source sources[] = {[PL_LAUNCH_PLAN_RANKS_NONE] = PL_EXIT_SOURCE_PROGRAM,
@@ -122,9 +136,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     if (plan->argv.count == 0) {
         return PL_OK;
     }
-    if (plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN && !pl_log_shows(PL_LOG_DEBUG)) {
-        pl_mpi_options_remove_map(&supervisor->plan->argv);
-    }
+    adapt_mpirun(supervisor);
     setup.argv = (const char *const *)plan->argv.items;
     setup.environment = pl_environment_strings(supervisor->environment);
     setup.cwd = plan->cwd;
