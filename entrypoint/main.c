@@ -103,7 +103,7 @@ static int refuse_subcommand(const char *word)
     if (pl_verbs_find(word)) {
         pl_log(PL_LOG_ERROR, "this Paceline was built without `paceline %s`; `paceline help` lists all", word);
     } else {
-        pl_log(PL_LOG_ERROR, "there is no subcommand '%s'%s; `paceline help` lists them", word,
+        pl_log(PL_LOG_ERROR, "unknown command '%s'%s; `paceline help` lists the commands", word,
                pl_text_near_hint(&spelling, "", hint, sizeof(hint)));
     }
     return PL_EXIT_USAGE;
@@ -138,7 +138,9 @@ static const char *choose_subcommand(const struct pl_invocation *call, const cha
         return "train";
     }
     if (getpid() == 1 && !is_known(call, word) && has_config(call->environment)) {
-        pl_log(PL_LOG_WARNING, "'%s' is not a subcommand of paceline; the job runs and the arguments are ignored",
+        pl_log(PL_LOG_WARNING,
+               "unknown command '%s': the job (train) runs, and all arguments are ignored. `paceline help` lists the "
+               "commands",
                word);
         return "train";
     }

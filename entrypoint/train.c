@@ -154,7 +154,7 @@ static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan
     if (pl_supervise_set_plan(&supervisor, plan, &plan_error) == PL_OK) {
         exit_code = run_role(&supervisor, plan);
     } else {
-        pl_log_error(&plan_error, "the other hosts are not told");
+        pl_log_error(&plan_error, "the other hosts are not notified");
         exit_code = pl_supervise_finish(&supervisor);
     }
     pl_supervise_close(&supervisor);

@@ -206,7 +206,8 @@ static enum pl_status open_memory(struct pl_bootstrap *bootstrap, bool one_proce
 
     /* The kernel makes a memory file of any size, and would kill processes for lack of memory later. */
     if (sysinfo(&machine) == 0 && region->bytes / machine.mem_unit > machine.totalram + machine.totalswap) {
-        return pl_error_set(reterr, PL_MEMORY, "%zu bytes of shared memory are more than this machine has",
+        return pl_error_set(reterr, PL_MEMORY,
+                            "%zu bytes of shared memory are more than this machine has: start fewer ranks on this host",
                             region->bytes);
     }
     fd = pl_fd_new_memory("paceline", region->bytes);

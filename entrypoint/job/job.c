@@ -151,6 +151,20 @@ static enum pl_status check_groups(const char *path, struct pl_job *job, struct 
     return PL_OK;
 }
 
+/* The file that each job has. */
+static enum pl_status read_first(const char *path, struct pl_python_json **ret_root, struct pl_error *reterr)
+{
+    const enum pl_status status = pl_config_read(path, true, ret_root, reterr);
+
+    return status == PL_NOT_FOUND
+               ? pl_error_set(
+                     reterr, status,
+                     "there is no job here: '%.200s' does not exist. SageMaker writes it; `paceline demo` runs "
+                     "a job without SageMaker",
+                     path)
+               : status;
+}
+
 static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -158,7 +172,7 @@ static enum pl_status read_resource(struct pl_job *job, struct pl_error *reterr)
     const struct pl_python_json *current;
 
     PL_TRY(config_path(job, "resourceconfig.json", &path, reterr));
-    PL_TRY(pl_config_read(path, true, &job->resource, reterr));
+    PL_TRY(read_first(path, &job->resource, reterr));
     PL_TRY(pl_config_string(path, job->resource, "current_host", NULL, &job->current_host, reterr));
     PL_TRY(pl_config_member(path, job->resource, "hosts", PL_PYTHON_JSON_ARRAY, true, &hosts, reterr));
     if (pl_python_json_count(hosts) == 0 || pl_python_json_count(hosts) > PL_JOB_HOSTS_MAX) {

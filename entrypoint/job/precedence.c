@@ -232,9 +232,10 @@ static enum pl_status note_switches(struct pl_job *job, const char *chosen, cons
     for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
         if (strcmp(names[i], same) != 0 &&
             pl_hyperparameters_is_true(pl_python_json_member(job->framework, names[i]))) {
-            PL_TRY(pl_strv_printf(&job->conflicts, reterr,
-                                  "distributed.json asks for %s; the hyperparameter %s has no effect", chosen,
-                                  names[i]));
+            PL_TRY(
+                pl_strv_printf(&job->conflicts, reterr,
+                               "distributed.json asks for %s; the hyperparameter %s has no effect: remove one of them",
+                               chosen, names[i]));
         }
     }
     return PL_OK;

@@ -143,6 +143,13 @@ static enum pl_status read_value(const struct setting *setting, const char *text
     return PL_OK;
 }
 
+static void lower(char *text)
+{
+    for (; text && *text != '\0'; text++) {
+        *text = (char)(*text >= 'A' && *text <= 'Z' ? *text + ('a' - 'A') : *text);
+    }
+}
+
 /* Read a hyperparameter. Messages use its name in small letters, in whatever case it was written. */
 static enum pl_status read_hyperparameter(const char *name, const char *text, struct pl_job_settings *values,
                                           struct pl_error *reterr)
@@ -150,11 +157,9 @@ static enum pl_status read_hyperparameter(const char *name, const char *text, st
     const struct setting *setting = find(name);
     struct pl_knobs knobs;
     char what[80];
-    int length = snprintf(what, sizeof(what), "hyperparameter %s", name);
 
-    for (int i = 0; i < length && i < (int)sizeof(what) - 1; i++) {
-        what[i] = (char)(what[i] >= 'A' && what[i] <= 'Z' ? what[i] + 32 : what[i]);
-    }
+    snprintf(what, sizeof(what), "hyperparameter %s", name);
+    lower(what);
     if (setting) {
         return read_value(setting, text, what, values, reterr);
     }
@@ -260,11 +265,15 @@ static enum pl_status check(const char *string, bool is_variable, struct pl_strv
         return PL_OK; /* rank 0 warns of a setting that no longer exists */
     }
     if (near.meant) {
-        pl_text_printf(&hint, "; PACELINE_%s is one", near.meant);
+        pl_text_printf(&hint, "; did you mean PACELINE_%s?", near.meant);
         PL_TRY(pl_text_check(&hint, reterr));
     }
-    return pl_strv_printf(warnings, reterr, "%s%s is not a setting of Paceline and has no effect%s",
-                          pl_text_string(&name), is_variable ? "" : " (a hyperparameter)", pl_text_string(&hint));
+    if (!is_variable) { /* as hyperparameters are written */
+        lower(name.data);
+        lower(near.meant ? hint.data : NULL);
+    }
+    return pl_strv_printf(warnings, reterr, "%s%s is not a setting of Paceline and is ignored%s",
+                          is_variable ? "" : "hyperparameter ", pl_text_string(&name), pl_text_string(&hint));
 }
 
 enum pl_status pl_settings_check(const struct pl_environment *environment, const struct pl_strv *hyperparameters,

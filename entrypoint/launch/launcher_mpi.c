@@ -47,13 +47,14 @@ static enum pl_status check_names(const struct pl_job *job, const struct pl_strv
         if (major == 4 && strlen(host) > OPENMPI4_NAME_MAX) {
             return pl_error_set(reterr, PL_INVALID,
                                 "resourceconfig.json: the host name '%.200s' is too long for Open MPI 4: expected at "
-                                "most %d characters, found %zu",
+                                "most %d characters, found %zu; rename the host",
                                 host, OPENMPI4_NAME_MAX, strlen(host));
         }
         if (major == 4 && !chosen && host[strspn(host, taken)] != '\0') {
             return pl_error_set(reterr, PL_INVALID,
                                 "resourceconfig.json: Open MPI 4 does not take the host name '%.200s': expected "
-                                "letters, digits, dots and hyphens, found '%c'",
+                                "letters, digits, dots and hyphens, found '%c'; rename the host, or for '_' put --mca "
+                                "regx naive into sagemaker_mpi_custom_mpi_options",
                                 host, host[strspn(host, taken)]);
         }
     }

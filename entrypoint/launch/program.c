@@ -207,7 +207,10 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
 
     if (job->program[0] == '/') {
         if (!is_file(job->program)) {
-            return pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not a file", job->program);
+            return pl_error_set(reterr, PL_NOT_FOUND,
+                                "the program '%.200s' does not exist, or is a directory: check sagemaker_program "
+                                "(entry_point in the SDK)",
+                                job->program);
         }
         return use_command(job->program, job->program, program, plan, reterr);
     }
@@ -221,7 +224,9 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
         return use_command(on_path, on_path, program, plan, reterr);
     }
     return name_nearby(job,
-                       pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is neither a file in %s nor on PATH",
+                       pl_error_set(reterr, PL_NOT_FOUND,
+                                    "the program '%.200s' is neither a file in %.200s nor on PATH: give a path below "
+                                    "source_dir, or install it in the image",
                                     job->program, job->paths.code),
                        reterr);
 }
@@ -247,11 +252,11 @@ static enum pl_status need_python(const struct pl_job *job, struct pl_program *p
                             "the program '%s' needs Python, and '%s', which PACELINE_PYTHON names, is not on PATH",
                             job->program, named);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND,
-                        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image; "
-                        "install it or name the interpreter "
-                        "in PACELINE_PYTHON",
-                        job->program);
+    return pl_error_set(
+        reterr, PL_NOT_FOUND,
+        "the program '%s' needs Python, but neither python3 nor python is on PATH in this image: build it with python3 "
+        "(PACKAGES of Paceline's Dockerfile), or name the interpreter in PACELINE_PYTHON",
+        job->program);
 }
 
 static enum pl_status find_named(const struct pl_job *job, bool pending, struct pl_program *program,
@@ -272,8 +277,10 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
         PL_TRY(need_python(job, program, reterr));
         if (!pending && !(job->program[0] == '/' ? is_file(job->program) : code_has(job, job->program))) {
             return name_nearby(job,
-                               pl_error_set(reterr, PL_NOT_FOUND, "the program '%s' is not a file in %s", job->program,
-                                            job->paths.code),
+                               pl_error_set(reterr, PL_NOT_FOUND,
+                                            "the program '%.200s' is not in %.200s: set sagemaker_program (entry_point "
+                                            "in the SDK) to a path below source_dir",
+                                            job->program, job->paths.code),
                                reterr);
         }
         return pl_strv_add(&program->words, job->program, reterr);
@@ -437,7 +444,9 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
 
     if (install && !requirements && !pending && job->drivers.requirements &&
         job->requirements == job->drivers.requirements) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
+        return pl_error_set(reterr, PL_NOT_FOUND,
+                            "sourcecode.json: requirements: expected a file in %s, found no '%s': check requirements "
+                            "and ignore_patterns of SourceCode",
                             job->paths.code, job->requirements);
     }
     program->may_install = install && program->python && (requirements || package || (pending && job->requirements));
@@ -445,7 +454,9 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
         return PL_OK;
     }
     if (!program->python) {
-        return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
+        return pl_strv_printf(&plan->warnings, reterr,
+                              "%s is ignored, because this image has no Python: build it with python3 and python3-pip "
+                              "(PACKAGES of Paceline's Dockerfile)",
                               job->requirements);
     }
     PL_TRY(need_pip(program, requirements ? job->requirements : "setup.py", plan, reterr));
@@ -495,8 +506,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
         PL_TRY(find_bundled(job, program, reterr));
     } else {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "there is code, but no program is named: set the hyperparameter sagemaker_program or "
-                            "the variable SAGEMAKER_PROGRAM");
+                            "there is code, but no program is named: set entry_point in the SDK, the hyperparameter "
+                            "sagemaker_program or the variable SAGEMAKER_PROGRAM");
     }
     return add_pip(job, program, pending, plan, reterr);
 }

@@ -238,13 +238,14 @@ static enum pl_status choose_live(const glob_t *found, char ret_path[PL_RUNDIR_P
     }
     if (live == 0 && foreign) {
         return pl_error_set(reterr, PL_SYSTEM,
-                            "the job on this host belongs to another user: '%s' is not owned by user %u", foreign,
-                            (unsigned)geteuid());
+                            "the job on this host belongs to another user: '%s' is not owned by user %u; run this as "
+                            "that user (docker exec -u)",
+                            foreign, (unsigned)geteuid());
     }
     return live == 1 ? PL_OK
                      : pl_error_set(reterr, PL_NOT_FOUND,
-                                    "no job with ranks or with a link between its hosts runs here: run this in the "
-                                    "container of such a job");
+                                    "no running job with ranks or linked hosts is found here: run this in the "
+                                    "container of a job (docker exec)");
 }
 
 enum pl_status pl_rundir_find(const struct pl_environment *environment, char ret_path[PL_RUNDIR_PATH_BYTES],

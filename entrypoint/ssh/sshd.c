@@ -91,10 +91,10 @@ static enum pl_status check_user(const struct passwd *user, struct pl_error *ret
     const char *name = slash ? slash + 1 : shell;
 
     if (!user) {
-        return pl_error_set(
-            reterr, PL_INVALID,
-            "a job on several hosts needs ssh, and ssh needs a user with a name: /etc/passwd has no user %u",
-            (unsigned)geteuid());
+        return pl_error_set(reterr, PL_INVALID,
+                            "a job on several hosts needs ssh, and ssh needs a user with a name: /etc/passwd has no "
+                            "user %u; add the user in the Dockerfile",
+                            (unsigned)geteuid());
     }
     if (strcmp(name, "nologin") == 0 || strcmp(name, "false") == 0 || access(shell, X_OK) != 0) {
         return pl_error_set(reterr, PL_INVALID,

@@ -139,7 +139,7 @@ void pl_apart_log_end(const struct pl_supervisor *supervisor)
 {
     pl_log(PL_LOG_WARNING,
            "no rank has called MPI_Init or joined another one in a torch process group: %d programs ran independently, "
-           "and each has trained its own model; if they should have trained one model, see docs/troubleshooting.md, "
-           "else set PACELINE_INDEPENDENT_RANKS=1",
+           "and each has trained its own model. For torch and Lightning use torch_distributed or Torchrun() in the "
+           "SDK, else see docs/troubleshooting.md; if this is meant, set PACELINE_INDEPENDENT_RANKS=1",
            supervisor->plan->processes);
 }

@@ -92,7 +92,8 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
     }
     if (exit_report->out_of_memory) {
         pl_text_append(text, exit_report->signalled && exit_report->code == SIGKILL
-                                 ? ": out of memory, the container's memory limit was reached"
+                                 ? ": out of memory, the container's memory limit was reached; use fewer ranks on a "
+                                   "host, smaller batches or a larger instance"
                                  : ": the container's memory limit was reached, and a process was killed");
     }
     if (exit_report->note[0] != '\0') {

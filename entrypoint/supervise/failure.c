@@ -73,10 +73,10 @@ static void reserve(struct pl_failure *failure)
         return;
     }
     if (errno == ENOSPC || errno == EDQUOT) {
-        pl_log(
-            PL_LOG_WARNING,
-            "the disk is full under %s before the job starts: neither a failure file nor output can be written there",
-            failure->path);
+        pl_log(PL_LOG_WARNING,
+               "the disk is full under %s before the job starts: neither a failure file nor output can be written "
+               "there; give the job a larger volume (volume_size in the SDK)",
+               failure->path);
     }
     pl_file_close_at(&failure->reserve_fd);
 }

@@ -53,7 +53,7 @@ static void end_job(struct pl_supervisor *supervisor, const char *place)
         return;
     }
     if (!supervisor->hang.ends) {
-        pl_log(PL_LOG_WARNING, "the job is left running (PACELINE_HANG_ACTION=report)");
+        pl_log(PL_LOG_WARNING, "the job keeps running; with PACELINE_HANG_ACTION=end it ends");
         return;
     }
     pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%.*s",
@@ -74,8 +74,8 @@ void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
     }
     hang->reported = true;
     pl_log(PL_LOG_WARNING,
-           "the job hangs: nothing has happened on any rank for %.0f s (PACELINE_HANG_S): no output, no other input or "
-           "output, no collective, no record; what each rank is doing, the one that differs first:",
+           "the job hangs: no rank has made progress for %.0f s (PACELINE_HANG_S): no output, no other input or "
+           "output, no collective, no record. What each rank is doing, the one that differs first:",
            hang_s(supervisor));
     if (start_report(supervisor, &error) != PL_OK) {
         pl_log_error(&error, "what the ranks are doing is not shown");

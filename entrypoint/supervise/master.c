@@ -415,7 +415,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
         return;
     }
     if (!master->late_told && pl_deadline_passed(late_ns)) {
-        pl_log(PL_LOG_WARNING, "no link yet to %s: how the job ends there is not known here", pl_text_string(&names));
+        pl_log(PL_LOG_WARNING, "not linked to %s yet: a failure there is not noticed here. Read the log of that host",
+               pl_text_string(&names));
         master->late_told = true;
     }
     if (!master->late_told && late_ns < *next_ns) {
@@ -464,9 +465,10 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
             if (report_only || supervisor->stop_number != 0) {
                 return PL_OK;
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not connect within %lld s: %.400s", missing,
-                                supervisor->plan->hosts.count, (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
-                                pl_text_string(&names));
+            return pl_error_set(reterr, PL_TIMEOUT,
+                                "%zu of %zu hosts did not connect within %lld s: %.300s. " PL_SUPERVISE_LOST_ADVICE,
+                                missing, supervisor->plan->hosts.count,
+                                (long long)(supervisor->join_timeout_ns / PL_NS_PER_S), pl_text_string(&names));
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for %zu of %zu hosts: %s", missing, supervisor->plan->hosts.count,
@@ -644,9 +646,8 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
         }
         pl_supervise_fail_exit(supervisor, main_report);
     } else if (has_ranks && master->ranks_ended == 0) {
-        pl_supervise_fail(
-            supervisor,
-            "mpirun exited with code 0 but has not run the program: check sagemaker_mpi_custom_mpi_options");
+        pl_supervise_fail(supervisor, "mpirun exited with code 0 but has not run the program: remove options such as "
+                                      "--version or -h from sagemaker_mpi_custom_mpi_options");
     }
     return supervisor->failed ? PL_OK : check_ranks(supervisor, reterr);
 }

@@ -120,9 +120,17 @@ static enum pl_status raise_exec_failure(const char *path, const struct start_fa
                               has_cr ? "\\r" : "",
                               has_cr ? ": the script's lines end in CR LF, save it with LF alone" : "");
     }
+    if (failure->code == EACCES && failure->head[0] == '\0') {
+        return pl_error_raise(
+            reterr, status, PL_DOMAIN_ERRNO, failure->code,
+            "start '%.200s': this user may not execute it: run `chmod +x` on it, or start it as `sh %.200s`", path,
+            path);
+    }
     if (failure->code == ENOENT && failure->head[0] != '\0') {
-        return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': the file exists, but its dynamic loader does not", path);
+        return pl_error_raise(
+            reterr, status, PL_DOMAIN_ERRNO, failure->code,
+            "start '%.200s': the file exists, but its dynamic loader does not: build it for this image's C library",
+            path);
     }
     if (failure->code == ENOEXEC) {
         return pl_error_raise(

@@ -518,7 +518,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
          * 137. */
         exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;
         if (pl_cgroup_refused_forks() > refused_before) {
-            add_note(exit_report, "the container's limit of processes and threads was reached");
+            add_note(exit_report, "the container's limit of processes and threads was reached: raise it (docker run "
+                                  "--pids-limit), or start fewer loader threads");
         }
         if (shim.stop_number != 0 && exit_report->signalled && exit_report->code == shim.stop_number && !shim.catches) {
             add_note(exit_report, "it has no handler for this signal");

@@ -130,7 +130,7 @@ static void raise_files(struct pl_supervisor *supervisor)
     if (!pl_signals_raise_files(supervisor->signals, count)) {
         pl_log(PL_LOG_WARNING,
                "process 1 may run out of descriptors: it needs about %zu for %zu hosts and %zu programs here, and the "
-               "hard limit is lower; raise it (docker run --ulimit nofile=)",
+               "hard limit is lower; start the container with docker run --ulimit nofile=65536",
                count, hosts, programs);
     }
 }

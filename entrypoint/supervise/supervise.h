@@ -143,6 +143,9 @@ struct pl_supervisor {
 #define PL_SUPERVISE_STOP_LAUNCHER_NS (10 * PL_NS_PER_S)
 #define PL_SUPERVISE_KILL_NS (2 * PL_NS_PER_S)
 
+/** What to do if a host does not connect. */
+#define PL_SUPERVISE_LOST_ADVICE "Read its log, and check that the security group lets all hosts reach each other"
+
 /* How long the upload of intermediate output may take after its budget, to abort incomplete uploads on the server. */
 #define PL_SUPERVISE_SYNC_GRACE_NS (15 * PL_NS_PER_S)
 

@@ -108,7 +108,9 @@ enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum 
     if (status == PL_OK || status == PL_CANCELLED) {
         return status;
     }
-    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so no host will know how another ends: %s",
+    pl_log(PL_LOG_WARNING,
+           "the hosts of this job are not linked: %s. If one fails, the others do not notice; fix the cause, or set "
+           "PACELINE_LINK=0 to accept this",
            supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
     supervisor->failed = supervisor->exit_report_known = false;
     supervisor->exit_code = 0;

@@ -196,7 +196,9 @@ enum pl_status pl_supervise_wait_main(struct pl_supervisor *supervisor, struct p
             return PL_OK;
         }
         if (pl_deadline_passed(kill_ns)) {
-            pl_supervise_fail(supervisor, "the program did not end within %lld s after it was asked to stop",
+            pl_supervise_fail(supervisor,
+                              "the program did not end within %lld s after it was asked to stop: handle SIGTERM, or "
+                              "give it more time by PACELINE_STOP_S",
                               (long long)(supervisor->stop_budget_ns / PL_NS_PER_S));
             return PL_OK;
         }

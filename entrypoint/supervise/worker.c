@@ -131,7 +131,9 @@ static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!state->joined) {
         pl_exit_report_print(exit_report, PL_FAILURE_SHOWN_BYTES, &text);
-        pl_log(PL_LOG_WARNING, "this host is not linked to the others, so no host will know how another ends: %s",
+        pl_log(PL_LOG_WARNING,
+               "this host is not linked to the others: %s. If one fails, the others do not notice; fix the cause, or "
+               "set PACELINE_LINK=0 to accept this",
                pl_text_string(&text));
     }
 }
@@ -303,8 +305,10 @@ static void accept_master(struct pl_supervisor *supervisor, struct pl_connection
         return;
     }
     if (state->master || state->early || strcmp(frame->fields[1], master_host(supervisor)) != 0) {
-        pl_log(PL_LOG_WARNING, "'%.100s' wants to be this job's master; it is %s", frame->fields[1],
-               master_host(supervisor));
+        pl_log(PL_LOG_WARNING,
+               "a connection from '%.100s' is refused: the first host of this job is '%s'. Check hosts in "
+               "resourceconfig.json",
+               frame->fields[1], master_host(supervisor));
         connection->dropped = true;
         return;
     }
@@ -506,9 +510,11 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
                 break;
             }
             words = end_sshd(supervisor);
-            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not connect within %lld s%s%.300s",
-                                master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
-                                *words != '\0' ? "; sshd's last line here: " : "", words);
+            return pl_error_set(
+                reterr, PL_TIMEOUT,
+                "the master host %.150s did not connect within %lld s%s%.250s. " PL_SUPERVISE_LOST_ADVICE,
+                master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
+                *words != '\0' ? "; sshd's last line here: " : "", words);
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s%s", master_host(supervisor),

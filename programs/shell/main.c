@@ -235,7 +235,7 @@ static enum pl_status run(const struct pl_environment *environment, char **words
     }
     terminal_restore(&terminal);
     if (status == PL_OK && *ret_code == SSH_FAILED) {
-        pl_log(PL_LOG_ERROR, "there is no connection to %s, or the command there exited with 255", words[0]);
+        pl_log(PL_LOG_ERROR, "could not connect to %s, or the command there exited with 255", words[0]);
     }
     return status;
 }

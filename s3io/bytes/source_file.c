@@ -21,8 +21,9 @@ struct file_source {
 static enum pl_status changed(const char *name, uint64_t listed_bytes, uint64_t bytes, struct pl_error *reterr)
 {
     return pl_error_set(reterr, PL_CORRUPT,
-                        "'%s' has changed: it had %llu bytes when it was listed, and has %llu bytes now", name,
-                        (unsigned long long)listed_bytes, (unsigned long long)bytes);
+                        "'%s' has changed: it had %llu bytes when it was listed, and has %llu bytes now. Write data "
+                        "elsewhere, then rename it",
+                        name, (unsigned long long)listed_bytes, (unsigned long long)bytes);
 }
 
 /* Reads from a regular file, which is always ready: the deadline is not needed. */

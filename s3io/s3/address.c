@@ -209,7 +209,10 @@ enum pl_status pl_s3_uri_parse(const char *uri, char **ret_bucket, char **ret_ke
         return PL_MEMORY;
     }
     if (!is_bucket(bucket)) {
-        return pl_error_set(reterr, PL_INVALID, "'%s' is not a bucket name (in 's3://%s')", bucket, uri);
+        return pl_error_set(
+            reterr, PL_INVALID,
+            "'%s' is not a bucket name (in 's3://%s'): expected 3 to 63 lower-case letters, digits, dots and hyphens",
+            bucket, uri);
     }
     key = pl_memory_string(uri[length] ? uri + length + 1 : "", reterr);
     if (!key) {

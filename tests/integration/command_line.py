@@ -17,9 +17,9 @@ PACELINE = pathlib.Path(os.environ["PACELINE_BUILD"]) / "entrypoint/paceline"
 
 # The arguments of `paceline`, and the whole output; FOLDER is an empty directory, FILE a file.
 WRONG = {
-    "nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
-    "help nonsense": "paceline: error: there is no subcommand 'nonsense'; `paceline help` lists them",
-    "trian": "paceline: error: there is no subcommand 'trian' (did you mean 'train'?); `paceline help` lists them",
+    "nonsense": "paceline: error: unknown command 'nonsense'; `paceline help` lists the commands",
+    "help nonsense": "paceline: error: unknown command 'nonsense'; `paceline help` lists the commands",
+    "trian": "paceline: error: unknown command 'trian' (did you mean 'train'?); `paceline help` lists the commands",
     "plan nonsense": "paceline: error: plan: expected --json, or -- COMMAND..., found 'nonsense'",
     "env nonsense": "paceline: error: env: expected nothing, found 'nonsense'",
     "sweep": "paceline: error: sweep: expected --dry-run [FILE], found nothing",
@@ -40,7 +40,7 @@ WRONG = {
     "s3 --timeout 5s ls s3://bucket/": "paceline s3: error: --timeout is '5s', expected a whole number from 1 to 1000000",
     "s3 ls": "paceline s3: error: ls: expected one s3://BUCKET/PREFIX",
     "s3 ls s3:/x": "paceline s3: error: ls: 's3:/x' is not an s3://BUCKET/KEY address",
-    "s3 ls s3://": "paceline s3: error: ls: '' is not a bucket name (in 's3://')",
+    "s3 ls s3://": "paceline s3: error: ls: '' is not a bucket name (in 's3://'): expected 3 to 63 lower-case letters, digits, dots and hyphens",
     "s3 cat": "paceline s3: error: cat: expected s3://BUCKET/KEY...",
     "s3 cat s3://bucket": "paceline s3: error: cat: 's3://bucket' is a bucket: expected an object",
     "s3 rm s3://bucket/folder/": "paceline s3: error: rm: 's3://bucket/folder/' is not an object; use --recursive for the objects below it",
@@ -69,7 +69,7 @@ WRONG = {
     "feed --nonsense FOLDER FILE": "paceline feed: error: there is no option --nonsense; --help lists the options",
     "feed --augmented a --recordio s3://bucket/m FILE": "paceline feed: error: --augmented goes with neither --manifest, --recordio nor --decompress",
     "feed --manifest FOLDER FILE": "paceline feed: error: 'FOLDER': a manifest is an object on S3, s3://BUCKET/KEY",
-    "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x')",
+    "feed s3:///x FILE": "paceline feed: error: '' is not a bucket name (in 's3:///x'): expected 3 to 63 lower-case letters, digits, dots and hyphens",
     "shell --nonsense algo-2": "paceline shell: error: expected HOST, and a command where one is to be run, found '--nonsense'; --help tells more",
     "sync FOLDER": "paceline sync: error: expected DIRECTORY and s3://BUCKET/PREFIX, found 1 arguments; --help tells more",
     "sync --finish soon FOLDER s3://bucket/": "paceline sync: error: --finish is 'soon', expected a number from 0.001 to 86400",

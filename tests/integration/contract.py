@@ -170,7 +170,7 @@ def malformed_json():
 def missing_file():
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW}) as tree:
         (tree.base / 'input/config/resourceconfig.json').unlink()
-        refused(tree, 'resourceconfig.json', 'No such file')
+        refused(tree, 'there is no job here', "resourceconfig.json' does not exist", 'paceline demo')
 
 
 def wrong_type():
@@ -281,7 +281,7 @@ def a_signal_while_the_job_is_refused():
 
 def program_not_found():
     with Tree({'sagemaker_program': '"nope.py"'}, {'train.py': ''}) as tree:
-        refused_alike(tree, "the program 'nope.py' is not a file in")
+        refused_alike(tree, "the program 'nope.py' is not in")
     with Tree({'sagemaker_program': '"nope"'}, {'train.py': ''}) as tree:
         refused(tree, "the program 'nope' is neither a file in")
     with Tree({}, {'train.py': ''}) as tree:
@@ -434,7 +434,7 @@ def an_mpirun_that_runs_no_rank():
         return
     hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_custom_mpi_options': '--version'}
     with Tree(hps, {'run.sh': SHOW}) as tree:
-        refused(tree, 'mpirun exited with code 0 but has not run the program: check sagemaker_mpi_custom_mpi_options')
+        refused(tree, 'mpirun exited with code 0 but has not run the program: remove options such as --version or -h from sagemaker_mpi_custom_mpi_options')
 
 
 def a_signal_to_the_whole_group():

@@ -107,7 +107,7 @@ wait_host algo-2 30
 wait_host algo-1 30
 expect_code algo-2 bad
 expect_code algo-1 bad
-expect_failure algo-2 "cannot have port 22.*Address already in use" "PACELINE_SSH_PORT"
+expect_failure algo-2 "cannot use port 22.*Address already in use" "PACELINE_SSH_PORT"
 expect_failure algo-1 "algo-2"
 case_end algo-2 algo-1
 

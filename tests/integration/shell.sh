@@ -78,7 +78,7 @@ on_terminal 130 'wait begins' 'send \x1a' 'send \x03' -- algo-2 sh -c 'echo begi
 on_terminal 143 'wait # ' 'send echo sle""eps; exec sleep 5053\r' 'wait sleeps\r\n' 'signal TERM' -- algo-2
 await_no_sleep algo-2 5053
 on_terminal 255 'wait # ' 'send (trap "" HUP; exec sleep 5054) &\r' 'wait # ' 'send kill -9 $(ps -o ppid= $PPID)\r' -- algo-2
-grep -q 'paceline shell: error: there is no connection to algo-2' <<<"$shown" || case_failed "a connection that ends: $shown"
+grep -q 'paceline shell: error: could not connect to algo-2' <<<"$shown" || case_failed "a connection that ends: $shown"
 begin_s=$SECONDS
 until host_run algo-2 pgrep -f '^sleep 5054' >/dev/null; do
   [ $((SECONDS - begin_s)) -le 60 ] || case_failed "what ignores SIGHUP does not run on"
@@ -112,7 +112,7 @@ for processes in 1 0; do
   if [ $processes = 1 ]; then
     refused algo-1 "the job on this host has no link to other hosts: expected a started job on several hosts, without PACELINE_LINK=0" algo-2
   else
-    refused algo-1 "no job with ranks or with a link between its hosts runs here: run this in the container of such a job" algo-2
+    refused algo-1 "no running job with ranks or linked hosts is found here: run this in the container of a job (docker exec)" algo-2
   fi
   touch "$cluster/algo-1/ml/go"
   host_wait algo-1 30 || case_failed "no end"

@@ -271,7 +271,8 @@ START_TEST(the_sentence_names_rank_host_and_cause)
     exit_report.code = 9;
     pl_exit_report_sentence(&exit_report, &text);
     ck_assert_str_eq(pl_text_string(&text), "rank 1 on host algo-2 was killed by signal 9 (SIGKILL): out of memory, "
-                                            "the container's memory limit was reached");
+                                            "the container's memory limit was reached; use fewer ranks on a host, "
+                                            "smaller batches or a larger instance");
 }
 END_TEST
 

@@ -632,19 +632,19 @@ START_TEST(an_interpreters_fault_is_told_from_the_programs)
         {"#!/etc/passwd\nexit 0\n", "its interpreter '/etc/passwd' cannot be started: Permission denied"},
         {"#!" LONG_PATH " -e\nexit 0\n", "its interpreter '" LONG_PATH "' cannot be started: No such file"},
         {"#! \nexit 0\n", "its interpreter '' cannot be started: Exec format error"},
-        {"\177ELF and no more\n", "neither a program for this machine nor a script"}};
-    const char *const argv[] = {"./program", NULL};
+        {"\177ELF and no more\n", "neither a program for this machine nor a script"},
+        {"#!/bin/sh\nexit 0\n", "may not execute it: run `chmod +x` on it, or start it as `sh ./program`"}};
     struct scratch scratch = scratch_new();
     struct pl_exit_report exit_report;
     char path[PATH_MAX];
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(scripts); i++) {
         scratch_write(&scratch, "program", scripts[i].text, strlen(scripts[i].text));
-        ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), 0755), 0);
-        start_program(argv, scratch.path);
+        ck_assert_int_eq(chmod(scratch_path(&scratch, "program", path), i + 1 < PL_ARRAY_ITEMS(scripts) ? 0755 : 0644),
+                         0);
+        start_program((const char *const[]){"./program", NULL}, scratch.path);
         exit_report = await_exit_report();
-        ck_assert(exit_report.not_started);
-        ck_assert_msg(strstr(exit_report.note, scripts[i].told), "%s", exit_report.note);
+        ck_assert_msg(exit_report.not_started && strstr(exit_report.note, scripts[i].told), "%s", exit_report.note);
         pl_link_close(&link_to_watch);
         pl_signals_restore(&signals);
         ck_assert_int_eq(close(signals.fd), 0);
