@@ -281,7 +281,7 @@ the_smoke_test_tells_good_images_from_bad_ones() {
     fi
   done
   mkdir "$work/smoke/forgets"
-  printf 'FROM %s\nENTRYPOINT ["sh", "-c", "paceline \"$0\" || true"]\n' "$image" >"$work/smoke/forgets/Dockerfile"
+  printf 'FROM %s\nENTRYPOINT ["sh", "-c", "paceline $0 || true"]\n' "$image" >"$work/smoke/forgets/Dockerfile"
   container_build "$image-forgets" "$work/smoke/forgets" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the image with a wrong entry point does not build"; }
   if DOCKER=$engine "$smoke" "$image-forgets" >"$work/smoke.log" 2>&1 || ! grep -q "ended with 0" "$work/smoke.log"; then
     cat "$work/smoke.log"
