@@ -52,7 +52,7 @@ static bool is_file(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* *ret_path = the code directory's `name`. */
+/* Set `*ret_path` to the path of `name` in the code directory. */
 static enum pl_status code_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -73,7 +73,7 @@ static enum pl_status search(const struct pl_job *job, const char *name, char **
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
 }
 
-/* The interpreter: PACELINE_PYTHON, else python3, else python. */
+/* Find the interpreter: PACELINE_PYTHON, else python3, else python. */
 static enum pl_status find_python(const struct pl_job *job, char **ret_path, struct pl_error *reterr)
 {
     const char *named = job->settings.python;
@@ -89,7 +89,8 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
 
 enum { HEAD_BYTES = 257, REQUIREMENTS_BYTES = 1 << 20 };
 
-/* What the file begins with, as far as Linux looks for an interpreter; zeroes where it is shorter or cannot be read. */
+/* Read the first bytes of the file, as many as Linux reads to find an interpreter. Bytes that are missing or cannot be
+ * read are zero. */
 static void read_head(const char *path, char head[HEAD_BYTES])
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -100,7 +101,7 @@ static void read_head(const char *path, char head[HEAD_BYTES])
     }
 }
 
-/* True when the kernel can start the file: a native program, or text that names its interpreter. */
+/* Whether the kernel can start the file: a native program, or text that names its interpreter. */
 static bool starts_itself(const char *head)
 {
     return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
@@ -113,8 +114,11 @@ static bool ends_in_crlf(const char *head)
     return end && end > head && end[-1] == '\r';
 }
 
-/* The carriage return would be a part of the name of a file that is not there: the interpreter, or what env is to find.
- * After an interpreter's options it does harm to shells; others pass over it. */
+/*
+ * Refuse a carriage return at the end of the first line. It would become a part of the name of the interpreter, or of
+ * the name that env looks for, and that file does not exist. After an option of an interpreter it breaks shells only;
+ * other interpreters ignore it.
+ */
 static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_error *reterr)
 {
     static const char env[] = "/env";
@@ -135,7 +139,7 @@ static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_
                         "the program '%s' cannot run: the script's lines end in CR LF, save it with LF alone", word);
 }
 
-/* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
+/* Use the command at `path`, which the word `word` starts. Text without #! is run by sh, as a shell's exec does. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -147,13 +151,13 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
         if (ends_in_crlf(head)) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                  "the lines of '%s' end in CR LF, and sh takes the CR for a part of each line's last "
+                                  "the lines of '%s' end in CR LF, and sh takes the CR as a part of each line's last "
                                   "word: save it with LF alone",
                                   word));
         }
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                  "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
+                                  "'%s' begins with a byte order mark, which sh takes as a part of its first line%s: "
                                   "save it without one",
                                   word,
                                   memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
@@ -165,18 +169,19 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_strv_add(&program->words, word, reterr);
 }
 
-/* `status` with a word on the file of this name in a folder below: its name without the folder is a likely mistake. */
+/* Add to the error the path of a file of this name in a folder below: users often leave out the folder. Returns
+ * `status`. */
 static enum pl_status name_nearby(const struct pl_job *job, enum pl_status status, struct pl_error *reterr)
 {
     char path[PATH_MAX];
 
     if (pl_nearby_find(job->paths.code, job->program, path)) {
-        pl_error_context(reterr, "the code directory has '%.200s': give that path", path);
+        pl_error_context(reterr, "the code directory has '%.200s': use that path", path);
     }
     return status;
 }
 
-/* A command with a path, which is below the code directory unless it is absolute. */
+/* Find a command with a path, which is relative to the code directory unless it is absolute. */
 static enum pl_status find_given(const struct pl_job *job, struct pl_error *reterr)
 {
     const char *word = job->command.items[0];
@@ -221,7 +226,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
                        reterr);
 }
 
-/* -m "pkg.sub" for "pkg.sub.py". */
+/* Add -m "pkg.sub" for "pkg.sub.py". */
 static enum pl_status add_module(const char *name, struct pl_strv *words, struct pl_error *reterr)
 {
     size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
@@ -254,7 +259,8 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
-    bool is_entry = job->program == job->drivers.entry_script; /* which is a file, also beside a setup.py */
+    /* the entry script is a file, even if there is a setup.py */
+    bool is_entry = job->program == job->drivers.entry_script;
 
     if (!is_entry && !is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
         program->kind = PL_PROGRAM_PACKAGE;
@@ -279,7 +285,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
     return find_command(job, program, plan, reterr);
 }
 
-/* The same, with a note about where the name comes from when it overrides another one. */
+/* The same, with a note about the origin of the name if it overrides another one. */
 static enum pl_status find_with_origin(const struct pl_job *job, bool pending, struct pl_program *program,
                                        struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -290,12 +296,12 @@ static enum pl_status find_with_origin(const struct pl_job *job, bool pending, s
     }
     if (status != PL_OK) {
         pl_error_context(reterr,
-                         "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                         "SAGEMAKER_PROGRAM names it; the hyperparameter sagemaker_program, '%.200s', has no effect",
                          job->overridden_program);
         return status;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                          "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
+                          "the variable SAGEMAKER_PROGRAM names '%.200s', which is used; the hyperparameter "
                           "sagemaker_program, '%.200s', has no effect",
                           job->program, job->overridden_program);
 }
@@ -307,27 +313,27 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     program->kind = PL_PROGRAM_BUNDLED;
     if (pl_companion_find(job->self_path, bundled_name, &path, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "no program is named, and this image was built without the example that would train: set "
-                            "the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+                            "no program is named, and this image was built without the example program: set the "
+                            "hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
     }
     return pl_strv_add(&program->words, path, reterr);
 }
 
-/* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
+/* An image with Python may lack pip, and the message of the interpreter about it suggests no solution. */
 static enum pl_status need_pip(const struct pl_program *program, const char *file, struct pl_launch_plan *plan,
                                struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text sentence = PL_TEXT_NONE;
 
     pl_text_printf(&sentence,
-                   "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's "
+                   "the code has %s, but this image has no pip: build it with python3-pip (PACKAGES of Paceline's "
                    "Dockerfile), or switch the installation off by PACELINE_INSTALL=0",
                    file);
     PL_TRY(pl_text_check(&sentence, reterr));
     return pl_needs_module(program, "pip", pl_text_string(&sentence), plan, reterr);
 }
 
-/* Whether a line of requirements.txt asks for the package `name`. */
+/* Whether a line of requirements.txt names the package `name`. */
 static bool requires(const struct pl_job *job, const char *name)
 {
     PL_AUTO_FREE char *path = NULL, *text = NULL;
@@ -347,9 +353,10 @@ static bool requires(const struct pl_job *job, const char *name)
 }
 
 /*
- * Where Paceline's modules for Horovod are, pip does not compile a Horovod, which takes minutes and compilers: it
- * installs the Python of the version that they serve, or says that requirements.txt wants another, and a step puts
- * them into it. Not where the user has set HOROVOD_SKIP_COMPILE to something else.
+ * If this image has Paceline's modules for Horovod, pip must not compile Horovod, which takes minutes and needs
+ * compilers. A constraint makes pip install the Python files of the version that the modules serve, or report that
+ * requirements.txt wants another version; a further step puts the modules into Horovod. Nothing is done if the user has
+ * set HOROVOD_SKIP_COMPILE to a value other than 1.
  */
 static enum pl_status add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
@@ -369,15 +376,15 @@ static enum pl_status add_horovod(const struct pl_job *job, const struct pl_prog
         return PL_OK;
     }
     PL_TRY(pl_strv_add(&plan->warnings,
-                       "requirements.txt names Horovod: 0.28.1 is installed without compiling, and runs on Paceline; "
-                       "HOROVOD_SKIP_COMPILE=0 leaves it to pip",
+                       "requirements.txt names Horovod: version 0.28.1 is installed without compiling, and runs on "
+                       "Paceline; with HOROVOD_SKIP_COMPILE=0 pip compiles it",
                        reterr));
     PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
     return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
                             reterr);
 }
 
-/* `paceline-index ARN` before pip's words: it asks AWS for the index, and the token never is in a command line. */
+/* Put `paceline-index ARN` before pip's words: it gets the index from AWS, and the token is never in a command line. */
 static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char variable[] = "CA_REPOSITORY_ARN", name[] = "paceline-index";
@@ -389,14 +396,13 @@ static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, 
     }
     if (pl_companion_find(job->self_path, name, &tool, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "%s is set, and this image has no %s: give pip its index in "
-                            "PIP_INDEX_URL instead",
-                            variable, name);
+                            "%s is set, but this image has no %s: set PIP_INDEX_URL to pip's index instead", variable,
+                            name);
     }
     return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
 }
 
-/* What pip has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
+/* Keep what pip has fetched for the next job, in the directory that a warm pool keeps, if there is such a directory. */
 static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
@@ -418,7 +424,8 @@ static enum pl_status keep_cache(const struct pl_job *job, struct pl_launch_plan
     return pl_steps_set(&plan->steps, "PIP_CACHE_DIR", pl_text_string(&path), reterr);
 }
 
-/* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
+/* For every kind of program the same rule holds: what the code directory asks pip to install is installed before the
+ * program starts. */
 static enum pl_status add_pip(const struct pl_job *job, struct pl_program *program, bool pending,
                               struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -446,12 +453,13 @@ static enum pl_status add_pip(const struct pl_job *job, struct pl_program *progr
                         package ? "installing the package in the code directory" : "installing requirements.txt",
                         job->paths.code, &argv, reterr));
     if (!pl_environment_get(job->process, break_packages)) {
-        /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container
-         * has one purpose. */
+        /* Debian's Python refuses to install outside a virtual environment, to protect the system. This container has
+         * only one purpose, so that protection is switched off. */
         PL_TRY(pl_steps_set(&plan->steps, break_packages, "1", reterr));
     }
     if (!pl_environment_get(job->process, no_notice)) {
-        /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
+        /* pip's notice about a newer version costs a request, and it would be the last line, where the cause of a
+         * failure should be. */
         PL_TRY(pl_steps_set(&plan->steps, no_notice, "1", reterr));
     }
     PL_TRY(keep_cache(job, plan, reterr));
@@ -486,8 +494,8 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
         PL_TRY(find_bundled(job, program, reterr));
     } else {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the "
-                            "variable SAGEMAKER_PROGRAM");
+                            "there is code, but no program is named: set the hyperparameter sagemaker_program or "
+                            "the variable SAGEMAKER_PROGRAM");
     }
     return add_pip(job, program, pending, plan, reterr);
 }
@@ -509,8 +517,8 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
         PL_TRY(pl_text_check(&bytes, reterr));
         if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
             return pl_error_set(reterr, PL_LIMIT,
-                                "the hyperparameter '%.200s': expected less than the %d bytes that Linux passes "
-                                "in one argument, found %zu",
+                                "the hyperparameter '%.200s': expected fewer than the %d bytes that Linux passes in "
+                                "one argument, found %zu",
                                 i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
         }
         PL_TRY(pl_strv_add(words, pl_text_string(&bytes), reterr));

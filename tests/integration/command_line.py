@@ -53,6 +53,9 @@ WRONG = {
     "s3 cp --recursive FILE s3://bucket/key": "paceline s3: error: cp: 'FILE' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ s3://bucket/b/": "paceline s3: error: cp: 's3://bucket/a/' is not a directory; --recursive needs one",
     "s3 cp --recursive s3://bucket/a/ -": "paceline s3: error: cp: '-' is not a directory; --recursive needs one",
+    "demo nonsense": "paceline demo: error: expected options alone, found 'nonsense'; --help tells more",
+    "demo --epochs 0": "paceline demo: error: --epochs is '0', expected a whole number from 1 to 1000",
+    "demo --processes two": "paceline demo: error: --processes is 'two', expected a whole number from 1 to 64",
     "horovod --nonsense": "paceline horovod: error: there is no option --nonsense; --help lists the options",
     "horovod word": "paceline horovod: error: expected install, check or remove, found 'word'; --help tells more",
     "horovod check remove": "paceline horovod: error: expected install, check or remove, found 'remove'; --help tells more",
@@ -249,7 +252,7 @@ def main():
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     for words in (("--version",), ("s3", "--version"), ("plan", "--version"), ("stacks", "--version")):
         done = run(*words)
-        if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+.*\n", done.stdout):
+        if done.returncode != 0 or not re.fullmatch(r"paceline \d+\.\d+\.\d+ \(commit ([0-9a-f]{7}( and changes)?|unknown: built outside git)\)\n", done.stdout):
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     with tempfile.TemporaryDirectory() as base:
         found.extend(words_after_train(pathlib.Path(base)))

@@ -41,6 +41,7 @@ for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
 apt-get clean # not every base does this by itself
 rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
 # One key pair, by which this image's hosts reach each other. Everyone who has the image has the key: README.md explains the consequences.
+# shellcheck disable=SC2174 # the mode is for the deepest folder
 mkdir -p -m 0700 /etc/paceline/ssh
 ssh-keygen -q -t ed25519 -N "" -C paceline-host -f /etc/paceline/ssh/host_ed25519
 ssh-keygen -q -t ed25519 -N "" -C paceline -f /etc/paceline/ssh/id_ed25519

@@ -9,7 +9,7 @@ import sys
 
 ROOT = pathlib.Path(sys.argv[1])
 FOLDERS = ["base", "device", "collectives", "s3io", "runtime", "entrypoint", "programs", "examples", "tests"]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/conformance.md"]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/conformance.md"]
 OWN_OPTIONS = {"help", "ranks", "hosts", "listed-efa", "daemon-of", "send", "log"}  # those that Paceline itself gives are in no help
 EXAMPLES = {"pl_part_open", "PACELINE_NAME"}  # names that stand for others
 
@@ -63,7 +63,7 @@ def verbs_of(table):
     mains = {path.parent.name for path in (ROOT / "programs").glob("*/main*.c")}
     if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
         wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
-    for name in ("bench", "check", "feed", "horovod", "s3", "server", "sync"):
+    for name in ("bench", "check", "demo", "feed", "horovod", "s3", "server", "sync"):
         listed = re.search(rf"{name}_options\[\] = \{{(.*?)\n\}};", table, re.S).group(1)
         for macro, body in re.findall(r"#define ([A-Z]+)((?:.*\\\n)*.*)", table):
             listed = re.sub(rf"\b{macro}\b", lambda _, body=body: body, listed)
