@@ -75,13 +75,12 @@ START_TEST(what_is_nearly_a_name_of_sagemakers_is_named)
     ck_assert_ok(tree_plan(&tree), &tree.error);
     ck_assert_str_eq(
         joined(&tree.plan->warnings),
-        "the hyperparameter 'sagemaker_mpi_enable' has no effect: SageMaker has no such name; was "
-        "'sagemaker_mpi_enabled' "
-        "meant?"
-        "|the hyperparameter 'sagemaker_mpi_num_processes_per_host' has no effect: SageMaker has no such name; was "
-        "'sagemaker_mpi_num_of_processes_per_host' meant?"
-        "|the hyperparameter 'sagemaker_programm' has no effect: SageMaker has no such name; was 'sagemaker_program' "
-        "meant?");
+        "the hyperparameter 'sagemaker_mpi_enable' has no effect, because SageMaker does not know it; did you mean "
+        "'sagemaker_mpi_enabled'?"
+        "|the hyperparameter 'sagemaker_mpi_num_processes_per_host' has no effect, because SageMaker does not know it; "
+        "did you mean 'sagemaker_mpi_num_of_processes_per_host'?"
+        "|the hyperparameter 'sagemaker_programm' has no effect, because SageMaker does not know it; did you mean "
+        "'sagemaker_program'?");
     tree_hyperparameters(
         &tree,
         "{\"sagemaker_region\": \"x\", \"sagemaker_instance_type\": \"x\", \"sagemaker_estimator_module\": \"x\","
@@ -461,7 +460,7 @@ START_TEST(native_servers_are_one_rank_a_host_with_the_program_as_their_workers)
     ck_assert_str_eq(tree.plan->launcher->name, "native_server");
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"native\", \"sagemaker_mpi_enabled\": \"true\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
-    ck_assert_ptr_nonnull(strstr(tree.error.cause, "another distribution too (mpi)"));
+    ck_assert_ptr_nonnull(strstr(tree.error.cause, "also asks for another distribution (mpi)"));
     tree_hyperparameters(&tree, "{\"paceline_ps\": \"nativ\"}");
     ck_assert_int_eq(tree_plan(&tree), PL_INVALID);
     ck_assert_ptr_nonnull(strstr(tree.error.cause, "native tensorflow"));
