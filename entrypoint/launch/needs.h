@@ -23,7 +23,16 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
 /** Where sshd is looked for, which is on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 
-/** Where the plan needs the link between the hosts: ssh on the master, sshd on the others. Errors: PL_NOT_FOUND. */
+/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
+#define PL_NEEDS_KEYS_DIR "/etc/paceline/ssh"
+
+/** Says that the key file `path` is missing, and what to do. Returns PL_NOT_FOUND. */
+enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr);
+
+/**
+ * Where the plan needs the link between the hosts: ssh on the master, sshd on the others, and keys or a secret. Errors:
+ * PL_NOT_FOUND.
+ */
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan,
                              struct pl_error *reterr) PL_MUST_CHECK;
 

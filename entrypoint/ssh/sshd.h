@@ -10,9 +10,6 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/ssh/rundir.h"
 
-/** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
-#define PL_SSHD_DEFAULT_DIR "/etc/paceline/ssh"
-
 struct pl_sshd {
     char *user_key;  /* private key that the master shows; the public one is next to it, with ".pub" */
     char *host_key;  /* private key that the workers show, likewise */

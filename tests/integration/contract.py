@@ -232,6 +232,12 @@ def what_the_image_lacks_is_known_to_plan():
             expect(any('torchrun' in warning and 'the packages that pip installs for the code must bring it' in warning for warning in warnings), warnings)
         # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
+        keys = pathlib.Path(folder) / 'keys'
+        env['PACELINE_SSH_DIR'] = str(keys)
+        with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
+            refused_alike(tree, f"this image has no ssh keys ('{keys}/id_ed25519')", 'PACELINE_SSH_SECRET', 'SSH_KEYS=yes')
+        keys.mkdir()
+        (keys / 'id_ed25519').touch()
         if subprocess.run([python, '-c', 'import tensorflow'], stderr=subprocess.DEVNULL, check=False).returncode != 0:
             with Tree({'sagemaker_program': 'train.py', 'sagemaker_parameter_server_enabled': 'true'}, {'train.py': ''}, resource, env=env) as tree:
                 code, said = tree.train('plan'), tree.done.stderr.decode()
