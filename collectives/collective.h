@@ -3,8 +3,8 @@
  * The collective operations: one descriptor for all, functions that post and wait, and blocking calls.
  *
  * All ranks of a world post the same collectives in the same order; backends run them in that order. Device buffers are
- * used in the order of `stream`: work that was given to that stream before the post happens before the collective, and
- * pl_request_stream_wait() lets a stream go on after it.
+ * used in the order of `stream`: work that was given to that stream before the post, or before the event `ready` was
+ * recorded, happens before the collective, and pl_request_stream_wait() lets a stream go on after it.
  *
  * Requests advance inside pl_request_test(), pl_request_wait() and the posting calls. In a world of several hosts a
  * thread also advances them (setting `progress`; pl_world_describe() says whether it runs). Without that thread, a
@@ -121,7 +121,10 @@ struct pl_collective {
     void *recv;
     enum pl_memory memory; /* kind of both buffers */
     void *stream;          /* CUDA stream that orders device buffers; NULL for host memory */
-    const char *name;      /* for messages and for error feedback; compared between ranks; may be NULL */
+    /* CUDA event after which device buffers are used, in place of the work that `stream` has at the post; not to be
+     * recorded again until the request is done; NULL: none */
+    void *ready;
+    const char *name; /* for messages and for error feedback; compared between ranks; may be NULL */
     /* on CLOCK_MONOTONIC; 0: the world's timeout, counted from the first wait or test that finds it unfinished */
     int64_t deadline_ns;
     struct pl_about about; /* for warnings; `about.subject` must live until the request is done */

@@ -50,6 +50,15 @@ static const struct pl_verb_option check_options[] = {
     {"--json", NULL, "print one JSON object in place of the table"},
 };
 
+static const struct pl_verb_option demo_options[] = {
+    {"--keep", "DIR",
+     "put the job's files and the model there (a new folder in /tmp): a new or empty folder, or one of an earlier "
+     "demo, which is replaced"},
+    {"--data", "DIR", "take MNIST's four files, plain or gzip, in place of drawn digits"},
+    {"--epochs", "N", "passes over the training digits (2)"},
+    {"--processes", "N", "training processes (2)"},
+};
+
 static const struct pl_verb_option feed_options[] = {
     {"--epochs", "N", "stop after N epochs (default: go on until told to stop)"},
     {"--first", "N", "begin with epoch N (0)"},
@@ -166,6 +175,15 @@ const struct pl_verb pl_verbs[] = {
      .examples = "paceline env | jq -r .SM_HOSTS"},
     {.name = "rank"},  /* what mpirun and torchrun start */
     {.name = "relay"}, /* mpirun's ssh */
+    {.name = "demo",
+     .program = "paceline-demo",
+     .summary = "train a digit classifier here, as a job would, to try Paceline",
+     .arguments = "[OPTION...]",
+     .text = "Write the files of a job as SageMaker lays them out, with drawn digits as its data, and run `paceline "
+             "train` on them. At the end it prints the accuracy, where the model is, and how to go on. It needs "
+             "neither network nor GPU.",
+     OPTIONS(demo_options),
+     .examples = "paceline demo\ndocker run --rm -v \"$PWD/job:/opt/ml\" paceline demo --keep /opt/ml"},
     {.name = "sweep",
      .program = "paceline-sweep",
      .summary = "print the trials of a job that trains several models",

@@ -4,13 +4,13 @@
 #
 #   examples/quickstart.sh [--data DIR] [--epochs N] [--processes N] [--tree DIR]
 #
-#   --data DIR      MNIST's four IDX files, gzip or plain (default: synthetic digits from a small generator)
+#   --data DIR      MNIST's four IDX files, gzip or plain (default: drawn digits)
 #   --epochs N      passes over the training digits (default: 3)
 #   --processes N   training processes (default: 2)
-#   --tree DIR      place of the job's /opt/ml tree (default: build/quickstart, which each run replaces)
+#   --tree DIR      where the job's files and the model are (default: build/quickstart, which each run replaces)
 #
-# Installs missing packages (as root or through sudo, on Debian and Ubuntu), builds into build/, and at the end prints
-# the accuracy and the model's path.
+# Installs missing packages (as root or through sudo, on Debian and Ubuntu), builds into build/, and runs `paceline demo`,
+# which at the end prints the accuracy, the model's path, and how to go on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -40,40 +40,4 @@ mkdir -p build
   ninja -C build
 } >build/quickstart.log 2>&1 || { tail -n 30 build/quickstart.log >&2; exit 1; }
 
-if [ -e "$tree" ]; then # remove only a tree that an earlier run made
-  [ -f "$tree/.quickstart" ] || { echo "quickstart: '$tree' exists and is not a quickstart tree" >&2; exit 1; }
-  rm -rf "$tree"
-fi
-mkdir -p "$tree"/{input/config,input/data/training,input/data/testing,model,output}
-touch "$tree/.quickstart"
-if [ -n "$data" ]; then
-  step "digits from $data"
-  cp "$data"/train-*-ubyte* "$tree/input/data/training/"
-  cp "$data"/t10k-*-ubyte* "$tree/input/data/testing/"
-else
-  step "drawing synthetic digits"
-  build/libexec/paceline/make_digits "$tree/input/data" 8000 2000 1
-fi
-cat >"$tree/input/config/hyperparameters.json" <<J
-{"epochs": "$epochs", "batch-size": "32", "learning-rate": "0.02",
- "sagemaker_mpi_enabled": "true", "sagemaker_mpi_num_of_processes_per_host": "$processes"}
-J
-cat >"$tree/input/config/resourceconfig.json" <<'J'
-{"current_host": "algo-1", "hosts": ["algo-1"], "network_interface_name": "eth0"}
-J
-cat >"$tree/input/config/inputdataconfig.json" <<'J'
-{"training": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"},
- "testing": {"TrainingInputMode": "File", "S3DistributionType": "FullyReplicated", "RecordWrapperType": "None"}}
-J
-
-step "paceline train, $processes processes, job tree in $tree"
-begin=$SECONDS
-log=$tree/training.log
-if ! SAGEMAKER_BASE_DIR=$tree build/entrypoint/paceline train 2>&1 | tee "$log"; then
-  [ ! -s "$tree/output/failure" ] || { echo "quickstart: the failure file says:"; cat "$tree/output/failure"; } >&2
-  exit 1
-fi
-accuracy=$(grep -o 'test_accuracy=[0-9.]*' "$log" | tail -n 1 | cut -d= -f2)
-model=$tree/model/model.safetensors
-[ -s "$model" ] && [ -n "$accuracy" ] || { echo "quickstart: the job ended without an accuracy or a model" >&2; exit 1; }
-step "accuracy $accuracy after $epochs epochs and $((SECONDS - begin)) s; model in $model"
+exec build/entrypoint/paceline demo --keep "$tree" --epochs "$epochs" --processes "$processes" ${data:+--data "$data"}

@@ -12,9 +12,9 @@
  * naming both sides, before anything is exchanged; the engine goes on. When all ranks wait for names that not all have
  * submitted, that is noticed at once and every waiting tensor fails, naming which ranks submitted what.
  *
- * Device memory: sums and broadcasts take it where the world has a device. They begin after what the engine's stream
- * has been given when ranks agree on them, small sums in one fusion buffer between a kernel that packs and one that
- * unpacks, and are done when every stream may use the data.
+ * Device memory: sums and broadcasts take it where the world has a device. They begin after what the operation's stream
+ * has been given before the submission, whenever ranks agree on them, small sums in one fusion buffer between a kernel
+ * that packs and one that unpacks, and are done when every stream may use the data.
  *
  * Threads  one thread at a time per engine, which uses its world alone while a round or an operation is under way;
  *          service.h is for more threads.
@@ -74,6 +74,11 @@ struct pl_named_op {
     const uint64_t *splits; /* [n], ALLTOALL; copied */
     const void *send;
     void *recv;
+    /*
+     * device memory: the CUDA stream that writes and reads the buffers, with the same one in all operations of a group;
+     * NULL: the default stream
+     */
+    void *stream;
 };
 
 /** The result of an operation that makes new memory. Zero for the other kinds. */
@@ -128,7 +133,6 @@ void pl_named_observe(struct pl_named_observer *observer, bool active);
 struct pl_named_options {
     uint64_t start_bytes; /* submitted bytes at which a round starts without a wait; 0: 1 MiB */
     enum pl_named_divisor join_divisor;
-    void *stream;     /* the CUDA stream that writes and reads buffers in device memory */
     bool strict_join; /* ALLGATHER and BROADCAST fail while a rank has joined, as in Horovod */
     /*
      * A rank that waits may still submit, from another thread: that all ranks wait for different names is not a mistake

@@ -157,7 +157,11 @@ static enum pl_status progress(void *state, struct pl_request *request, bool *re
     while (done) {
         switch (d->stage) {
         case PL_HOST_STAGED_READY:
-            PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
+            if (request->collective.ready) {
+                PL_TRY(pl_device_event_done(pl_world_device(d->world), request->collective.ready, &done, reterr));
+            } else {
+                PL_TRY(pl_stream_events_reached(&d->down, &d->event, &done, reterr));
+            }
             if (done) {
                 PL_TRY(start_comparison(d, reterr));
                 d->stage = PL_HOST_STAGED_COMPARE;
@@ -195,7 +199,9 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
 
     d->request = request;
     d->stage = PL_HOST_STAGED_READY;
-    PL_TRY(pl_stream_events_mark(&d->down, request->collective.stream, &d->event, reterr));
+    if (!request->collective.ready) {
+        PL_TRY(pl_stream_events_mark(&d->down, request->collective.stream, &d->event, reterr));
+    }
     return progress(state, request, ret_done, reterr);
 }
 

@@ -283,7 +283,7 @@ static enum pl_status launch(struct nccl *n, struct pl_request *request, struct 
     bool made = false;
     enum pl_status status;
 
-    PL_TRY(pl_stream_events_order(&n->stream, request, n->stream.stream, reterr));
+    PL_TRY(pl_stream_events_begin(&n->stream, request, n->stream.stream, reterr));
     if (pl_kind_reduces(c->kind)) {
         find_type(c->dtype, &type);
         if (c->count && scaling.before != 1.0 && !scaling.multiplied) {
@@ -380,7 +380,7 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     struct nccl *n = state;
 
     (void)ret_done;
-    PL_TRY(pl_stream_events_mark(&n->stream, request->collective.stream, pl_stream_events_event_of(request), reterr));
+    PL_TRY(pl_stream_events_post(&n->stream, request, reterr));
     if (!(request->collective.flags & PL_AGREED)) {
         PL_TRY(pl_compare_calls_start(&n->comparisons, &request->signature, NULL, comparison_of(request), reterr));
     }

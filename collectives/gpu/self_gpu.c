@@ -73,8 +73,8 @@ static enum pl_status post(void *state, struct pl_request *request, bool *ret_do
     void **event = pl_stream_events_event_of(request);
 
     (void)ret_done;
-    PL_TRY(pl_stream_events_mark(stream, request->collective.stream, event, reterr));
-    PL_TRY(pl_stream_events_order(stream, request, stream->stream, reterr));
+    PL_TRY(pl_stream_events_post(stream, request, reterr));
+    PL_TRY(pl_stream_events_begin(stream, request, stream->stream, reterr));
     PL_TRY(launch(stream, &request->collective, reterr));
     PL_TRY(pl_device_event_record(stream->device, *event, stream->stream, reterr));
     request->launched = true;

@@ -29,11 +29,8 @@ void pl_stream_events_done(struct pl_stream_events *stream)
     *stream = (struct pl_stream_events){.device = NULL};
 }
 
-enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
-                                     struct pl_error *reterr)
+enum pl_status pl_stream_events_take(struct pl_stream_events *stream, void **ret_event, struct pl_error *reterr)
 {
-    void *event;
-
     if (stream->spare_count == 0) {
         PL_TRY(pl_memory_grow(&stream->spare, &stream->spare_capacity, stream->events + 1, sizeof(*stream->spare),
                               reterr));
@@ -41,11 +38,42 @@ enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, 
         stream->events++;
         stream->spare_count = 1;
     }
-    event = stream->spare[stream->spare_count - 1];
-    PL_TRY(pl_device_event_record(stream->device, event, on, reterr));
-    stream->spare_count--;
+    *ret_event = stream->spare[--stream->spare_count];
+    return PL_OK;
+}
+
+enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
+                                     struct pl_error *reterr)
+{
+    void *event = NULL;
+    enum pl_status status;
+
+    PL_TRY(pl_stream_events_take(stream, &event, reterr));
+    status = pl_device_event_record(stream->device, event, on, reterr);
+    if (status != PL_OK) {
+        pl_stream_events_give_back(stream, &event);
+        return status;
+    }
     *ret_event = event;
     return PL_OK;
+}
+
+enum pl_status pl_stream_events_post(struct pl_stream_events *stream, struct pl_request *request,
+                                     struct pl_error *reterr)
+{
+    void **event = pl_stream_events_event_of(request);
+
+    return request->collective.ready ? pl_stream_events_take(stream, event, reterr)
+                                     : pl_stream_events_mark(stream, request->collective.stream, event, reterr);
+}
+
+enum pl_status pl_stream_events_begin(const struct pl_stream_events *stream, struct pl_request *request, void *other,
+                                      struct pl_error *reterr)
+{
+    void *ready = request->collective.ready;
+
+    return ready ? pl_device_stream_wait(stream->device, other, ready, reterr)
+                 : pl_stream_events_order(stream, request, other, reterr);
 }
 
 enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **event, bool *ret_reached,

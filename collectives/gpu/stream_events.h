@@ -32,6 +32,21 @@ void pl_stream_events_done(struct pl_stream_events *stream);
 enum pl_status pl_stream_events_mark(struct pl_stream_events *stream, void *on, void **ret_event,
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
+/** Take an event that is recorded later. The caller gives it back. Allocates as pl_stream_events_mark() does. */
+enum pl_status pl_stream_events_take(struct pl_stream_events *stream, void **ret_event,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * What a post does: mark the work that precedes the request, in its event, or only take that event if the caller gives
+ * an event of its own.
+ */
+enum pl_status pl_stream_events_post(struct pl_stream_events *stream, struct pl_request *request,
+                                     struct pl_error *reterr) PL_MUST_CHECK;
+
+/** Let `other` wait for the work that precedes the request: before the request's event is recorded again at its end. */
+enum pl_status pl_stream_events_begin(const struct pl_stream_events *stream, struct pl_request *request, void *other,
+                                      struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Whether the event has been reached; if so it is given back and `*event` is set to NULL. NULL counts as reached. */
 enum pl_status pl_stream_events_reached(struct pl_stream_events *stream, void **event, bool *ret_reached,
                                         struct pl_error *reterr) PL_MUST_CHECK;

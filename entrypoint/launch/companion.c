@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PATH_BYTES = 4096 };
+
 /* From the directory of the binary: where they are installed, then next to it. */
 static const char *const places[] = {"../libexec/paceline/", ""};
 
@@ -31,4 +33,28 @@ enum pl_status pl_companion_find(const char *self_path, const char *name, char *
     }
     return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs next to %s or in ../libexec/paceline, and is in neither",
                         name, self_path);
+}
+
+enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *reterr)
+{
+    static const char *const fronts[] = {"../../bin/paceline", "../entrypoint/paceline", "paceline"};
+    char self[PATH_BYTES];
+    const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    if (length <= 0) {
+        return pl_error_errno(reterr, "read '/proc/self/exe'");
+    }
+    self[length] = '\0';
+    *(strrchr(self, '/') + 1) = '\0';
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(fronts); i++) {
+        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
+
+        pl_text_printf(&path, "%s%s", self, fronts[i]);
+        PL_TRY(pl_text_check(&path, reterr));
+        if (access(pl_text_string(&path), X_OK) == 0) {
+            *ret_path = realpath(pl_text_string(&path), NULL);
+            return *ret_path ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
+        }
+    }
+    return pl_error_set(reterr, PL_NOT_FOUND, "expected paceline in ../../bin, seen from %s, found none", self);
 }

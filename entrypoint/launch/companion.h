@@ -12,4 +12,7 @@
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
+/** The other way: finds the front binary, seen from the folder of this program. The caller frees `*ret_path`. */
+enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *reterr) PL_MUST_CHECK;
+
 #endif

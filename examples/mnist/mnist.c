@@ -120,7 +120,6 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
     struct pl_optimizer_options options = {
         .kind = PL_SGD, .momentum = t->options.momentum, .weight_decay = t->options.weight_decay};
     struct pl_plan_options plan_options = {.local = t->options.named != 0};
-    struct pl_named_options named_options = {.stream = nn_model_stream(t->model)};
 
     if (t->options.named && pl_server_is_there()) {
         return pl_error_set(reterr, PL_INVALID,
@@ -131,7 +130,7 @@ static enum pl_status make_plan(struct trainer *t, struct pl_error *reterr)
         if (!t->handles) {
             return PL_MEMORY;
         }
-        PL_TRY(pl_named_new(t->world, &named_options, &t->named, reterr));
+        PL_TRY(pl_named_new(t->world, NULL, &t->named, reterr));
     }
     PL_TRY(nn_peers_open(t->runtime, &plan_options, &options, t->model, t->options.seed, &t->peers, reterr));
     t->training.deal = pl_channel_shard(&t->training.channel.info, t->peers.all, t->peers.local);
@@ -220,7 +219,8 @@ static enum pl_status submit_gradient(void *context, size_t index, struct pl_err
                              .dims = tensor->dims,
                              .memory = pl_plan_device(t->peers.plan) ? PL_MEMORY_DEVICE : PL_MEMORY_HOST,
                              .send = tensor->gradient,
-                             .recv = tensor->gradient};
+                             .recv = tensor->gradient,
+                             .stream = nn_model_stream(t->model)};
 
     memcpy(op.shape, tensor->shape, tensor->dims * sizeof(op.shape[0]));
     return pl_named_submit(t->named, &op, &t->handles[index], reterr);

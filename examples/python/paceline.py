@@ -52,7 +52,8 @@ _Error = _struct("_Error", status=ctypes.c_int, domain=ctypes.c_int, code=ctypes
                  context=ctypes.c_char * 400)
 _Op = _struct("_Op", name=ctypes.c_char_p, kind=ctypes.c_int, dtype=ctypes.c_int, op=ctypes.c_int, flags=ctypes.c_uint, scaled=ctypes.c_bool,
               prescale=ctypes.c_double, postscale=ctypes.c_double, root=ctypes.c_int, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
-              memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p)
+              memory=ctypes.c_int, splits=ctypes.POINTER(ctypes.c_uint64), send=ctypes.c_void_p, recv=ctypes.c_void_p,
+              stream=ctypes.c_void_p)
 _Result = _struct("_Result", data=ctypes.c_void_p, rows=ctypes.c_uint64, bytes=ctypes.c_uint64, rows_of_rank=ctypes.POINTER(ctypes.c_uint64))
 _PlanTensor = _struct("_PlanTensor", name=ctypes.c_char_p, count_elems=ctypes.c_uint64, dims=ctypes.c_uint, shape=ctypes.c_uint64 * _MAX_DIMS,
                       offset_elems=ctypes.c_uint64, value=ctypes.c_void_p, gradient=ctypes.c_void_p)
@@ -63,7 +64,7 @@ _ServerOptions = _struct("_ServerOptions", optimizer=_Optimizer, socket=ctypes.c
                          wire_type=ctypes.c_char_p, trace=ctypes.c_void_p)
 _Table = _struct("_Table", name=ctypes.c_char_p, columns=ctypes.c_uint64, initial=ctypes.c_int, bound=ctypes.c_double, seed=ctypes.c_uint64, kind=ctypes.c_int,
                  rate=ctypes.c_double, epsilon=ctypes.c_double)
-_Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, stream=ctypes.c_void_p, strict_join=ctypes.c_bool,
+_Options = _struct("_Options", start_bytes=ctypes.c_uint64, join_divisor=ctypes.c_int, strict_join=ctypes.c_bool,
                    concurrent=ctypes.c_bool, observer=ctypes.c_void_p)
 
 
@@ -348,7 +349,8 @@ def _describe(request, kind, send, recv, op=Sum, root=0, splits=None, scales=(1.
         if len(shape) > _MAX_DIMS:
             raise ValueError(f"{len(shape)} dimensions, at most {_MAX_DIMS} can be exchanged")
         request.send, request.dtype, request.dims = address, _DTYPES[dtype], len(shape)
-        request.memory = 0 if _gpu_of(send) is None else _ON_DEVICE
+        if _gpu_of(send) is not None:  # the operation starts after the work of the current stream
+            request.memory, request.stream = _ON_DEVICE, sys.modules["torch"].cuda.current_stream(_gpu).cuda_stream
         request.shape[:len(shape)] = shape
     if recv is not None:
         request.recv = _view(recv, written=True)[0]
@@ -369,10 +371,6 @@ def _submit(kind, name, process_set, send, recv=None, finish=lambda send, recv, 
     requests = (_Op * len(send))()
     for request, *arrays in zip(requests, given, recv):
         _describe(request, kind, *arrays, **settings)
-    if any(request.memory for request in requests):  # such operations start after the work of the default stream
-        cuda = sys.modules["torch"].cuda
-        if cuda.current_stream(_gpu) != cuda.default_stream(_gpu):
-            cuda.default_stream(_gpu).wait_stream(cuda.current_stream(_gpu))
     name = name.encode() if name else None
     number = ctypes.c_uint64()
     if grouped:

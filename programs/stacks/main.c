@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/text.h"
+#include "entrypoint/launch/companion.h"
 #include "entrypoint/proc/proc.h"
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/verbs.h"
@@ -57,28 +58,13 @@ static void samples_done(struct samples *samples)
     free(samples->items);
 }
 
-/* Finds the front binary, which the job's process 1 and the shims run, from the directory of this program. */
+/* Finds the front binary, which the job's process 1 and the shims run. */
 static enum pl_status find_paceline(struct stat *ret_file, struct pl_error *reterr)
 {
-    static const char *const places[] = {"../../bin/paceline", "../entrypoint/paceline", "paceline"};
-    char self[4096];
-    ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    PL_AUTO_FREE char *path = NULL;
 
-    if (length <= 0) {
-        return pl_error_errno(reterr, "read '/proc/self/exe'");
-    }
-    self[length] = '\0';
-    *(strrchr(self, '/') + 1) = '\0';
-    for (size_t i = 0; i < PL_ARRAY_ITEMS(places); i++) {
-        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-        pl_text_printf(&path, "%s%s", self, places[i]);
-        PL_TRY(pl_text_check(&path, reterr));
-        if (stat(pl_text_string(&path), ret_file) == 0) {
-            return PL_OK;
-        }
-    }
-    return pl_error_set(reterr, PL_NOT_FOUND, "expected paceline in ../../bin, seen from %s, found none", self);
+    PL_TRY(pl_companion_find_paceline(&path, reterr));
+    return stat(path, ret_file) == 0 ? PL_OK : pl_error_errno(reterr, "find '%s'", path);
 }
 
 static enum pl_status add_process(struct samples *samples, pid_t pid, struct pl_error *reterr)

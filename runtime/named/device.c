@@ -65,9 +65,6 @@ void pl_named_device_done(struct pl_named_device *device)
         next = fusion->next;
         fusion_free(device, fusion);
     }
-    if (device->submitted) {
-        pl_device_event_free(device->device, device->submitted);
-    }
     if (device->stream) {
         pl_device_stream_free(device->device, device->stream);
     }
@@ -75,10 +72,7 @@ void pl_named_device_done(struct pl_named_device *device)
 
 static enum pl_status open_stream(struct pl_named_device *device, struct pl_error *reterr)
 {
-    if (!device->stream) {
-        PL_TRY(pl_device_stream_new(device->device, &device->stream, reterr));
-    }
-    return device->submitted ? PL_OK : pl_device_event_new(device->device, false, &device->submitted, reterr);
+    return device->stream ? PL_OK : pl_device_stream_new(device->device, &device->stream, reterr);
 }
 
 enum pl_status pl_named_device_scratch(struct pl_named *named, uint64_t bytes, const void *fill, void **ret_scratch,
@@ -218,15 +212,38 @@ static enum pl_status find_fusion(struct pl_named *named, struct pl_named_entry 
     return PL_OK;
 }
 
+/*
+ * Lets the engine's stream wait for the submissions. Of the events of one stream the newest is enough: those before it
+ * have been reached by then.
+ */
+static enum pl_status follow(struct pl_named_device *device, struct pl_named_entry *const *entries, size_t count,
+                             struct pl_error *reterr)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct pl_named_ready *ready = entries[i]->local->ready;
+        bool is_newest = ready;
+
+        for (size_t other = 0; other < count && is_newest; other++) {
+            const struct pl_named_ready *others = entries[other]->local->ready;
+
+            is_newest = !others || others->events != ready->events || others->stream != ready->stream ||
+                        others->number < ready->number || (others == ready && other >= i);
+        }
+        if (is_newest) {
+            PL_TRY(pl_device_stream_wait(device->device, device->stream, ready->event, reterr));
+        }
+    }
+    return PL_OK;
+}
+
 /* Packs this rank's tensors into the fusion buffer, on the engine's stream. */
-static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion, enum pl_op op,
-                                struct pl_error *reterr)
+static enum pl_status fill_flat(struct pl_named *named, struct named_fusion *fusion,
+                                struct pl_named_entry *const *entries, enum pl_op op, struct pl_error *reterr)
 {
     struct pl_named_device *device = &named->device;
 
     if (!fusion->joined) {
-        PL_TRY(
-            pl_device_stream_follow(device->device, device->stream, named->options.stream, device->submitted, reterr));
+        PL_TRY(follow(device, entries, fusion->count, reterr));
         return pl_device_pack(fusion->pieces_in, fusion->dtype, fusion->flat, fusion->dtype, 1.0, device->stream,
                               reterr);
     }
@@ -273,7 +290,7 @@ static enum pl_status post(struct pl_named *named, struct pl_named_entry **entri
     PL_TRY(open_stream(&named->device, reterr));
     PL_TRY(find_fusion(named, entries, batch->count, &fusion, reterr));
     pl_named_describe_sum(named, &entries[0]->definition, entries[0]->announced, &collective);
-    PL_TRY(fill_flat(named, fusion, collective.op, reterr));
+    PL_TRY(fill_flat(named, fusion, entries, collective.op, reterr));
     collective.dtype = fusion->dtype;
     collective.count = fusion->elems;
     collective.send = collective.recv = fusion->flat;

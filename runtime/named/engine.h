@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The structs of the engine of named tensors. The files that work on them, from the bottom up: queue.c (what was
- * submitted), batch.c (requests), device.c (fusion), run.c (ready operations), rounds.c (announcements), named.c (the
- * calls). Internal to runtime/.
+ * The structs of the engine of named tensors. The files that work on them, from the bottom up: ready.c (events of
+ * submissions), queue.c (what was submitted), batch.c (requests), device.c (fusion), run.c (ready operations), rounds.c
+ * (announcements), named.c (the calls). Internal to runtime/.
  */
 #ifndef PL_RUNTIME_NAMED_ENGINE_H
 #define PL_RUNTIME_NAMED_ENGINE_H
 
 #include "device/device.h"
+#include "runtime/named/ready.h"
 #include "runtime/named/table.h"
 
 /** This rank's operation of one name, from its submission to its end. */
@@ -18,8 +19,9 @@ struct pl_named_local {
     void *recv;
     uint64_t *row_counts; /* rows or splits, see pl_named_definition_row_counts() */
     uint64_t bytes;
-    size_t slot;   /* number of its handle */
-    size_t member; /* its index among the members of the handle */
+    struct pl_named_ready *ready; /* device memory: the event of the submission */
+    size_t slot;                  /* number of its handle */
+    size_t member;                /* its index among the members of the handle */
     bool anonymous;
     struct pl_named_local *next; /* next in the queue of operations that are not announced yet */
 };
@@ -106,7 +108,7 @@ struct pl_named_round {
 struct pl_named_device {
     struct pl_device *device; /* NULL if the world has no device */
     void *stream;             /* stream that packs and unpacks; created at the first use */
-    void *submitted;          /* event after the work that the program's stream had at the submission */
+    struct pl_named_events events;
     struct named_fusion *fusions;
     uint64_t fusion_bytes;
     uint64_t uses; /* counts the uses, to find the least recently used fusion */

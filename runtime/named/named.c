@@ -30,6 +30,7 @@ enum pl_status pl_named_new(struct pl_world *world, const struct pl_named_option
     named->rank = pl_world_rank(world);
     named->ranks = pl_world_size(world);
     named->device.device = pl_world_device(world);
+    pl_named_events_init(&named->device.events, named->device.device);
     if (options) {
         named->options = *options;
     }
@@ -69,6 +70,7 @@ void pl_named_free(struct pl_named *named)
     }
     pl_named_device_done(&named->device);
     pl_named_queue_done(named);
+    pl_named_events_done(&named->device.events);
     free(named->round.payload_bytes);
     pl_named_table_done(&named->table);
     if (pl_world_has_leaked(named->world)) {
@@ -290,7 +292,8 @@ static enum pl_status prepare(struct pl_named *named, const struct pl_named_op *
 
 /* `number` counts the operations without a name, and is increased here. NULL: the program has named the operation. */
 static enum pl_status submit(struct pl_named *named, const char *name, uint64_t *number, const struct pl_named_op *ops,
-                             size_t count, bool grouped, pl_named_handle *ret_handle, struct pl_error *reterr)
+                             size_t count, bool grouped, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                             struct pl_error *reterr)
 {
     PL_AUTO_FREE struct pl_named_local **locals = pl_memory_new(count, sizeof(struct pl_named_local *), reterr);
     char member[PL_NAMED_MAX_NAME_BYTES + 64];
@@ -327,8 +330,12 @@ static enum pl_status submit(struct pl_named *named, const char *name, uint64_t 
         ++*number;
     }
     for (size_t i = 0; i < count; i++) {
+        if (locals[i]->definition.memory == PL_MEMORY_DEVICE) {
+            locals[i]->ready = *ready_at;
+        }
         pl_named_queue_push(named, locals[i]);
     }
+    *ready_at = NULL;
     *ret_handle = pl_named_queue_handle(named, slot);
     return named->unannounced_bytes >= named->options.start_bytes ? pl_named_progress(named, false, false, reterr)
                                                                   : PL_OK;
@@ -351,29 +358,43 @@ static const char *name_by_number(const struct pl_named *named, const char *what
     return text;
 }
 
+enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
+                              size_t count, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                              struct pl_error *reterr)
+{
+    uint64_t *number = grouped ? &named->numbered_groups : &named->numbered[(unsigned)ops->kind % PL_KIND_COUNT];
+    char numbered[NUMBERED_BYTES];
+
+    if (name) {
+        return submit(named, name, NULL, ops, count, grouped, ready_at, ret_handle, reterr);
+    }
+    return submit(named, name_by_number(named, grouped ? "group" : pl_kind_text(ops->kind), *number, numbered), number,
+                  ops, count, grouped, ready_at, ret_handle, reterr);
+}
+
+static enum pl_status mark_and_enter(struct pl_named *named, const char *name, bool grouped,
+                                     const struct pl_named_op *ops, size_t count, pl_named_handle *ret_handle,
+                                     struct pl_error *reterr)
+{
+    struct pl_named_ready *ready;
+    enum pl_status status;
+
+    PL_TRY(pl_named_ready_mark(&named->device.events, ops, count, &ready, reterr));
+    status = pl_named_enter(named, name, grouped, ops, count, &ready, ret_handle, reterr);
+    pl_named_ready_drop(ready);
+    return status;
+}
+
 enum pl_status pl_named_submit(struct pl_named *named, const struct pl_named_op *op, pl_named_handle *ret_handle,
                                struct pl_error *reterr)
 {
-    uint64_t *number = &named->numbered[(unsigned)op->kind % PL_KIND_COUNT];
-    char numbered[NUMBERED_BYTES];
-
-    if (op->name) {
-        return submit(named, op->name, NULL, op, 1, false, ret_handle, reterr);
-    }
-    return submit(named, name_by_number(named, pl_kind_text(op->kind), *number, numbered), number, op, 1, false,
-                  ret_handle, reterr);
+    return mark_and_enter(named, op->name, false, op, 1, ret_handle, reterr);
 }
 
 enum pl_status pl_named_submit_group(struct pl_named *named, const char *base, const struct pl_named_op *ops,
                                      size_t count, pl_named_handle *ret_handle, struct pl_error *reterr)
 {
-    char numbered[NUMBERED_BYTES];
-
-    if (base) {
-        return submit(named, base, NULL, ops, count, true, ret_handle, reterr);
-    }
-    return submit(named, name_by_number(named, "group", named->numbered_groups, numbered), &named->numbered_groups, ops,
-                  count, true, ret_handle, reterr);
+    return mark_and_enter(named, base, true, ops, count, ret_handle, reterr);
 }
 
 enum pl_status pl_named_flush(struct pl_named *named, struct pl_error *reterr)

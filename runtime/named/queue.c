@@ -16,6 +16,7 @@ void pl_named_result_done(struct pl_named_result *result)
 
 void pl_named_local_free(struct pl_named_local *local)
 {
+    pl_named_ready_release(local->ready);
     free(local->row_counts);
     free(local);
 }

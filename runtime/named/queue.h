@@ -15,6 +15,14 @@
 enum pl_status pl_named_check(const struct pl_named *named, const struct pl_named_op *op, const char *name,
                               struct pl_error *reterr) PL_MUST_CHECK;
 
+/**
+ * Submits `count` operations as pl_named_submit() does, or with `grouped` as pl_named_submit_group(), after the event
+ * `*ready_at`, which the engine takes if it takes the operations.
+ */
+enum pl_status pl_named_enter(struct pl_named *named, const char *name, bool grouped, const struct pl_named_op *ops,
+                              size_t count, struct pl_named_ready **ready_at, pl_named_handle *ret_handle,
+                              struct pl_error *reterr) PL_MUST_CHECK;
+
 /** Returns the failure of the world, PL_CANCELLED after a shutdown, else PL_OK. */
 enum pl_status pl_named_refuse_ended(const struct pl_named *named, struct pl_error *reterr) PL_MUST_CHECK;
 

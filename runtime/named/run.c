@@ -132,12 +132,12 @@ static enum pl_status describe(struct pl_named *named, const struct pl_named_ent
     collective->name = pl_named_collective_name(entry);
     collective->memory = (enum pl_memory)entry->definition.memory;
     if (collective->memory == PL_MEMORY_DEVICE) {
-        collective->stream = named->options.stream;
         collective->flags = PL_AGREED;
     }
     if (item->local) {
         collective->send = item->local->send;
         collective->recv = item->local->recv;
+        collective->ready = item->local->ready ? item->local->ready->event : NULL;
     }
     switch (collective->kind) {
     case PL_ALLREDUCE:

@@ -325,7 +325,8 @@ static uint64_t bytes_of(const struct pl_named_op *op)
 
 /* Checks the operations, and enters them and their names as in flight. Call it under the lock. */
 static enum pl_status admit(struct pl_service *service, int set, const char *name, const struct pl_named_op *ops,
-                            size_t count, bool grouped, struct pl_completion *completion, struct pl_error *reterr)
+                            size_t count, bool grouped, struct pl_named_ready **ready_at,
+                            struct pl_completion *completion, struct pl_error *reterr)
 {
     struct pl_service_item *item, **same_name = NULL;
     struct pl_named *named;
@@ -370,31 +371,41 @@ static enum pl_status admit(struct pl_service *service, int set, const char *nam
     if (same_name) {
         *same_name = item;
     }
+    item->ready = PL_TAKE(*ready_at);
     push(service, item, bytes);
     return PL_OK;
+}
+
+/*
+ * The event is recorded before the lock is taken: a call of the driver may take long, and nobody who waits for the lock
+ * needs it.
+ */
+static enum pl_status mark_and_admit(struct pl_service *service, int set, const char *name,
+                                     const struct pl_named_op *ops, size_t count, bool grouped,
+                                     struct pl_completion *completion, struct pl_error *reterr)
+{
+    struct pl_named_ready *ready;
+    enum pl_status status;
+
+    PL_TRY(pl_named_ready_mark(&service->all->device.events, ops, count, &ready, reterr));
+    pthread_mutex_lock(&service->lock);
+    status = admit(service, set, name, ops, count, grouped, &ready, completion, reterr);
+    pthread_mutex_unlock(&service->lock);
+    pl_named_ready_drop(ready);
+    return status;
 }
 
 enum pl_status pl_service_submit(struct pl_service *service, int set, const struct pl_named_op *op,
                                  struct pl_completion *completion, struct pl_error *reterr)
 {
-    enum pl_status status;
-
-    pthread_mutex_lock(&service->lock);
-    status = admit(service, set, op->name, op, 1, false, completion, reterr);
-    pthread_mutex_unlock(&service->lock);
-    return status;
+    return mark_and_admit(service, set, op->name, op, 1, false, completion, reterr);
 }
 
 enum pl_status pl_service_submit_group(struct pl_service *service, int set, const char *base,
                                        const struct pl_named_op *ops, size_t count, struct pl_completion *completion,
                                        struct pl_error *reterr)
 {
-    enum pl_status status;
-
-    pthread_mutex_lock(&service->lock);
-    status = admit(service, set, base, ops, count, true, completion, reterr);
-    pthread_mutex_unlock(&service->lock);
-    return status;
+    return mark_and_admit(service, set, base, ops, count, true, completion, reterr);
 }
 
 enum pl_status pl_service_submit_join(struct pl_service *service, struct pl_completion *completion,

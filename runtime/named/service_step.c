@@ -16,6 +16,7 @@ static const int64_t KEEP_NS = PL_NS_PER_MS;
 
 void pl_service_item_free(struct pl_service_item *item)
 {
+    pl_named_ready_drop(item->ready);
     free(item->name);
     free(item->splits);
     free(item);
@@ -70,11 +71,8 @@ static enum pl_status hand_over(struct pl_service *service, struct pl_service_it
     }
     switch (item->kind) {
     case SERVICE_OPERATIONS:
-        if (item->grouped) {
-            return pl_named_submit_group(item->named, item->name, item->ops, item->count, &item->handle, error);
-        }
-        item->ops[0].name = item->name;
-        return pl_named_submit(item->named, &item->ops[0], &item->handle, error);
+        return pl_named_enter(item->named, item->name, item->grouped, item->ops, item->count, &item->ready,
+                              &item->handle, error);
     case SERVICE_JOIN:
         PL_TRY(pl_named_refuse_ended(item->named, error));
         item->named->joining = true;

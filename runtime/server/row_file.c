@@ -327,7 +327,7 @@ static enum pl_status read_newest(struct reader *reader, const char *directory, 
 
     for (;;) {
         struct pl_error error = PL_ERROR_NONE;
-        struct part save;
+        struct part save = {0};
 
         pl_row_store_clear(reader->store);
         PL_TRY(find_newest(directory, reader->table->name, most, &save, reterr));

@@ -32,7 +32,7 @@ struct tree {
 /* Write `text` to the file `name` below the base directory, making its directories. */
 static inline void tree_write(struct tree *tree, const char *name, const char *text)
 {
-    char path[PATH_MAX];
+    char path[2 * PATH_MAX];
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/%s", tree->base, name);

@@ -63,7 +63,7 @@ def verbs_of(table):
     mains = {path.parent.name for path in (ROOT / "programs").glob("*/main*.c")}
     if {name for name, has_program in verbs.items() if has_program} != mains - built_in:  # mpirun starts the program of a built-in verb
         wrong.append("entrypoint/verbs.c: its programs are not those of programs/")
-    for name in ("bench", "check", "feed", "horovod", "s3", "server", "sync"):
+    for name in ("bench", "check", "demo", "feed", "horovod", "s3", "server", "sync"):
         listed = re.search(rf"{name}_options\[\] = \{{(.*?)\n\}};", table, re.S).group(1)
         for macro, body in re.findall(r"#define ([A-Z]+)((?:.*\\\n)*.*)", table):
             listed = re.sub(rf"\b{macro}\b", lambda _, body=body: body, listed)

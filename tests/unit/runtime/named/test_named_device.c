@@ -84,7 +84,6 @@ static enum pl_status bench_open(struct pl_world *world, struct bench *bench, st
     struct pl_named_options options = {.start_bytes = 8192};
 
     PL_TRY(pl_device_stream_new(device, &bench->stream, reterr));
-    options.stream = bench->stream;
     for (size_t t = 0; t < TENSORS; t++) {
         PL_TRY(pl_device_alloc(device, MOST_BYTES, &bench->send[t], reterr));
         PL_TRY(pl_device_alloc(device, MOST_BYTES, &bench->recv[t], reterr));
@@ -117,7 +116,8 @@ static struct pl_named_op op_of(struct bench *bench, size_t t, const char *name)
                                 .shape = {elems_of(t)},
                                 .memory = PL_MEMORY_DEVICE,
                                 .send = bench->send[t],
-                                .recv = t % 2 ? bench->recv[t] : bench->send[t]};
+                                .recv = t % 2 ? bench->recv[t] : bench->send[t],
+                                .stream = bench->stream};
 }
 
 /* Does not wait: the engine has to. */
@@ -187,6 +187,153 @@ START_TEST(sums_of_many_tensors_are_exact_in_any_order)
 }
 END_TEST
 
+/* Whatever the program gives its stream after a submission is not waited for: here work that does not begin. */
+static void submits_before_other_work(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    int64_t deadline_ns = pl_deadline_after_ns(50 * PL_NS_PER_S);
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    pl_named_handle handles[4];
+    struct bench bench = {0};
+    void *pinned;
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    RANKS_OK(pl_device_alloc_pinned(device, sizeof(float), &pinned, &error));
+    for (size_t t = 0; t < 4; t++) {
+        char name[16];
+        struct pl_named_op op = op_of(&bench, t, name);
+
+        snprintf(name, sizeof(name), "t%zu", t);
+        RANKS_OK(upload(&bench, t, rank, 0, &error));
+        RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+    }
+    device_order("hold_copies");
+    RANKS_OK(pl_device_copy(device, pinned, bench.recv[4], sizeof(float), bench.stream, &error));
+    for (size_t t = 0; t < 4; t++) {
+        bool done = false;
+
+        while (!done) {
+            RANKS_OK(pl_named_poll(bench.named, handles[t], &done, &error));
+            if (!done && pl_deadline_passed(deadline_ns)) {
+                device_order("let_copies_go");
+                RANKS_NEED(false, "tensor %zu waits for work that came after its submission", t);
+            }
+        }
+        RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+    }
+    device_order("let_copies_go");
+    for (size_t t = 0; t < 4; t++) {
+        bool right = false;
+
+        RANKS_OK(is_right(&bench, t, 0, ranks, 0, &right, &error));
+        RANKS_NEED(right, "tensor %zu is wrong", t);
+    }
+    pl_device_release_pinned(device, pinned);
+    bench_close(&bench);
+}
+
+START_TEST(an_operation_waits_for_the_work_before_its_submission_only)
+{
+    run(1, submits_before_other_work);
+    run(2, submits_before_other_work);
+}
+END_TEST
+
+/* Tensors of one sum come from several streams, which are late in turns. */
+static void submits_from_streams(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    enum { STREAMS = 3 };
+    int rank = pl_world_rank(world), ranks = pl_world_size(world);
+    pl_named_handle handles[TENSORS], group = 0;
+    struct pl_error said = PL_ERROR_NONE;
+    void *streams[STREAMS], *first;
+    struct bench bench = {0};
+    struct pl_named_op pair[2];
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    first = bench.stream;
+    for (size_t i = 0; i < STREAMS; i++) {
+        RANKS_OK(pl_device_stream_new(device, &streams[i], &error));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (size_t t = 0; t < TENSORS; t++) {
+            char name[16];
+            struct pl_named_op op = op_of(&bench, t, name);
+
+            snprintf(name, sizeof(name), "t%zu", t);
+            bench.stream = op.stream = streams[t / 4 % STREAMS];
+            RANKS_OK(upload(&bench, t, rank, step, &error));
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+        }
+        for (size_t t = 0; t < TENSORS; t++) {
+            bool right = false;
+
+            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+            bench.stream = streams[t / 4 % STREAMS];
+            RANKS_OK(is_right(&bench, t, 0, ranks, step, &right, &error));
+            RANKS_NEED(right, "step %d: tensor %zu is wrong", step, t);
+        }
+    }
+    bench.stream = first;
+    pair[0] = op_of(&bench, 0, NULL);
+    pair[1] = op_of(&bench, 3, NULL);
+    pair[1].stream = streams[0];
+    RANKS_NEED(pl_named_submit_group(bench.named, "group", pair, 2, &group, &said) == PL_INVALID &&
+                   strstr(said.cause, "different streams"),
+               "a group of two streams: %s", said.cause);
+    for (size_t i = 0; i < STREAMS; i++) {
+        pl_device_stream_free(device, streams[i]);
+    }
+    bench_close(&bench);
+}
+
+START_TEST(tensors_of_one_sum_may_come_from_several_streams)
+{
+    run(1, submits_from_streams);
+    run(2, submits_from_streams);
+}
+END_TEST
+
+/* The driver's calls of a submission: the context, and the record of the event. */
+static void counts_submissions(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
+{
+    struct bench bench = {0};
+
+    (void)argument;
+    device = pl_world_device(world);
+    RANKS_OK(bench_open(world, &bench, &error));
+    pl_named_free(bench.named); /* for one that begins nothing before a wait */
+    RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
+    for (int step = 0; step < 2; step++) {
+        pl_named_handle handles[TENSORS];
+        long before = device_calls(NULL);
+
+        for (size_t t = 0; t < TENSORS; t++) {
+            char name[16];
+            struct pl_named_op op = op_of(&bench, t, name);
+
+            snprintf(name, sizeof(name), "t%zu", t);
+            RANKS_OK(pl_named_submit(bench.named, &op, &handles[t], &error));
+        }
+        RANKS_NEED(step == 0 || before < 0 || device_calls(NULL) - before == 2 * TENSORS,
+                   "%ld calls for %d submissions, not two for each", device_calls(NULL) - before, TENSORS);
+        for (size_t t = 0; t < TENSORS; t++) {
+            RANKS_OK(pl_named_wait(bench.named, handles[t], NULL, &error));
+        }
+    }
+    bench_close(&bench);
+}
+
+START_TEST(a_submission_asks_the_driver_twice)
+{
+    run(1, counts_submissions);
+    run(2, counts_submissions);
+}
+END_TEST
+
 static void joins(struct pl_world *world, void *argument, char failure[RANKS_TEXT_BYTES])
 {
     int rank = pl_world_rank(world), ranks = pl_world_size(world), last = -1;
@@ -239,7 +386,7 @@ static void joins_between(struct pl_world *world, void *argument, char failure[R
     (void)argument;
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
-    RANKS_OK(pl_service_new(world, &(struct pl_named_options){.stream = bench.stream}, &service, &error));
+    RANKS_OK(pl_service_new(world, NULL, &service, &error));
     if (rank == 1) { /* ends when the others have joined */
         struct pl_named_op op = {.name = "joined", .dims = 1, .shape = {1}, .send = &one, .recv = &one};
 
@@ -293,7 +440,7 @@ static void rounds(struct pl_world *world, void *argument, char failure[RANKS_TE
     device = pl_world_device(world);
     RANKS_OK(bench_open(world, &bench, &error));
     pl_named_free(bench.named); /* for one that waits until both are submitted */
-    RANKS_OK(pl_named_new(world, &(struct pl_named_options){.stream = bench.stream}, &bench.named, &error));
+    RANKS_OK(pl_named_new(world, NULL, &bench.named, &error));
     for (size_t other = 1; other < PL_ARRAY_ITEMS(names); other++) {
         pl_named_handle handles[2];
         float got[COUNT];
@@ -400,6 +547,8 @@ START_TEST(host_and_device_memory_under_one_name_is_said_on_every_rank)
 END_TEST
 
 UNIT_MAIN_AFTER("runtime/device_named", device_prepare(), sums_of_many_tensors_are_exact_in_any_order,
+                an_operation_waits_for_the_work_before_its_submission_only,
+                tensors_of_one_sum_may_come_from_several_streams, a_submission_asks_the_driver_twice,
                 a_rank_that_joined_gives_nothing_on_the_device,
                 tensors_that_different_ranks_have_are_not_one_on_the_device, what_rounding_leaves_stays_with_its_tensor,
                 a_broadcast_gives_every_device_the_roots_values,
