@@ -7,6 +7,8 @@
 #                              PACELINE_SSH_SECRET (docs/security.md), and two builds of one tree have the same files
 #   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (45 MiB); a job must name its program then
 #
+# A Debian package: docker build --target deb --output . .
+#
 # With GPUs: docker build --target cuda --build-arg CUDA_BASE=RUNTIME --build-arg CUDA_BUILD_BASE=DEVEL -t paceline-cuda .
 #
 #   RUNTIME, DEVEL   NVIDIA's images of one CUDA 12 version with cuDNN, on Debian 12 or Ubuntu 22.04 and later
@@ -24,6 +26,12 @@ RUN /tmp/packages.sh install build prefix
 COPY . /src
 ARG EXAMPLES=yes
 RUN /src/tests/support/image.sh build -Dcuda=disabled -Dnccl=disabled
+
+FROM build AS deb-build
+RUN /src/tests/support/deb.sh /out /deb
+
+FROM scratch AS deb
+COPY --from=deb-build /deb/ /
 
 FROM ${CUDA_BUILD_BASE} AS build-cuda
 COPY tests/support/packages.sh /tmp/packages.sh

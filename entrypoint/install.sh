@@ -106,7 +106,7 @@ find_mpirun() {
     fi
   done
 }
-loads() { "$loader" --list "$1" 2>&1; }
+loads() { LD_TRACE_LOADED_OBJECTS=1 LD_WARN=yes "$loader" "$1" 2>&1; }
 linked=$prefix/lib/linked
 rm -rf "$linked"
 mkdir "$linked"
@@ -173,7 +173,7 @@ each_program() {
   done
 }
 list_missing() { loads "$1" | sed -nE 's/^[[:space:]]*([^ ]+) => not found.*/\1/p'; }
-list_refused() { loads "$1" | sed -nE "s|.*version .([A-Za-z]+_[0-9.]+).? not found \(required by ($prefix/[^)]*)\).*|\2:\1|p"; }
+list_refused() { loads "$1" | sed -nE "s|.*version .([A-Za-z]+_[0-9.]+).? not found \(required by ($prefix/lib/linked/[^)]*)\).*|\2:\1|p"; }
 more=yes
 while [ $more = yes ]; do
   more=no

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SMALL_LETTERS "abcdefghijklmnopqrstuvwxyz"
@@ -72,10 +73,39 @@ static const char *find_connection(const char *line)
     return strstr(line, last) ? strstr(line, broken) : NULL;
 }
 
+/* The text of a line that says why of the one before it, as uv prints them; else NULL. */
+static const char *find_reason(const char *line)
+{
+    static const char *const beginnings[] = {"  cause: ", "  Caused by: ", "  \u2570\u2500\u25B6 "};
+
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(beginnings); i++) {
+        if (begins_with(line, beginnings[i])) {
+            return line + strlen(beginnings[i]);
+        }
+    }
+    return NULL;
+}
+
 static void keep(struct pl_cause *cause, const char *line)
 {
     memmove(cause->found, line, strlen(line) + 1);
     cause->later_bytes = 0;
+}
+
+/* uv's error and the reasons in the lines after it, as one line. An error without reasons is none of uv's. */
+static void join_reasons(struct pl_cause *cause, const char *line)
+{
+    const char *reason = cause->error[0] != '\0' ? find_reason(line) : NULL;
+    size_t bytes = strlen(cause->error);
+
+    if (reason) {
+        snprintf(cause->error + bytes, sizeof(cause->error) - bytes, "%s %s", cause->error[bytes - 1] == ':' ? "" : ":",
+                 reason);
+        keep(cause, cause->error);
+    } else {
+        snprintf(cause->error, sizeof(cause->error), "%s",
+                 begins_with(line, "error: ") || begins_with(line, "  \u00D7 ") ? line + strspn(line, " ") : "");
+    }
 }
 
 static void end_line(struct pl_cause *cause)
@@ -85,6 +115,7 @@ static void end_line(struct pl_cause *cause)
     cause->line[cause->line_bytes] = '\0';
     cause->line_bytes = 0;
     line = skip_tag(cause->line);
+    join_reasons(cause, line);
     if (strstr(line, "Traceback (most recent call last):")) {
         cause->in_traceback = true;
     } else if (begins_with(line, "Exception ignored ")) {

@@ -75,5 +75,5 @@ fi
 for tree in ./*.tar.gz; do tar -xzf "$tree" -C /; done
 # sshd's own host keys are not needed: a job uses the pair below, on its own port, while it runs.
 apt-get clean # not every base does this by itself
-rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_*
+rm -rf /var/lib/apt/lists/* /etc/ssh/ssh_host_* /var/log/apt/* /var/log/dpkg.log /var/log/alternatives.log # two builds of one tree have the same files
 rm -rf "$PWD"

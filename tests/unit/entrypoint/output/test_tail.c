@@ -176,6 +176,21 @@ START_TEST(an_exception_is_kept_through_a_long_dump_but_not_for_ever)
 }
 END_TEST
 
+START_TEST(uvs_error_and_its_reasons_are_one_line)
+{
+    ck_assert_str_eq(
+        cause_of("Using Python 3.11.2 environment at: /usr\nerror: No solution found when resolving dependencies\n"
+                 "  cause: Because x was not found and you require x==1, we can conclude.\n\nhint: Packages\n"),
+        "error: No solution found when resolving dependencies: Because x was not found and you require x==1, we can "
+        "conclude.");
+    ck_assert_str_eq(cause_of("error: Request failed\n  Caused by: Failed to fetch: http://h/\n  Caused by: refused"),
+                     "error: Request failed: Failed to fetch: http://h/: refused");
+    ck_assert_str_eq(cause_of("  \u00D7 No solution found:\n  \u2570\u2500\u25B6 Because of x\n"),
+                     "\u00D7 No solution found: Because of x");
+    ck_assert_str_eq(cause_of("error: x\nother\n  cause: y\n"), "");
+}
+END_TEST
+
 START_TEST(the_connection_that_pip_does_not_get_comes_before_what_follows_from_it)
 {
     char text[2048] = "";
@@ -204,4 +219,5 @@ UNIT_MAIN("entrypoint/tail", the_last_lines_are_kept_in_order, a_line_without_an
           eight_bit_controls_and_what_a_colour_between_two_bytes_makes_do_not_reach_the_text,
           a_long_line_is_cut_visibly, nothing_fits_into_nothing, the_last_exceptions_own_line_is_kept,
           an_exception_is_kept_through_a_long_dump_but_not_for_ever,
-          the_connection_that_pip_does_not_get_comes_before_what_follows_from_it)
+          the_connection_that_pip_does_not_get_comes_before_what_follows_from_it,
+          uvs_error_and_its_reasons_are_one_line)
