@@ -5,6 +5,8 @@
 #   --build-arg PACKAGES="..." more packages for the final image, such as "python3 python3-pip python3-mpi4py"
 #   --build-arg SSH_KEYS=no    without the key pair by which a job's hosts reach each other; several hosts then need
 #                              PACELINE_SSH_SECRET (docs/security.md), and two builds of one tree have the same files
+#   --build-arg COMMIT=...     the commit for `paceline --version` and the label org.opencontainers.image.revision; without
+#                              it `paceline --version` has what .git/HEAD says, and the label has "unknown"
 #   --build-arg EXAMPLES=no    without the example programs and OpenBLAS (45 MiB); a job must name its program then
 #
 # A Debian package: docker build --target deb --output . .
@@ -25,6 +27,7 @@ COPY tests/support/packages.sh /tmp/packages.sh
 RUN /tmp/packages.sh install build prefix
 COPY . /src
 ARG EXAMPLES=yes
+ARG COMMIT=""
 RUN /src/tests/support/image.sh build -Dcuda=disabled -Dnccl=disabled
 
 FROM build AS deb-build
@@ -39,6 +42,7 @@ RUN /tmp/packages.sh install build prefix cuda
 COPY . /src
 ARG EXAMPLES=yes
 ARG GPU_ARCHS=""
+ARG COMMIT=""
 RUN PATH=$PATH:/usr/local/cuda/bin /src/tests/support/image.sh build -Dcuda=enabled -Dnccl=enabled -Dgpu_archs="$GPU_ARCHS"
 
 FROM ${CUDA_BASE} AS cuda
@@ -55,6 +59,12 @@ STOPSIGNAL SIGTERM
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]
+ARG COMMIT=""
+LABEL org.opencontainers.image.title="Paceline" \
+      org.opencontainers.image.description="SageMaker training container without Python in its path" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.2.0" \
+      org.opencontainers.image.revision="${COMMIT:-unknown}"
 
 FROM ${BASE}
 ARG PACKAGES=""
@@ -71,3 +81,9 @@ ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 # Version 3 of the SDK starts a shell in place of the entry point: this file leads back.
 ENV BASH_ENV=/usr/local/share/paceline/bash-env.sh
 ENTRYPOINT ["paceline"]
+ARG COMMIT=""
+LABEL org.opencontainers.image.title="Paceline" \
+      org.opencontainers.image.description="SageMaker training container without Python in its path" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="0.2.0" \
+      org.opencontainers.image.revision="${COMMIT:-unknown}"

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
 # Bash reads this before its command (BASH_ENV). Version 3 of the SageMaker SDK starts a training container as
 # `bash -c .../sm_train.sh`, a script that ignores SIGTERM and leaves ranks to drivers of its own; where the shell is
 # process 1 and a job of that SDK is there, Paceline takes its place and runs what the job's files ask for.

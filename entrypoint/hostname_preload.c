@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Preloaded into ranks: gethostname() returns the job's name for this host, which PACELINE_HOST_NAME carries. The
- * real name has nothing to do with the job's, or is the same on all hosts, and NCCL and MPI compare names. Processes
- * without the variable get the real name.
+ * Preloaded into ranks: gethostname() returns the job's name for this host, from PACELINE_HOST_NAME. NCCL and MPI
+ * compare host names, but a container's real name has nothing to do with the job's names, or is the same on all hosts.
+ * Processes without the variable get the real name.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* The library's gethostname(); in C it has a name of its own, so that what calls the system's is not taken for a caller
- * of this one. */
+/* The library's gethostname(). Its name in C differs, so that the call of the system's gethostname() below is not a
+ * call of itself. */
 __attribute__((visibility("default"))) int preloaded_gethostname(char *name, size_t bytes) __asm__("gethostname");
 
 int preloaded_gethostname(char *name, size_t bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front binary. What a container's start needs is in here; every other subcommand is a separate program, so that
- * starting a job does not load what it never uses.
+ * The front binary. It contains what a container needs at its start. Every other subcommand is a separate program, so
+ * that the start of a job does not load code that it never uses.
  */
 #include "base/environment.h"
 #include "base/log.h"
@@ -14,6 +14,7 @@
 #include "entrypoint/ssh/rundir.h"
 #include "entrypoint/subcommand.h"
 #include "entrypoint/verbs.h"
+#include "entrypoint/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,10 +30,8 @@ static int run_relay(const struct pl_invocation *call)
     return pl_relay_run(&call->words, call->environment, call->self_path);
 }
 
-/*
- * As in the toolkit, train takes no arguments. A platform may give any to its container, where they are ignored; a
- * person at a terminal, outside a container, means them.
- */
+/* As in the toolkit, train takes no arguments. A platform may pass any arguments to its container, and they are
+ * ignored; a person at a terminal, outside a container, passes them on purpose. */
 static bool refuse_train_words(const char *word, const struct pl_strv *words)
 {
     const bool refused = getpid() != 1 && isatty(STDERR_FILENO);
@@ -48,7 +47,7 @@ static bool refuse_train_words(const char *word, const struct pl_strv *words)
     return false;
 }
 
-/* What each verb that has no program does. */
+/* The function of each verb that has no program. */
 static const struct {
     const char *name;
     int (*run)(const struct pl_invocation *call);
@@ -57,7 +56,7 @@ static const struct {
     {"relay", run_relay},     {"plan", pl_subcommand_plan_main}, {"env", pl_subcommand_plan_env_main},
 };
 
-/* Find this binary's own path; argv[0] where /proc is not mounted. */
+/* Find this binary's own path; argv[0] if /proc is not mounted. */
 static const char *find_self(const char *argv0, char *path, size_t path_bytes)
 {
     ssize_t length = readlink("/proc/self/exe", path, path_bytes - 1);
@@ -77,7 +76,7 @@ static bool has_config(const struct pl_environment *environment)
     return access(pl_text_string(&path), F_OK) == 0;
 }
 
-/* Find the program of a verb that has one. */
+/* Find the program of a verb that has a program. */
 static bool find_program(const struct pl_invocation *call, const struct pl_verb *verb, char **ret_path)
 {
     return verb && verb->program && pl_companion_find(call->self_path, verb->program, ret_path, NULL) == PL_OK;
@@ -110,7 +109,7 @@ static int refuse_subcommand(const char *word)
     return PL_EXIT_USAGE;
 }
 
-/* Run it here, or replace this process by its program. */
+/* Run the verb's function, or replace this process by the verb's program. */
 static int run_subcommand(const char *subcommand, const struct pl_invocation *call, char **argv)
 {
     PL_AUTO_FREE char *path = NULL;
@@ -129,9 +128,9 @@ static int run_subcommand(const char *subcommand, const struct pl_invocation *ca
 }
 
 /*
- * The subcommand to run. A job may give its container any arguments; where they are not a subcommand of
- * ours, a container that has a job runs it, as the toolkit would. Only as process 1: a mistyped subcommand in a shell
- * starts no job.
+ * Choose the subcommand to run. A job may pass any arguments to its container: if they are not a subcommand of ours, a
+ * container that has a job runs the job, as the toolkit does. This holds only for process 1: a mistyped subcommand in a
+ * shell starts no job.
  */
 static const char *choose_subcommand(const struct pl_invocation *call, const char *word)
 {
@@ -151,10 +150,8 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/*
- * Print the help or the version if the command line asks for it; false where it does not. `train --help` does not count
- * where there is a job, which may give its container any arguments.
- */
+/* Print the help or the version if the command line asks for it; otherwise return false. `train --help` does not count
+ * if there is a job, because a job may pass any arguments to its container. */
 static bool print_help(int argc, char **argv, const struct pl_environment *environment)
 {
     const bool after_help = argc == 3 && strcmp(argv[1], "help") == 0;
@@ -166,7 +163,7 @@ static bool print_help(int argc, char **argv, const struct pl_environment *envir
         return true;
     }
     if (argc == 2 && version) {
-        puts("paceline " PACELINE_VERSION);
+        printf("paceline %s\n", pl_version);
         return true;
     }
     if (!verb || !verb->summary || !(after_help || is_help(argv[2]) || version) ||
@@ -174,7 +171,7 @@ static bool print_help(int argc, char **argv, const struct pl_environment *envir
         return false;
     }
     if (version) {
-        puts("paceline " PACELINE_VERSION);
+        printf("paceline %s\n", pl_version);
     } else {
         pl_verbs_print_help(verb->name, stdout);
     }
@@ -188,7 +185,8 @@ static bool is_named(const char *path, const char *name)
     return strcmp(slash ? slash + 1 : path, name) == 0;
 }
 
-/* The image's BASH_ENV starts a job from the first shell; those of the job are ordinary ones. */
+/* The image's BASH_ENV makes the first shell start the job. The job's own shells are ordinary shells, so it is
+ * removed. */
 static void forget_bash_env(struct pl_environment *environment)
 {
     if (is_named(pl_environment_get_or(environment, "BASH_ENV", ""), "bash-env.sh")) {
@@ -204,8 +202,8 @@ static enum pl_status copy_arguments(int argc, char **argv, struct pl_strv *word
     return PL_OK;
 }
 
-/* A closed standard descriptor would be reused by the next file or socket, which would then get what is printed.
- * Writing to this one fails. */
+/* Fill closed standard descriptors. Otherwise the next file or socket would get such a number, and would receive what
+ * is printed. Writing to the descriptor that is opened here fails. */
 static void fill_standard_fds(void)
 {
     int fd;
@@ -246,7 +244,7 @@ int main(int argc, char **argv)
     if (print_help(argc, argv, environment)) {
         return EXIT_SUCCESS;
     }
-    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* of no verb that help lists */
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* a verb that help does not list */
         argv[1] = argv[2];
         argv[2] = help;
     }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* print_pages man|bash|zsh: the manual page, or a shell's completion, of the table of verbs; used by the build. */
+/*
+ * print_pages man|bash|zsh: prints the manual page, or a shell's completion, from the table of verbs. The build uses
+ * it.
+ */
 #include "entrypoint/verbs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Text for roff: what it would take for a request or an escape is plain, and what stands in backquotes bold. */
+/* Print text for roff: escape characters that roff would interpret, and print text in backquotes bold. */
 static void print_roff(const char *text)
 {
     bool bold = false, begins = true;
@@ -25,7 +28,7 @@ static void print_roff(const char *text)
         } else {
             fputc(*text, stdout);
         }
-        if (*text == '\n' && text[1] == ' ') { /* an example, line by line */
+        if (*text == '\n' && text[1] == ' ') { /* a line of an example */
             fputs(".br\n", stdout);
         }
     }
@@ -112,7 +115,8 @@ static void print_completion(void)
           stdout);
 }
 
-/* Text in single quotes for zsh's _describe and _arguments, where brackets and colons have a meaning. */
+/* Print text in single quotes for zsh's _describe and _arguments, and escape brackets and colons, which have a meaning
+ * there. */
 static void print_zsh(const char *text)
 {
     for (; *text != '\0'; text++) {

@@ -3,10 +3,11 @@
  * paceline rank PROGRAM... -- [ARGUMENTS...]
  * RUN_DIR/paceline-python -u [-m] SCRIPT [ARGUMENTS...]
  *
- * The first thing that mpirun and its daemons start for every rank. mpirun gives each rank the master's SM_*; here the
- * host's own are restored, the thread counts are set for the ranks that share the host, and the program runs under a
- * shim that reports to this host's process 1. It ends as the program ended. The second form is torchrun's, which takes
- * it for Python: the interpreter is that of torchrun itself, and its variables are the rank's already.
+ * The process that mpirun and its daemons start for every rank. mpirun gives each rank the SM_* variables of the
+ * master: this process restores those of its own host, sets the thread counts for the ranks that share the host, and
+ * runs the program under a shim that reports to this host's process 1. It ends as the program ended. torchrun uses the
+ * second form, because it takes this binary for Python: the interpreter is torchrun's own, and the variables are set
+ * for the rank already.
  */
 #include "entrypoint/subcommand.h"
 
@@ -35,7 +36,7 @@
 
 enum { COMMAND_MAX_BYTES = 4 * 1024 * 1024 };
 
-/* A whole number from the first variable that is set, else `fallback`. */
+/* Get a whole number from the first variable that is set, else `fallback`. */
 static int number_of(const struct pl_environment *environment, const char *const *names, int fallback)
 {
     for (size_t i = 0; names[i]; i++) {
@@ -57,8 +58,8 @@ static int cpus_of(pid_t pid)
     return sched_getaffinity(pid, sizeof(cpus), cpus.sets) == 0 ? CPU_COUNT_S(sizeof(cpus), cpus.sets) : 1;
 }
 
-/* A rank's share of the CPUs: of its own, where mpirun has bound it to some; else of its host's, which are those of
- * mpirun or its daemon. */
+/* Returns a rank's share of the CPUs. If mpirun has bound the rank to some CPUs, these are its own; otherwise the ranks
+ * share the CPUs of mpirun or its daemon. */
 static int threads_for(int local_size)
 {
     int own = cpus_of(0), host = cpus_of(getppid()), limit = pl_devices_cpu_limit("");
@@ -74,7 +75,7 @@ static int local_size_of(const struct pl_environment *environment, int fallback)
     return number_of(environment, variables, fallback);
 }
 
-/* How many workers this rank starts, where it is a parameter server; else 0. */
+/* Returns how many workers this rank starts if it is a parameter server, else 0. */
 static int workers_of(const struct pl_environment *environment)
 {
     static const char *const variables[] = {PL_LAUNCHER_WORKERS_VARIABLE, NULL};
@@ -82,7 +83,8 @@ static int workers_of(const struct pl_environment *environment)
     return number_of(environment, variables, 0);
 }
 
-/* Workers wait for their server, and nobody waits for them: a server that stays stopped would hold the job for ever. */
+/* Workers wait for their server without a limit, so a server that stays stopped would block the job for ever: limit
+ * that time. */
 static enum pl_status set_most_stopped(const struct pl_environment *environment, struct pl_shim_options *options,
                                        struct pl_error *reterr)
 {
@@ -95,7 +97,7 @@ static enum pl_status set_most_stopped(const struct pl_environment *environment,
     return PL_OK;
 }
 
-/* Sets a variable to a number, unless it is set already. */
+/* Set a variable to a number, unless it is set already. */
 static enum pl_status set_number(struct pl_environment *environment, const char *name, int number,
                                  struct pl_error *reterr)
 {
@@ -117,10 +119,8 @@ static enum pl_status set_thread_counts(struct pl_environment *environment, stru
     return PL_OK;
 }
 
-/*
- * What torch.distributed reads for `env://`, where the job and the program's own options do not set it. Accelerate,
- * DeepSpeed and transformers take the ranks from Open MPI, and the address from here.
- */
+/* Set the variables that torch.distributed reads for `env://`, unless the job or the program's own options set them.
+ * Accelerate, DeepSpeed and transformers take the rank numbers from Open MPI, and the address from these variables. */
 static enum pl_status set_torch(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const struct {
@@ -147,10 +147,8 @@ static enum pl_status set_torch(struct pl_environment *environment, struct pl_er
     return set_number(environment, "MASTER_PORT", PL_JOB_MASTER_PORT, reterr);
 }
 
-/*
- * Accelerate joins its ranks over CPUs only where it is told to use them: without the variable each rank of a host
- * without a GPU trains by itself.
- */
+/* Accelerate joins its ranks over CPUs only if it is told to use them. Without the variable each rank of a host without
+ * a GPU would train by itself. */
 static enum pl_status set_accelerate(struct pl_environment *environment, struct pl_error *reterr)
 {
     static const char *const devices[] = {"SM_NUM_GPUS", "SM_NUM_NEURONS"};
@@ -166,9 +164,9 @@ static enum pl_status set_accelerate(struct pl_environment *environment, struct 
 }
 
 /*
- * mpirun's fixed options contain `btl ^openib`, which re-enables what Open MPI's packages switch off: the ofi
- * component. It moves nothing for the ob1 messaging that the same options select, but loads libfabric and its
- * providers, which costs 1.5 s a rank, most of it a sleep when the process ends. It stays when the user sets any of its
+ * mpirun's fixed options contain `btl ^openib`, which enables the ofi component that Open MPI's packages switch off.
+ * That component is of no use to the ob1 messaging that the same options select, but loads libfabric and its providers,
+ * which costs 1.5 s per rank, most of it a sleep when the process ends. It stays enabled if the user sets any of its
  * parameters.
  */
 static enum pl_status exclude_ofi(struct pl_environment *environment, struct pl_error *reterr)
@@ -181,7 +179,7 @@ static enum pl_status exclude_ofi(struct pl_environment *environment, struct pl_
     return pl_environment_set(environment, "OMPI_MCA_btl", "^openib,ofi", reterr);
 }
 
-/* The words before the first `--` name the program, those after it are its arguments. */
+/* Split the words: those before the first `--` name the program, those after it are its arguments. */
 static enum pl_status split_arguments(const struct pl_strv *words, struct pl_strv *argv, size_t *ret_program_words,
                                       struct pl_error *reterr)
 {
@@ -202,7 +200,7 @@ static enum pl_status split_arguments(const struct pl_strv *words, struct pl_str
     return PL_OK;
 }
 
-/* A path that leads to the same file as `path` does. */
+/* Whether `path` leads to the file that `info` describes. */
 static bool leads_to(const char *path, const struct stat *info)
 {
     struct stat other;
@@ -210,10 +208,8 @@ static bool leads_to(const char *path, const struct stat *info)
     return stat(path, &other) == 0 && other.st_dev == info->st_dev && other.st_ino == info->st_ino;
 }
 
-/*
- * The interpreter that torchrun would have started: its own, by the name under which it was started, since Python finds
- * its packages by that. What PYTHON_EXEC named before is in the environment.
- */
+/* Find the interpreter that torchrun would have started: torchrun's own, by the name under which it was started,
+ * because Python finds its packages by that name. The variable keeps an earlier value of PYTHON_EXEC. */
 static enum pl_status find_python(const struct pl_environment *environment, char **ret_path, struct pl_error *reterr)
 {
     const char *named = pl_environment_get_or(environment, PL_RUNDIR_PYTHON_VARIABLE, NULL);
@@ -233,7 +229,7 @@ static enum pl_status find_python(const struct pl_environment *environment, char
     }
     exe[length] = '\0';
     snprintf(file, sizeof(file), "/proc/%d/cmdline", (int)getppid());
-    PL_TRY(pl_file_read(file, COMMAND_MAX_BYTES, &word, NULL, reterr)); /* its words end with NUL */
+    PL_TRY(pl_file_read(file, COMMAND_MAX_BYTES, &word, NULL, reterr)); /* each word ends with NUL */
     if (strchr(word, '/') && leads_to(word, &info)) {
         *ret_path = word;
         word = NULL;
@@ -250,7 +246,7 @@ static enum pl_status find_python(const struct pl_environment *environment, char
     return *ret_path ? PL_OK : PL_MEMORY;
 }
 
-/* What torchrun asks for: the words that name the program are the interpreter, its options and the script. */
+/* Split the words that torchrun passes: the interpreter, its options and the script name the program. */
 static enum pl_status split_python(const struct pl_strv *words, struct pl_environment *environment,
                                    struct pl_strv *argv, size_t *ret_program_words, struct pl_error *reterr)
 {
@@ -287,6 +283,7 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     const char *run_dir = pl_environment_get(call->environment, PL_RUNDIR_VARIABLE);
     struct pl_shim_options options = {.source = PL_EXIT_SOURCE_RANK, .setup = PL_PROCESS_SETUP_NONE, .disks = disks};
     struct pl_link link = PL_LINK_NONE;
+    char tag[32];
 
     PL_TRY(pl_environment_new_copy(call->environment, &environment, reterr));
     PL_TRY(by_torchrun ? split_python(&call->words, environment, &argv, &options.program_words, reterr)
@@ -309,6 +306,10 @@ static enum pl_status run(const struct pl_invocation *call, bool by_torchrun, st
     options.stdout_as = by_torchrun ? PL_SHIM_STDOUT_LINES : PL_SHIM_STDOUT_MPIRUN;
     options.rank = number_of(environment, by_torchrun ? torch_ranks : mpi_ranks, 0);
     options.local_size = local_size_of(environment, 0);
+    if (by_torchrun && strcmp(pl_environment_get_or(environment, PL_LAUNCHER_TAGS_VARIABLE, "auto"), "off") != 0) {
+        snprintf(tag, sizeof(tag), "[rank%d]: ", options.rank); /* as torch writes it before a traceback */
+        options.tag = tag;
+    }
     options.host = pl_environment_get_or(environment, "SM_CURRENT_HOST", "");
     options.setup.argv = (const char *const *)argv.items;
     options.setup.environment = pl_environment_strings(environment);
@@ -327,7 +328,7 @@ static int run_rank(const struct pl_invocation *call, bool by_torchrun)
         pl_log_error(&error, "paceline rank");
         return 1;
     }
-    if (exit_report.signalled) { /* mpirun distinguishes a rank that was killed from one that exits */
+    if (exit_report.signalled) { /* mpirun distinguishes a rank that a signal killed from a rank that exits */
         pl_thread_end_process(exit_report.code);
         return 128 + exit_report.code;
     }

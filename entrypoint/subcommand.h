@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The subcommands of the front binary: main.c looks up the first argument and calls one of these; the result is the
- * exit code.
+ * The subcommands of the front binary: main.c finds the subcommand by the first argument and calls one of these
+ * functions. The result is the exit code.
  */
 #ifndef PL_ENTRYPOINT_SUBCOMMAND_H
 #define PL_ENTRYPOINT_SUBCOMMAND_H
@@ -11,16 +11,16 @@
 
 struct pl_invocation {
     struct pl_strv words;                     /* the arguments after the subcommand */
-    const struct pl_environment *environment; /* of this process at its start */
+    const struct pl_environment *environment; /* the environment of this process at its start */
     const char *self_path;                    /* absolute path of this binary */
 };
 
-/** `paceline train`, and `paceline -- CMD` with the command as its arguments. */
+/** `paceline train`, and `paceline -- COMMAND`, whose arguments are the command. */
 int pl_train_main(const struct pl_invocation *call);
-/** `paceline check`: what train does, with the check of the job's hosts in place of the job. */
+/** `paceline check`: like train, but runs the check of the job's hosts instead of the job. */
 int pl_check_main(const struct pl_invocation *call);
 int pl_rank_main(const struct pl_invocation *call);
-/** The binary under the name PL_RUNDIR_PYTHON: torchrun starts a rank with it. */
+/** The main function under the name PL_RUNDIR_PYTHON, by which torchrun starts a rank. */
 int pl_rank_python_main(const struct pl_invocation *call);
 
 int pl_subcommand_plan_main(const struct pl_invocation *call);

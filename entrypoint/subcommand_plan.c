@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `paceline plan` and `paceline env`: what train would do. Only what train asks before it changes anything is asked. */
+/*
+ * `paceline plan` and `paceline env`: show what train would do. They run only the steps by which train looks before it
+ * changes anything.
+ */
 #include "base/environment.h"
 #include "base/fd.h"
 #include "base/file.h"
@@ -25,7 +28,7 @@
 
 enum { DESCRIPTION_BYTES = 64 * 1024 };
 
-/* The steps that only look, up to the first that changes something. Returns false where one of them is reached. */
+/* Run the steps that only look, up to the first that changes something. Returns false if there is such a step. */
 static bool run_looks(struct pl_supervisor *supervisor, const struct pl_launch_plan_steps *steps,
                       const struct pl_environment *environment, enum pl_status *status_at, struct pl_error *reterr)
 {
@@ -43,7 +46,7 @@ static bool begins_with_look(const struct pl_launch_plan_steps *steps)
     return steps->count > 0 && steps->items[0].only_looks;
 }
 
-/* What train would find out before its first step that changes something, in its words. */
+/* Find out what train would find out before its first step that changes something, with the same messages. */
 static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan_steps *source,
                            const struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -72,7 +75,7 @@ static enum pl_status look(const struct pl_job *job, const struct pl_launch_plan
     return status;
 }
 
-/* What the plan's own program has to show. */
+/* Get the object that the plan's own program has to show. */
 static enum pl_status show(struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_CLOSE int fd = pl_fd_new_memory("paceline-plan", 0);
@@ -94,7 +97,7 @@ static enum pl_status show(struct pl_launch_plan *plan, struct pl_error *reterr)
     }
     bytes = pread(fd, text, sizeof(text), 0);
     if (status != 0 || bytes <= 0) {
-        return pl_error_set(reterr, PL_FAILED, "%s cannot be described, as it says above", plan->launcher->name);
+        return pl_error_set(reterr, PL_FAILED, "%s cannot be described; the lines above say why", plan->launcher->name);
     }
     return pl_python_json_parse(text, (size_t)bytes, plan->launcher->name, &plan->shown, reterr);
 }
@@ -113,7 +116,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan_
     return PL_OK;
 }
 
-/* The plan that is checked is the one that train would carry out; what is printed is made from the job with its secrets
+/* Check the plan that train would execute. The printed plan is another one, made from the job with its secrets
  * masked. */
 static enum pl_status check_plan(const struct pl_job *job, struct pl_error *reterr)
 {
@@ -121,7 +124,7 @@ static enum pl_status check_plan(const struct pl_job *job, struct pl_error *rete
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL, *plan_of_check = NULL;
     PL_AUTO_STEPS struct pl_launch_plan_steps source = {.items = NULL};
 
-    PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* of the job's hosts, where the job wants it first */
+    PL_TRY(pl_check_new(job, NULL, &check, reterr)); /* the check of the job's hosts, if the job wants one first */
     if (check) {
         PL_TRY(pl_launch_plan_new(check, pl_launchers_choose(check), &plan_of_check, reterr));
     }
@@ -180,6 +183,7 @@ static enum pl_status print_env(const struct pl_invocation *call, struct pl_erro
     PL_TRY(pl_job_new(call->environment, call->self_path, NULL, &job, reterr));
     PL_TRY(pl_environment_new_empty(&environment, reterr));
     PL_TRY(pl_variables_add(job, environment, NULL, &warnings, reterr));
+    PL_TRY(pl_interface_set(job, environment, reterr));
     for (size_t i = 0; i < warnings.count; i++) {
         pl_log(PL_LOG_WARNING, "%s", warnings.items[i]);
     }

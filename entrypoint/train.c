@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * paceline train: read the job, fetch the code, plan, execute the plan, report how it ended.
- */
+/* paceline train: read the job, fetch the code, plan, execute the plan, and report how it ended. */
 #include "entrypoint/subcommand.h"
 
 #include "base/file.h"
@@ -18,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Run the probes: checks that only the image's own programs can answer, after the job's requirements are
+/* Run the probes: checks that only the image's own programs can answer, after the job's requirements have been
  * installed. */
 static enum pl_status run_probes(struct pl_supervisor *supervisor, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -51,7 +49,7 @@ static enum pl_status prepare(struct pl_supervisor *supervisor, const struct pl_
     return run_probes(supervisor, plan, reterr);
 }
 
-/* One line for people: what runs where. A program that is alone has the log for itself. */
+/* Log one line for people: what runs on which hosts. A program that is alone logs nothing. */
 static void log_start(const struct pl_job *job, const struct pl_launch_plan *plan)
 {
     const struct pl_launcher *launcher = plan->launcher;
@@ -59,8 +57,8 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     PL_AUTO_TEXT struct pl_text what = PL_TEXT_NONE;
 
     if (plan->is_outside) {
-        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that does", launcher->name,
-               job->current_host, job->master_host);
+        pl_log(PL_LOG_INFO, "%s: this is %s, outside the distribution of %s: it ends when that host ends",
+               launcher->name, job->current_host, job->master_host);
         return;
     }
     if (launcher->describe) {
@@ -75,14 +73,14 @@ static void log_start(const struct pl_job *job, const struct pl_launch_plan *pla
     }
 }
 
-/* A worker without a link runs its own program. */
+/* Run this host's role. A worker without a link runs its own program. */
 static int run_role(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan)
 {
     return plan->role == PL_LAUNCH_PLAN_WORKER && plan->link != PL_LAUNCH_PLAN_LINK_NONE ? pl_worker_run(supervisor)
                                                                                          : pl_master_run(supervisor);
 }
 
-/* Do all that comes before the program starts. The supervisor uses the plan to the end. */
+/* Do everything that comes before the program. The supervisor uses the plan until it ends. */
 static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct pl_job *job = supervisor->job;
@@ -98,8 +96,8 @@ static enum pl_status make_ready(struct pl_supervisor *supervisor, struct pl_err
     return PL_OK;
 }
 
-/* Link the hosts, prepare this one, and carry its plan out, so that none prepares for a job that is over on another.
- * Both plans are the caller's. */
+/* Link the hosts, then prepare this one and execute its plan. The order ensures that no host prepares for a job that
+ * has ended on another host. The caller owns both plans. */
 static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struct pl_job *job,
                                    struct pl_launch_plan **early_at, struct pl_launch_plan **plan_at,
                                    int *ret_exit_code, struct pl_error *reterr)
@@ -117,7 +115,7 @@ static enum pl_status execute_plan(struct pl_supervisor *supervisor, const struc
     return PL_OK;
 }
 
-/* The job has been read: from here on the supervisor handles signals and children. */
+/* Run the job that has been read: from here on the supervisor handles signals and children. */
 static int run_job(const struct pl_job *job, struct pl_signals *signals, struct pl_failure *failure)
 {
     PL_AUTO_LAUNCH_PLAN struct pl_launch_plan *plan = NULL;
@@ -137,8 +135,8 @@ static int run_job(const struct pl_job *job, struct pl_signals *signals, struct 
     return exit_code;
 }
 
-/* The job cannot be read, but its hosts are known: the others would wait for this one, so it still connects to them, to
- * report the failure. The words name this host, whose configuration may differ from theirs. */
+/* The job cannot be read, but its hosts are known. The other hosts would wait for this one, so connect to them to
+ * report the failure. The message names this host, because its configuration may differ from theirs. */
 static int notify_unreadable_job(const struct pl_job *job, struct pl_launch_plan *plan, const struct pl_error *error,
                                  struct pl_signals *signals, struct pl_failure *failure)
 {
@@ -198,8 +196,8 @@ static enum pl_status open_outputs(const struct pl_invocation *call, struct pl_f
     return pl_failure_open(failure, pl_text_string(&path), reterr);
 }
 
-/* The check of the job's hosts where it is wanted, and after it, unless it failed or is all that is wanted, the job.
- * `words` are the options of `paceline check`, NULL for `paceline train`. */
+/* Run the check of the job's hosts if it is wanted, then the job, unless the check failed or only the check is wanted.
+ * `words` are the options of `paceline check`; NULL for `paceline train`. */
 static int run_checked(const struct pl_invocation *call, const struct pl_job *job, const struct pl_strv *words,
                        struct pl_signals *signals, struct pl_failure *failure)
 {
@@ -217,7 +215,7 @@ static int run_checked(const struct pl_invocation *call, const struct pl_job *jo
         return exit_code;
     }
     if (check) {
-        pl_failure_close(failure); /* the check's success is not the job's */
+        pl_failure_close(failure); /* the success of the check is not the success of the job */
         *failure = PL_FAILURE_NONE;
         if (open_outputs(call, failure, &error) != PL_OK) {
             pl_log_error(&error, "the output directory %s/output", pl_job_base_dir(call->environment));
@@ -232,8 +230,8 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
     struct pl_failure failure = PL_FAILURE_NONE;
     struct pl_error error = PL_ERROR_NONE, unwritable = PL_ERROR_NONE;
     PL_AUTO_JOB struct pl_job *job = NULL;
-    /* Before anything else: a signal that comes from now on is an event and does not end the process. Process 1 would
-     * lose it. */
+    /* Signals become events before anything else: from now on none of them ends the process. Without this, process 1
+     * would lose them. */
     bool listening = pl_signals_open(&signals, &error) == PL_OK;
     const int log_fd = pl_file_open_own(STDERR_FILENO);
     int exit_code;
@@ -242,7 +240,7 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
         pl_log_set_fd(log_fd); /* all programs of the job write into the same log */
     }
     if (open_outputs(call, &failure, &unwritable) != PL_OK) {
-        /* The job itself may still be worth running. */
+        /* The job may still be useful without it. */
         pl_log_error(&unwritable, "the output directory %s/output", pl_job_base_dir(call->environment));
     }
     if (!listening) {
@@ -253,7 +251,7 @@ static int run_train(const struct pl_invocation *call, const struct pl_strv *com
         exit_code = run_checked(call, job, check_words, &signals, &failure);
     }
     pl_failure_close(&failure);
-    /* signals stay blocked: one that comes now must not change what the failure or success file says */
+    /* signals stay blocked: a signal that arrives now must not change what the failure or success file says */
     return exit_code;
 }
 

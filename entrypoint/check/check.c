@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the job that checks a job's hosts, and its plan. */
+/* Makes the job that checks the hosts of another job, and its plan. */
 #include "entrypoint/check/check.h"
 
 #include "base/knob.h"
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOST_WORDS = 5 }; /* mpirun --host LIST -np NUMBER, which stay in front */
-enum { RANKS_MOST = 2 }; /* a host: enough for two flows of TCP and for what ranks of one host share */
+enum { HOST_WORDS = 5 }; /* the words of `mpirun --host LIST -np NUMBER`, which stay in front */
+enum { RANKS_MOST = 2 }; /* per host: enough for two TCP flows, and for memory that ranks of one host share */
 
-/* The options in the setting: none, "1" or the words themselves. */
+/* Read the options in the setting, which is empty, "0", "1" or the options themselves. */
 static enum pl_status read_setting(const struct pl_job *job, struct pl_strv *words, bool *ret_wanted,
                                    struct pl_error *reterr)
 {
@@ -30,7 +30,7 @@ static enum pl_status read_setting(const struct pl_job *job, struct pl_strv *wor
     return PL_OK;
 }
 
-/* The job's hosts, with commas between them. */
+/* Add the job's hosts, with commas between them. */
 static enum pl_status add_hosts(const struct pl_job *check, struct pl_strv *command, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text list = PL_TEXT_NONE;
@@ -42,7 +42,8 @@ static enum pl_status add_hosts(const struct pl_job *check, struct pl_strv *comm
     return pl_strv_add_list(command, (const char *const[]){"--hosts", pl_text_string(&list), NULL}, reterr);
 }
 
-/* Those of the distribution; without any all hosts; a host outside the distribution checks itself alone. */
+/* Choose the hosts that are checked: those of the distribution; without a distribution all hosts; on a host outside the
+ * distribution this host alone. */
 static enum pl_status choose_hosts(struct pl_job *check, struct pl_error *reterr)
 {
     const bool distributed = check->distribution_groups.count > 0;
@@ -66,7 +67,7 @@ static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *w
 
     if (pl_companion_find(check->self_path, "paceline-check", &program, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "this image has no paceline-check beside paceline: it is built where Open MPI is");
+                            "this image has no paceline-check, which is built only if Open MPI is installed");
     }
     PL_TRY(pl_strv_add_list(&check->command, (const char *const[]){program, "--ranks", NULL}, reterr));
     PL_TRY(pl_strv_printf(&check->command, reterr, "%d", check->processes_per_host));
@@ -77,7 +78,7 @@ static enum pl_status fill_command(struct pl_job *check, const struct pl_strv *w
     return pl_strv_add_all(&check->command, words, reterr);
 }
 
-/* As many ranks on each host; those that are not part of the distribution are not waited for. */
+/* Set the same number of ranks on each host. Do not wait for hosts outside the distribution. */
 static enum pl_status set_ranks(struct pl_job *check, struct pl_error *reterr)
 {
     const size_t hosts = check->distribution_hosts.count;
@@ -119,7 +120,8 @@ enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *word
     return PL_OK;
 }
 
-/* The table is the output: no map of the job, and no tag in front of its lines. mpirun ends by itself at last. */
+/* Change mpirun's options so that it prints only the program's table: without the map of the job and without a tag
+ * before each line. A timeout ends mpirun if the check does not end. */
 static enum pl_status adapt_mpirun(struct pl_strv *argv, struct pl_error *reterr)
 {
     static const char *const quiet[][2] = {

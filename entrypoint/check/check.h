@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * `paceline check`, and `paceline_check` before a job: a job of its own on the same hosts, whose program is
- * paceline-check (programs/check/check.h) and which is launched as an MPI job is.
+ * `paceline check`, and `paceline_check` before a job: a separate job on the same hosts. Its program is paceline-check
+ * (programs/check/check.h), and it is launched like an MPI job.
  *
  * Test  tests/unit/entrypoint/check/test_check.c, tests/integration/check.sh
  */
@@ -11,15 +11,18 @@
 #include "entrypoint/launch/plan.h"
 
 /**
- * The check of `job` with the options `words`, or, where they are NULL, those of the setting PACELINE_CHECK: then
- * `*ret_check` is NULL where the job wants none.
+ * Make the check of `job` with the options `words`. If `words` is NULL, the setting PACELINE_CHECK has the options, and
+ * `*ret_check` is NULL if the job wants no check.
  *
  * Errors  PL_INVALID (the setting), PL_NOT_FOUND (no paceline-check in this image), and those of pl_job_new().
  */
 enum pl_status pl_check_new(const struct pl_job *job, const struct pl_strv *words, struct pl_job **ret_check,
                             struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Take out of the plan of a check what only the job needs, and have mpirun end in time, without its own tables. */
+/**
+ * Remove from the plan of a check the steps that only the job needs. Add a timeout to mpirun, and remove its own
+ * tables.
+ */
 enum pl_status pl_check_adapt_plan(const struct pl_job *check, struct pl_launch_plan *plan,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the programs and libraries of libexec are, seen from the front binary. */
+/* Finds the programs and libraries of libexec, relative to the front binary. */
 #include "entrypoint/launch/companion.h"
 
 #include "base/memory.h"
@@ -12,7 +12,7 @@
 
 enum { PATH_BYTES = 4096 };
 
-/* From the directory of the binary: where they are installed, then next to it. */
+/* Relative to the directory of the binary: where they are installed, then the directory itself. */
 static const char *const places[] = {"../libexec/paceline/", ""};
 
 enum pl_status pl_companion_find(const char *self_path, const char *name, char **ret_path, struct pl_error *reterr)
@@ -27,12 +27,12 @@ enum pl_status pl_companion_find(const char *self_path, const char *name, char *
         pl_text_printf(&path, "/%s%s", places[i], name);
         PL_TRY(pl_text_check(&path, reterr));
         if (access(pl_text_string(&path), R_OK) == 0) {
-            *ret_path = realpath(pl_text_string(&path), NULL); /* users read it */
+            *ret_path = realpath(pl_text_string(&path), NULL); /* the real path: users read it in messages */
             return *ret_path ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "%s belongs next to %s or in ../libexec/paceline, and is in neither",
-                        name, self_path);
+    return pl_error_set(reterr, PL_NOT_FOUND,
+                        "expected %s next to %s or in ../libexec/paceline, and found it in neither", name, self_path);
 }
 
 enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *reterr)
@@ -56,5 +56,5 @@ enum pl_status pl_companion_find_paceline(char **ret_path, struct pl_error *rete
             return *ret_path ? PL_OK : pl_error_errno(reterr, "find '%s'", pl_text_string(&path));
         }
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "expected paceline in ../../bin, seen from %s, found none", self);
+    return pl_error_set(reterr, PL_NOT_FOUND, "found no paceline program in ../../bin relative to %s", self);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which network interface leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no container has,
- * and a name that does not exist stops Open MPI and NCCL.
+ * Chooses the network interface that leads to the other hosts. Local mode of the SDK v3 writes "ethwe", which no
+ * container has, and Open MPI and NCCL fail if they get a name that does not exist.
  */
+#include "base/environment.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* The address from which this host would send to `host`; false when it is unknown. Nothing is sent. */
+/* Get the address from which this host would send to `host`. Returns false if it is unknown. Sends nothing. */
 static bool source_address(const char *host, struct sockaddr_storage *ret_address)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
@@ -37,7 +38,7 @@ static bool source_address(const char *host, struct sockaddr_storage *ret_addres
     return ok;
 }
 
-/* An interface with an address that leads beyond this host and its link. */
+/* Whether the interface has an address that other hosts beyond its link can reach. */
 static bool is_candidate(const struct ifaddrs *item)
 {
     const struct sockaddr *address = item->ifa_addr;
@@ -60,8 +61,8 @@ static bool is_same(const struct sockaddr *one, const struct sockaddr *other)
                                       : four->sin_addr.s_addr == other_four->sin_addr.s_addr;
 }
 
-/* The only interface with an address, else the one whose address leads to a peer, else the first; "lo" when there is
- * none. */
+/* Choose the only interface with such an address, else the one whose address is used to reach another host, else the
+ * first; "lo" if there is none. */
 static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
 {
     const struct ifaddrs *first = NULL;
@@ -88,8 +89,7 @@ static const char *choose(const struct pl_job *job, const struct ifaddrs *list)
     return first ? first->ifa_name : "lo";
 }
 
-enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
-                                   struct pl_error *reterr)
+static enum pl_status find(const struct pl_job *job, char **ret_name, struct pl_error *reterr)
 {
     struct ifaddrs *list = NULL;
 
@@ -99,9 +99,30 @@ enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_pl
     }
     *ret_name = pl_memory_string(choose(job, list), reterr);
     freeifaddrs(list);
-    if (!*ret_name) {
-        return PL_MEMORY;
+    return *ret_name ? PL_OK : PL_MEMORY;
+}
+
+enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
+                                   struct pl_error *reterr)
+{
+    PL_TRY(find(job, ret_name, reterr));
+    if (strcmp(job->network_interface, *ret_name) == 0) {
+        return PL_OK;
     }
     return pl_strv_printf(&plan->warnings, reterr, "there is no network interface '%s' here; '%s' is used",
                           job->network_interface, *ret_name);
+}
+
+enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment, struct pl_error *reterr)
+{
+    static const char *const names[] = {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"};
+    PL_AUTO_FREE char *interface = NULL;
+
+    PL_TRY(find(job, &interface, reterr));
+    for (size_t i = 0; i < PL_ARRAY_ITEMS(names); i++) {
+        if (!pl_environment_get(job->process, names[i])) {
+            PL_TRY(pl_environment_set(environment, names[i], interface, reterr));
+        }
+    }
+    return PL_OK;
 }

@@ -13,7 +13,7 @@ bool pl_launcher_includes(const struct pl_job *job)
     return pl_strv_find(&job->distribution_groups, job->group_name) >= 0 && job->distribution_index >= 0;
 }
 
-/* 2:4 hosts; any 3 would do. */
+/* A range such as "2:4" allows another number of hosts; a single number such as "3" does not. */
 static bool allows_range(const char *nodes)
 {
     return nodes && strchr(nodes, ':');
@@ -24,8 +24,8 @@ static bool allows_restarts(const char *count)
     return count && *count != '\0' && strcmp(count, "0") != 0;
 }
 
-/* The value of the option `name` at words[at], as `--name=value` or `--name value`; dashes and underscores are one to
- * torchrun. NULL where it is another word. */
+/* Get the value of the option `name` at words[at], from `--name=value` or `--name value`. torchrun takes dashes and
+ * underscores as the same. Returns NULL if the word is not this option. */
 static const char *option_value(const struct pl_strv *words, size_t at, const char *name)
 {
     const char *word = words->items[at];
@@ -58,7 +58,7 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
     return elastic;
 }
 
-/* The master of a distribution links the hosts beside it too, which need not be there at the start. */
+/* The master of a distribution also links the hosts outside it. They need not be there at the start. */
 static enum pl_status add_outside_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     if (!job->settings.link || job->outside_hosts.count == 0 || pl_launcher_is_elastic(job->process, NULL)) {
@@ -100,7 +100,7 @@ enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, co
 
 enum fabric { FABRIC_EFA = 1, FABRIC_RDMA = 2 };
 
-/* The toolkit's two lists as of its version 5.1.4, and after the comment what they lack. */
+/* The toolkit's two lists, of its version 5.1.4; after the comment below, types that the toolkit does not have. */
 static const struct {
     const char *type;
     int fabric;

@@ -6,11 +6,17 @@
 #include "entrypoint/launch/plan.h"
 #include "entrypoint/launch/program.h"
 
-/** How many processes a rank starts, for `paceline rank`: its host's workers, where it is a parameter server. */
+/**
+ * For `paceline rank`: how many processes a rank starts. These are the workers of its host if the rank is a parameter
+ * server.
+ */
 #define PL_LAUNCHER_WORKERS_VARIABLE "PACELINE_RANK_WORKERS"
 
-/** The host of rank 0, for `paceline rank`, which makes MASTER_ADDR of it. */
+/** For `paceline rank`: the host of rank 0, from which it makes MASTER_ADDR. */
 #define PL_LAUNCHER_MASTER_VARIABLE "PACELINE_MASTER_ADDR"
+
+/** "off": torchrun's ranks have no tag before their lines. `paceline rank` reads it. */
+#define PL_LAUNCHER_TAGS_VARIABLE "PACELINE_RANK_TAGS"
 
 extern const struct pl_launcher pl_launcher_sweep;
 extern const struct pl_launcher pl_launcher_mpi;
@@ -22,13 +28,13 @@ extern const struct pl_launcher pl_launcher_multi_worker_mirrored;
 extern const struct pl_launcher pl_launcher_xla;
 extern const struct pl_launcher pl_launcher_direct;
 
-/** True when this host belongs to the job's distribution groups. */
+/** Whether this host belongs to the job's distribution groups. */
 bool pl_launcher_includes(const struct pl_job *job);
 
 /**
- * Fill hosts, host_index, role and link for a launch over `hosts`, of which this one is number `index`. The link is the
- * one that plan->launcher needs; a link beside the program is left out where the settings or torchrun's own variables
- * ask for that.
+ * Fill hosts, host_index, role and link for a launch on `hosts`; `index` is the number of this host. The link is what
+ * plan->launcher needs. If the launcher does not need a link, the settings or torchrun's own variables can switch it
+ * off.
  */
 enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_strv *hosts, int index,
                                      struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
@@ -37,8 +43,8 @@ enum pl_status pl_launcher_use_hosts(const struct pl_job *job, const struct pl_s
 void pl_launcher_describe_ranks(const struct pl_launch_plan *plan, struct pl_text *text);
 
 /**
- * True where torchrun is to survive the loss of ranks or hosts, by its variables (PET_MAX_RESTARTS, PET_NNODES) or by
- * the words of a command: then what the loss of one means is torchrun's to say.
+ * Whether torchrun is to survive the loss of ranks or hosts, according to its variables (PET_MAX_RESTARTS, PET_NNODES)
+ * or the words of a command. If it is, torchrun decides what the loss of a rank or host means.
  */
 bool pl_launcher_is_elastic(const struct pl_environment *environment, const struct pl_strv *words);
 
@@ -46,17 +52,27 @@ bool pl_launcher_is_elastic(const struct pl_environment *environment, const stru
 enum pl_status pl_launcher_set(struct pl_launch_plan *plan, const char *name, const char *value,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
-/** True where this host has an Elastic Fabric Adapter, or its instance type is one of those with one. */
+/** Whether this host has an Elastic Fabric Adapter, or its instance type is in the list of types that have one. */
 bool pl_launcher_has_efa(const struct pl_job *job);
 
-/** True for instance types whose adapter reads and writes device memory. Of others libfabric knows it by itself. */
+/**
+ * Whether the adapter of the instance type reads and writes device memory. Of other types libfabric finds out by
+ * itself.
+ */
 bool pl_launcher_has_efa_rdma(const char *instance_type);
 
 /**
- * The network interface for traffic between hosts: the configured one where it exists, else the one that leads to the
- * other hosts, with a sentence in plan->warnings. The caller frees.
+ * Choose the network interface for traffic between hosts: the configured one if it exists, else the one that leads to
+ * the other hosts, with a sentence in plan->warnings. The caller frees `*ret_name`.
  */
 enum pl_status pl_interface_choose(const struct pl_job *job, struct pl_launch_plan *plan, char **ret_name,
                                    struct pl_error *reterr) PL_MUST_CHECK;
+
+/**
+ * Set this interface in `environment`, in the variables of NCCL, Gloo and TensorPipe, which otherwise look up the
+ * host's own name or take the first interface; what the container sets stays.
+ */
+enum pl_status pl_interface_set(const struct pl_job *job, struct pl_environment *environment,
+                                struct pl_error *reterr) PL_MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process on this host; of a job on several hosts, each host's own. */
+/* Starts one process on this host. In a job with several hosts each host starts its own. */
 #include "entrypoint/launch/launcher.h"
 
 #include "base/environment.h"
@@ -14,7 +14,8 @@ static bool matches(const struct pl_job *job)
     return true;
 }
 
-/* Libraries start a thread for every CPU, but a container with a CPU limit can keep only some busy. */
+/* Libraries start one thread per CPU of the machine, but a container with a CPU limit can keep only some of them
+ * busy. */
 static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const variables[] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
@@ -30,7 +31,7 @@ static enum pl_status limit_threads(const struct pl_job *job, struct pl_launch_p
     return PL_OK;
 }
 
-/* A host that is in no distribution group is beside those of the group, whose master links it. */
+/* A host in no distribution group is outside the launch, and the master of the group links it. */
 static enum pl_status use_outside(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_STRV struct pl_strv pair = PL_STRV_NONE;
@@ -51,7 +52,7 @@ static enum pl_status use_alone(const struct pl_job *job, struct pl_launch_plan 
     return pl_strv_add(&plan->hosts, job->current_host, reterr);
 }
 
-/* Without groups the hosts are linked with each other. */
+/* Without distribution groups all hosts are linked with each other. */
 static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const bool is_other = job->drivers.launch == PL_DRIVERS_LAUNCH_OTHER;
@@ -64,7 +65,7 @@ static enum pl_status use_hosts(const struct pl_job *job, struct pl_launch_plan 
         return use_alone(job, plan, reterr);
     }
     PL_TRY(pl_launcher_use_hosts(job, &job->hosts, pl_strv_find(&job->hosts, job->current_host), plan, reterr));
-    /* a driver of another's making may want sshd and its port for itself */
+    /* somebody else's driver may need sshd and its port for itself */
     plan->link = is_other ? PL_LAUNCH_PLAN_LINK_NONE : plan->link;
     return PL_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mpirun over the distribution hosts: the toolkit's option list in its order, then each rank through `paceline rank`.
- * Paceline's own parameter servers are ranks too, one a host, which start the program as their workers.
+ * mpirun over the distribution hosts: the toolkit's options in the toolkit's order, then each rank through `paceline
+ * rank`. Paceline's own parameter servers are ranks too: one per host, which starts the program as its workers.
  */
 #include "base/environment.h"
 #include "base/file.h"
@@ -23,13 +23,12 @@ static bool matches(const struct pl_job *job)
     return job->switches.mpi && pl_launcher_includes(job);
 }
 
-/* The longest host name that Open MPI 4 survives: with one more it writes past the end of a buffer and aborts. */
+/* The longest host name that Open MPI 4 survives: with one more character it writes past the end of a buffer and
+ * aborts. */
 enum { OPENMPI4_NAME_MAX = 56 };
 
-/*
- * Open MPI 4 packs the names of all hosts into a pattern, for which it takes these characters alone. Its component
- * `naive` keeps the list as it is: who chooses one by `--mca regx` or OMPI_MCA_regx knows it.
- */
+/* Open MPI 4 packs the names of all hosts into a pattern, which allows only these characters. Its component `naive`
+ * keeps the list unpacked: a user who chooses a component by `--mca regx` or OMPI_MCA_regx is trusted to know this. */
 static enum pl_status check_names(const struct pl_job *job, const struct pl_strv *custom, int major,
                                   struct pl_error *reterr)
 {
@@ -77,10 +76,8 @@ static enum pl_status add_nccl(const char *interface, const char *level, struct 
     return add_export(argv, "PATH", reterr);
 }
 
-/*
- * The library that makes gethostname() answer with the job's name for the host; what was preloaded before stays. It
- * also goes to mpirun and its daemons: a mpirun whose own name is in its host list needs no ssh to itself.
- */
+/* Preload the library that makes gethostname() return the job's name for the host; libraries that were preloaded before
+ * stay. mpirun and its daemons load it too: an mpirun whose own name is in its host list needs no ssh to itself. */
 static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *before = pl_environment_get_or(job->process, "LD_PRELOAD", NULL);
@@ -97,10 +94,9 @@ static enum pl_status set_host_name(const struct pl_job *job, struct pl_launch_p
     return pl_launcher_set(plan, "LD_PRELOAD", pl_text_string(&list), reterr);
 }
 
-/*
- * Open MPI cuts the domain off a host's name, and would ask for a daemon on a host that the job does not have, or take
- * two hosts for one. Versions 4 and 5 read variables of different names; what the container has set stays.
- */
+/* Open MPI cuts the domain off a host's name. It would then start a daemon on a host that the job does not have, or
+ * take two hosts for one. Versions 4 and 5 read variables of different names. A value that the container has set
+ * stays. */
 static enum pl_status keep_domain_names(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     static const char *const names[] = {"OMPI_MCA_orte_keep_fqdn_hostnames", "PRTE_MCA_prte_keep_fqdn_hostnames"};
@@ -117,7 +113,7 @@ static enum pl_status keep_domain_names(const struct pl_job *job, struct pl_laun
     return PL_OK;
 }
 
-/* What `paceline rank` cannot take from Open MPI: where rank 0 is, and the number of this host, for Lightning. */
+/* Set what `paceline rank` cannot get from Open MPI: the host of rank 0, and the number of this host, for Lightning. */
 static enum pl_status set_torch_hosts(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     char number[16];
@@ -127,14 +123,14 @@ static enum pl_status set_torch_hosts(const struct pl_job *job, struct pl_launch
     return pl_environment_get(job->process, "NODE_RANK") ? PL_OK : pl_launcher_set(plan, "NODE_RANK", number, reterr);
 }
 
-/* True when words[at] is the value of an option -x that begins with `prefix`. */
+/* Whether words[at] is the value of an option -x and begins with `prefix`. */
 static bool is_export_of(const struct pl_strv *words, size_t at, const char *prefix)
 {
     return at > 0 && strcmp(words->items[at - 1], "-x") == 0 && strncmp(words->items[at], prefix, strlen(prefix)) == 0;
 }
 
-/* The user's options. Ours stays in front of a library that the user preloads: without it ranks would share one host
- * name. */
+/* Add the user's options. If the user preloads a library, ours stays in front of it: without ours the ranks would share
+ * one host name. */
 static enum pl_status add_custom(const struct pl_strv *custom, const char *libraries, struct pl_strv *argv,
                                  struct pl_error *reterr)
 {
@@ -150,10 +146,8 @@ static enum pl_status add_custom(const struct pl_strv *custom, const char *libra
     return PL_OK;
 }
 
-/*
- * Each rank uses its own host's SM_* instead of those that mpirun exports. So what the user's -x SM_NAME=value adds
- * is added on every host; as with the toolkit, it does not replace a variable of the job.
- */
+/* Each rank uses the SM_* variables of its own host instead of those that mpirun exports. So a variable that the user
+ * adds with -x SM_NAME=value is set on every host. As with the toolkit, it does not replace a variable of the job. */
 static enum pl_status keep_exports(const struct pl_strv *custom, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     for (size_t i = 0; i < custom->count; i++) {
@@ -191,7 +185,7 @@ static enum pl_status add_fabric(const struct pl_job *job, struct pl_strv *argv,
     return PL_OK;
 }
 
-/* -x NAME for each SM_* in the order in which the toolkit builds them, PYTHONPATH last. */
+/* Add -x NAME for each SM_* variable in the order in which the toolkit builds them, PYTHONPATH last. */
 static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_strv *argv, struct pl_error *reterr)
 {
     for (char *const *at = pl_environment_strings(plan->additions); *at; at++) {
@@ -207,7 +201,7 @@ static enum pl_status add_names(const struct pl_launch_plan *plan, struct pl_str
     return add_export(argv, "PYTHONPATH", reterr);
 }
 
-/* SageMaker's model parallel library reads its settings from one hyperparameter. */
+/* SageMaker's model parallel library reads its settings from a hyperparameter. */
 static enum pl_status add_model_parallel(const struct pl_job *job, const struct pl_launch_plan *plan,
                                          struct pl_strv *argv, struct pl_error *reterr)
 {
@@ -234,7 +228,7 @@ static enum pl_status add_model_parallel(const struct pl_job *job, const struct 
     return PL_OK;
 }
 
-/* mpirun takes the last number that it finds, and the user's options come after the plan's. */
+/* mpirun uses the last number of processes that it finds, and the user's options come after the plan's. */
 static enum pl_status warn_of_other_count(const struct pl_job *job, const struct pl_mpi_options_custom *custom,
                                           struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -250,8 +244,8 @@ static enum pl_status warn_of_other_count(const struct pl_job *job, const struct
                           by_sdk ? "process_count_per_node" : "sagemaker_mpi_num_of_processes_per_host");
 }
 
-/* The first distribution group of another type than this host's; NULL when all hosts are alike, or the file does not
- * say. */
+/* Returns the first distribution group of another instance type than this host's, or NULL if all hosts have the same
+ * type or the file does not give types. */
 static const char *find_other_type(const struct pl_job *job)
 {
     const struct pl_python_json *group = job->groups ? pl_python_json_first(job->groups) : NULL;
@@ -270,7 +264,8 @@ static const char *find_other_type(const struct pl_job *job)
     return NULL;
 }
 
-/* How many processes those get is known when they are linked, so that the plan alone does not have it. */
+/* Warn of hosts of another type: the number of their processes is known only when they are linked, so the plan alone
+ * does not have it. */
 static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_launch_plan *plan,
                                           struct pl_error *reterr)
 {
@@ -286,10 +281,8 @@ static enum pl_status warn_of_other_types(const struct pl_job *job, struct pl_la
                           other, job->devices);
 }
 
-/*
- * `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
- * image without mpi4py does without it: the interpreter is asked once.
- */
+/* `PY -m mpi4py` makes an uncaught exception abort all ranks. Paceline ends the job when a rank fails anyway, so an
+ * image does not need mpi4py: a probe asks the interpreter once whether mpi4py is there. */
 static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_launch_plan *plan,
                                    struct pl_error *reterr)
 {
@@ -306,7 +299,7 @@ static enum pl_status probe_mpi4py(const struct pl_program *program, struct pl_l
         reterr);
 }
 
-/* The server of a host, with the words of its workers after its own. */
+/* Add the command of a host's server; the words of its workers follow it. */
 static enum pl_status add_server(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
 {
     const char *least = job->settings.ps_min_workers;
@@ -334,7 +327,8 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
     plan->program_words = 1;
     PL_TRY(pl_mpi_options_add_fixed(major, interface, &custom->words, &plan->argv, reterr));
-    PL_TRY(add_nccl(interface, custom->nccl_debug, &plan->argv, reterr));
+    PL_TRY(add_nccl(pl_environment_get_or(job->process, "NCCL_SOCKET_IFNAME", interface), custom->nccl_debug,
+                    &plan->argv, reterr));
     PL_TRY(pl_strv_add(&plan->argv, "-x", reterr));
     PL_TRY(pl_strv_printf(&plan->argv, reterr, "LD_PRELOAD=%s", libraries));
     PL_TRY(add_custom(&custom->words, libraries, &plan->argv, reterr));
@@ -354,7 +348,7 @@ static enum pl_status make_argv(const struct pl_job *job, const struct pl_progra
     return pl_mpi_options_guard(&plan->argv, first, reterr);
 }
 
-/* The user's options: distributed.json's list of words, else the hyperparameter's text. */
+/* Read the user's options: the list of words in distributed.json, else the text of the hyperparameter. */
 static enum pl_status read_options(const struct pl_job *job, struct pl_mpi_options_custom *custom,
                                    struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -399,8 +393,8 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     PL_TRY(keep_domain_names(job, plan, reterr));
     PL_TRY(set_torch_hosts(job, plan, reterr));
     if (!pl_environment_get(job->process, "LD_LIBRARY_PATH")) {
-        /* mpirun warns about a variable that it is to pass on and that is not set; the linker takes an empty one for
-         * none. */
+        /* mpirun warns about a variable that it is to pass on but that is not set. The dynamic linker treats an empty
+         * value as unset. */
         PL_TRY(pl_launcher_set(plan, "LD_LIBRARY_PATH", "", reterr));
     }
     plan->processes = job->processes;

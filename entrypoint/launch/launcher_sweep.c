@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sweep: the program is paceline-sweep on the master, which starts trials of the job's program on all hosts, each as
- * a job of its own. The plan brings the code and its requirements into place, once for all trials; these have their own
+ * A sweep: the program is paceline-sweep on the master. It starts trials of the job's program on all hosts, each as a
+ * separate job. The plan fetches the code and installs its requirements once for all trials. Each trial has its own
  * variables.
  */
 #include "entrypoint/launch/companion.h"
@@ -17,7 +17,7 @@ static bool matches(const struct pl_job *job)
     return !job->is_check && job->settings.sweep;
 }
 
-/* paceline-sweep OPTION PACELINE -- COMMAND... */
+/* Add the words `paceline-sweep OPTION PACELINE -- COMMAND...`. */
 static enum pl_status add_words(const struct pl_job *job, const char *option, struct pl_strv *words,
                                 struct pl_error *reterr)
 {
@@ -28,7 +28,7 @@ static enum pl_status add_words(const struct pl_job *job, const char *option, st
     return pl_strv_add_all(words, &job->command, reterr);
 }
 
-/* A stream can be read once; trials would share it out. */
+/* A stream can be read only once, so each trial would get only a part of it. */
 static enum pl_status check_channels(const struct pl_job *job, struct pl_error *reterr)
 {
     for (const struct pl_python_json *channel = pl_python_json_first(job->input_data); channel;

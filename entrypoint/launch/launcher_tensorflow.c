@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorFlow's two distributions that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the
- * parameter server a separate task runs next to the program on each host, until the master's program has ended. With
- * PACELINE_TF_CHIEF the first host's program is TF_CONFIG's chief, and the other hosts run a server in its place.
+ * The two distributions of TensorFlow that need no mpirun: TF_CONFIG, as the TensorFlow container writes it. For the
+ * parameter server, a separate task runs next to the program on each host until the master's program has ended. With
+ * PACELINE_TF_CHIEF the first host's program is the chief in TF_CONFIG, and the other hosts run a server instead of the
+ * program.
  */
 #include "base/environment.h"
 #include "base/memory.h"
@@ -15,7 +16,7 @@
 
 enum { TRAINING_PORT = 2222, SERVER_PORT = 2223, MIRRORED_PORT = 8890 };
 
-/* A task without a program: a server that reads its cluster from TF_CONFIG and runs until it is ended. */
+/* A task without a program of the user: a server that reads its cluster from TF_CONFIG and runs until it is killed. */
 static const char server_program[] =
     "import json, os\n"
     "import tensorflow as tf\n"
@@ -23,7 +24,7 @@ static const char server_program[] =
     "cluster = tf.train.ClusterSpec(config['cluster'])\n"
     "tf.distribute.Server(cluster, job_name=config['task']['type'], task_index=config['task']['index']).join()\n";
 
-/* "NAME": ["host:port", ...] for the hosts from `first` on, `end` excluded. */
+/* Append "NAME": ["host:port", ...] for the hosts from `first` up to `end`, excluding `end`. */
 static void append_addresses(const struct pl_strv *hosts, const char *name, size_t first, size_t end, int port,
                              struct pl_text *text)
 {
@@ -55,7 +56,7 @@ static void append_server_cluster(const struct pl_strv *hosts, const char *first
     }
 }
 
-/* TF_CONFIG of a task, in which the first host's program is called `first`. */
+/* Set the TF_CONFIG of a task. `first` is the type of the task that the first host's program is. */
 static enum pl_status set_config(const struct pl_strv *hosts, const char *first, int index, const char *type,
                                  struct pl_environment *environment, struct pl_error *reterr)
 {
@@ -79,13 +80,14 @@ static enum pl_status fill_server(const struct pl_program *program, const char *
     if (!program->python) {
         return pl_error_set(reterr, PL_NOT_FOUND,
                             "sagemaker_parameter_server_enabled: the server next to the program is TensorFlow's and "
-                            "needs Python, and there is none on PATH");
+                            "needs Python, but PATH has no Python");
     }
     PL_TRY(pl_strv_add_list(&side->argv, (const char *const[]){program->python, "-c", server_program, NULL}, reterr));
     PL_TRY(pl_environment_new_copy(plan->environment, &side->environment, reterr));
     PL_TRY(pl_environment_add(side->environment, plan->additions, reterr));
     PL_TRY(set_config(&plan->hosts, first, index, side->name, side->environment, reterr));
-    /* A parameter server only passes variables on; the GPUs belong to the program or the worker's server. */
+    /* A parameter server only stores variables and sends them on; the GPUs belong to the program or to the worker's
+     * server. */
     return side->is_worker ? PL_OK : pl_environment_set(side->environment, "CUDA_VISIBLE_DEVICES", "", reterr);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torchrun on every distribution host; the hosts find each other through torch, the link between them opens beside. */
+/*
+ * torchrun on every distribution host. The hosts find each other through torch; the link between them opens while the
+ * program runs.
+ */
 #include "base/environment.h"
 #include "base/memory.h"
 #include "entrypoint/launch/launcher.h"
@@ -17,8 +20,7 @@ static enum pl_status add_environment(const struct pl_job *job, struct pl_launch
 {
     PL_AUTO_FREE char *interface = NULL;
 
-    PL_TRY(pl_interface_choose(job, plan, &interface, reterr));
-    PL_TRY(pl_launcher_set(plan, "NCCL_SOCKET_IFNAME", interface, reterr));
+    PL_TRY(pl_interface_choose(job, plan, &interface, reterr)); /* for the warning; the variables have it already */
     PL_TRY(pl_launcher_set(plan, "NCCL_PROTO", "simple", reterr));
     if (pl_launcher_has_efa(job)) {
         PL_TRY(pl_launcher_set(plan, "FI_PROVIDER", "efa", reterr));
@@ -53,8 +55,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
                              "build it with torch-neuronx, or leave RUN_NEURON_PARALLEL_COMPILE out", plan, reterr));
         PL_TRY(pl_strv_add(&plan->argv, "neuron_parallel_compile", reterr));
     }
-    PL_TRY(pl_needs_tool(job, &program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
-                         reterr));
+    PL_TRY(pl_needs_torchrun(job, &program, plan, reterr));
     PL_TRY(pl_strv_add(&plan->argv, "torchrun", reterr));
     plan->program_words = plan->argv.count;
     PL_TRY(pl_strv_add(&plan->argv, "--nnodes", reterr));
@@ -72,7 +73,7 @@ static enum pl_status make_plan(const struct pl_job *job, struct pl_launch_plan 
     return pl_program_add_arguments(job, &program, &plan->argv, reterr);
 }
 
-/* How many ranks an elastic launch has is torchrun's to say. */
+/* In an elastic launch torchrun decides how many ranks there are, so nothing is appended. */
 static void describe(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *text)
 {
     (void)job;

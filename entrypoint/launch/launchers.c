@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of launchers, and which of them a job gets. */
+/* The table of launchers, and the choice of one for a job. */
 #include "entrypoint/launch/launchers.h"
 
 #include "entrypoint/launch/launcher.h"
 
-/* The first that matches; the last matches every job. */
+/* A job gets the first launcher that matches. The last matches every job. */
 static const struct pl_launcher *const launchers[] = {
     &pl_launcher_sweep,
     &pl_launcher_mpi,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Which launcher a job gets. */
+/** Chooses the launcher of a job. */
 #ifndef PL_ENTRYPOINT_LAUNCH_LAUNCHERS_H
 #define PL_ENTRYPOINT_LAUNCH_LAUNCHERS_H
 
 #include "entrypoint/launch/plan.h"
 
-/** The first launcher of the table that matches the job; the last matches every job. Never NULL. */
+/**
+ * Returns the first launcher of the table that matches the job. It is never NULL, because the last matches every job.
+ */
 const struct pl_launcher *pl_launchers_choose(const struct pl_job *job);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host list of mpirun and the number of processes, which several instance types make different on each host. */
+/* The host list of mpirun, and the number of processes. Hosts of several instance types may have different numbers. */
 #include "entrypoint/launch/mpi_hosts.h"
 
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* mpirun --host LIST -np NUMBER */
+/* the places of LIST and NUMBER in `mpirun --host LIST -np NUMBER` */
 enum { LIST_WORD = 2, NUMBER_WORD = 4 };
 
 static int slots_of(const struct pl_job *job, const struct pl_launch_plan *plan, size_t host)
@@ -25,7 +25,7 @@ bool pl_mpi_hosts_wait(const struct pl_launch_plan *plan)
     return false;
 }
 
-/* algo-1:2,algo-2:4, or plain names where each host has one slot. */
+/* Print algo-1:2,algo-2:4, or only the names if each host has one slot. */
 static enum pl_status print_list(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_text *list,
                                  struct pl_error *reterr)
 {
@@ -43,10 +43,8 @@ static enum pl_status print_list(const struct pl_job *job, const struct pl_launc
     return pl_text_check(list, reterr);
 }
 
-/*
- * plan->processes, which has to fit. More ranks than the host list has slots for would make mpirun fail much later,
- * with a less clear message.
- */
+/* Set plan->processes and check that they fit. If there were more ranks than slots, mpirun would fail much later, with
+ * a less clear message. */
 static enum pl_status count(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text each = PL_TEXT_NONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names that Open MPI 4 and 5 have for mpirun's options, and the user's own options. */
+/* The names of mpirun's options in Open MPI 4 and 5, and the user's own options. */
 #include "entrypoint/launch/mpi_options.h"
 
 #include "base/environment.h"
@@ -11,7 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* "%IF" stands for the interface. NULL: that version has no such setting, or does it by itself. */
+/* "%IF" is replaced by the interface. NULL: that version has no such setting, or does it by itself. */
 static const struct {
     const char *const v4[3];
     const char *const v5[3];
@@ -25,12 +25,12 @@ static const struct {
     {{"-bind-to", "none"}, {"--bind-to", "none"}},
     {{"-map-by", "slot"}, {"--map-by", "slot"}},
     {{"-mca", "pml", "ob1"}, {"--mca", "pml", "ob1"}},
-    {{"-mca", "btl", "^openib"}, {NULL}},                     /* the component is gone */
+    {{"-mca", "btl", "^openib"}, {NULL}},                     /* version 5 does not have the component any more */
     {{"-mca", "orte_abort_on_non_zero_status", "1"}, {NULL}}, /* the default */
     {{"-mca", "btl_vader_single_copy_mechanism", "none"}, {"--mca", "smsc", "^cma"}},
 };
 
-/* True when the directory of `file` holds `name`. */
+/* Whether the directory of `file` holds `name`. */
 static bool has_sibling(const char *file, const char *name)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -71,7 +71,7 @@ enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, st
     return PL_OK;
 }
 
-/* Without the dashes, of which Open MPI takes one or two. */
+/* Returns the option without its dashes; Open MPI takes one dash or two. */
 static const char *option_name(const char *word)
 {
     return word[0] == '-' ? word + strspn(word, "-") : "";
@@ -79,8 +79,8 @@ static const char *option_name(const char *word)
 
 /*
  * Open MPI 4 takes the last of two `--bind-to`, Open MPI 5 refuses them; both refuse a parameter (three words) twice.
- * And 5 exits without a message when told to use the loopback interface while there is another one; by default it uses
- * what there is.
+ * Open MPI 5 also exits without a message if it is told to use the loopback interface while there is another interface;
+ * without the option it uses what there is.
  */
 static bool is_left_out(const char *const *option, const char *interface, const struct pl_strv *custom)
 {
@@ -111,7 +111,7 @@ enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const 
     return PL_OK;
 }
 
-/* The level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", NULL when `word` is another option. */
+/* Returns the level in "--NCCL_DEBUG=LEVEL", "" for "--NCCL_DEBUG", and NULL if `word` is another option. */
 static const char *nccl_debug_level(const char *word)
 {
     static const char name[] = "NCCL_DEBUG";
@@ -128,7 +128,7 @@ static const char *nccl_debug_level(const char *word)
     return word[length] == '=' ? word + length + 1 : "";
 }
 
-/* Words such as --oversubscribe, slot:OVERSUBSCRIBE and rmaps_base_oversubscribe. */
+/* Whether the word allows oversubscription: --oversubscribe, slot:OVERSUBSCRIBE or rmaps_base_oversubscribe. */
 static bool is_oversubscribe(const char *word)
 {
     const char *at = strcasestr(word, "oversubscribe");
@@ -136,7 +136,7 @@ static bool is_oversubscribe(const char *word)
     return at && !(at - word >= 2 && strncasecmp(at - 2, "no", 2) == 0);
 }
 
-/* The number after the last -np, -n or -c; -1 without one. */
+/* Returns the number after the last -np, -n or -c, or -1 if there is none. */
 static long processes_of(const struct pl_strv *words)
 {
     long processes = -1;
@@ -177,7 +177,7 @@ enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, 
     }
     custom->processes = processes_of(&custom->words);
     if (custom->words.count > 0 && strcmp(custom->words.items[custom->words.count - 1], "-x") == 0) {
-        /* It would take the option that Paceline adds after it for a variable, and mpirun the word after that for the
+        /* Open MPI would take the option that Paceline adds next for the variable, and the word after that for the
          * program. */
         return pl_error_set(reterr, PL_INVALID, "%s: expected a variable after the last -x, such as NAME or NAME=VALUE",
                             what);
@@ -194,7 +194,7 @@ enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_cust
     return pl_mpi_options_sort(&all, name, custom, reterr);
 }
 
-/* Any number of backslashes, then a ":". */
+/* Whether the word is any number of backslashes and then a ":". */
 static bool is_separator(const char *word)
 {
     return strcmp(word + strspn(word, "\\"), ":") == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** mpirun's options: the names that Open MPI 4 and 5 have for them, and what the user adds. */
+/** mpirun's options: their names in Open MPI 4 and 5, and the options that the user adds. */
 #ifndef PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 #define PL_ENTRYPOINT_LAUNCH_MPI_OPTIONS_H
 
@@ -7,43 +7,43 @@
 #include "entrypoint/job/strv.h"
 
 /**
- * The major version of the mpirun that the job would use, 4 or 5: PACELINE_MPI_VERSION, else by the daemon that is
+ * Get the major version of the mpirun that the job would use, 4 or 5: from PACELINE_MPI_VERSION, else from the daemon
  * next to mpirun (orted or prted), else 4. Starts nothing. Errors: PL_INVALID for another PACELINE_MPI_VERSION.
  */
 enum pl_status pl_mpi_options_major(const struct pl_job *job, int *ret_major, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add what follows the host list in each of the toolkit's mpirun commands, with the names of version `major`. What
- * Open MPI 5 would refuse is left out: an option that is among the user's, `custom`, and the loopback interface for its
- * daemons.
+ * Add the options that follow the host list in each of the toolkit's mpirun commands, with their names in version
+ * `major`. Options that Open MPI 5 would refuse are left out: an option that the user gives too, in `custom`, and the
+ * loopback interface for its daemons.
  */
 enum pl_status pl_mpi_options_add_fixed(int major, const char *interface, const struct pl_strv *custom,
                                         struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_mpi_options_custom {
-    const char *nccl_debug; /* one of `words`' texts, or "INFO" */
+    const char *nccl_debug; /* a string of `taken`, or "INFO" */
     bool oversubscribe;     /* some option allows more processes than slots */
-    long processes;         /* what the last -np, -n or -c says; -1 without one */
+    long processes;         /* the number after the last -np, -n or -c; -1 if there is none */
     struct pl_strv words;   /* as the user gave them, without --NCCL_DEBUG */
     struct pl_strv taken;   /* owns nccl_debug */
 };
 
 /**
- * Split sagemaker_mpi_custom_mpi_options as a shell would and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a
- * prefix of the name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, a last
- * -x without its variable.
+ * Split sagemaker_mpi_custom_mpi_options like a shell, and take --NCCL_DEBUG=LEVEL (or --NCCL_DEBUG LEVEL, or a prefix
+ * of the name) out. Errors: PL_INVALID for quotes that are not closed, a --NCCL_DEBUG without its level, and a last -x
+ * without its variable.
  */
 enum pl_status pl_mpi_options_split(const char *text, struct pl_mpi_options_custom *custom,
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The same with options that are words already; `what` is how messages call them. */
+/** The same for options that are separate words already. Messages call the options `what`. */
 enum pl_status pl_mpi_options_sort(const struct pl_strv *all, const char *what, struct pl_mpi_options_custom *custom,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * mpirun takes a word that is exactly ":" for the border between two programs, also among a program's arguments. Here
- * such words, from `first` on, get a backslash in front, as do those of backslashes and a last ":";
- * pl_mpi_options_unguard() gives back what they were.
+ * mpirun takes a word that is exactly ":" as the border between two programs, even among a program's arguments. From
+ * `first` on, put a backslash in front of such words, and in front of words that are backslashes and a last ":".
+ * pl_mpi_options_unguard() returns the original word.
  */
 enum pl_status pl_mpi_options_guard(struct pl_strv *words, size_t first, struct pl_error *reterr) PL_MUST_CHECK;
 const char *pl_mpi_options_unguard(const char *word);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for a file in the folders below the one where it should be. */
+/* Looks for a file in the folders below the one in which it is expected. */
 #include "entrypoint/launch/nearby.h"
 
 #include "base/file.h"
@@ -18,7 +18,7 @@ struct search {
     char *path;
 };
 
-/* The folder `name` in `parent_fd`, whose own path from the beginning is `folder`: "src/". */
+/* Search the folder `name` in `parent_fd`. `folder` is its path from the first folder, such as "src/". */
 static void search_folder(struct search *search, int parent_fd, const char *name, const char *folder, int depth)
 {
     PL_AUTO_DIRECTORY DIR *directory = pl_file_open_directory(parent_fd, name, O_NOFOLLOW);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A file that is not where its name says, and lies in a folder below. */
+/** Finds a file that is not at the expected path but in a folder below. */
 #ifndef PL_ENTRYPOINT_LAUNCH_NEARBY_H
 #define PL_ENTRYPOINT_LAUNCH_NEARBY_H
 
@@ -7,9 +7,9 @@
 #include <stdbool.h>
 
 /**
- * The path, relative to `directory`, of the only file with the last name of `wanted` in the folders below it. False
- * when there is none or several in the levels and entries that are searched, which are bounded. Folders with a leading
- * dot are left out and links are not followed. For a message: what cannot be read is not there.
+ * Find the path, relative to `directory`, of the only file in the folders below that has the last name of `wanted`.
+ * Returns false if there is no such file or several, within a limit of levels and entries. Folders with a leading dot
+ * are left out, links are not followed, and folders that cannot be read are skipped: the result is only for a message.
  *
  * Test  tests/unit/entrypoint/launch/test_needs.c
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a launch needs of the image: programs on PATH, and modules of Python. */
+/* Checks what a launch needs of the image: programs on PATH, and modules of Python. */
 #include "entrypoint/launch/needs.h"
 
 #include "base/environment.h"
@@ -8,6 +8,8 @@
 #include "entrypoint/launch/steps.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
@@ -20,11 +22,11 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
     }
     if (program->may_install) {
         return pl_strv_printf(&plan->warnings, reterr,
-                              "%s starts the job's program and is not in PATH: the packages that pip installs for the "
-                              "code must bring it",
+                              "%s starts the job's program and is not on PATH: the packages that pip installs for the "
+                              "code must contain it",
                               name);
     }
-    return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not in PATH in this image: %s", name,
+    return pl_error_set(reterr, PL_NOT_FOUND, "%s starts the job's program and is not on PATH in this image: %s", name,
                         remedy);
 }
 
@@ -50,6 +52,37 @@ static enum pl_status need_keys(const struct pl_job *job, struct pl_error *reter
     return access(pl_text_string(&path), F_OK) == 0 || errno != ENOENT
                ? PL_OK
                : pl_needs_keys_missing(pl_text_string(&path), reterr);
+}
+
+/* The script that Debian 12's python3-torch installs: of torch 1.13, for Python 3.11. */
+static bool is_broken_torchrun(const char *path)
+{
+    PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char text[256] = "";
+    ssize_t bytes = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+
+    if (bytes <= 0) {
+        return false;
+    }
+    text[bytes] = '\0';
+    return strncmp(text, "#!", 2) == 0 && strstr(text, "python3.11\n") && strstr(text, "'torch==1.13.");
+}
+
+enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr)
+{
+    static const char format[] = "%s is of Debian's package python3-torch 1.13 and does not work with Python 3.11: "
+                                 "install torch 2 from PyPI (pip3 install torch)";
+    PL_AUTO_FREE char *path = NULL;
+
+    PL_TRY(pl_needs_tool(job, program, "torchrun", "build it with PyTorch, or name torch in requirements.txt", plan,
+                         reterr));
+    if (pl_file_find_program("torchrun", pl_environment_get(job->process, "PATH"), &path, NULL) != PL_OK ||
+        !is_broken_torchrun(path)) {
+        return PL_OK;
+    }
+    return program->may_install ? pl_strv_printf(&plan->warnings, reterr, format, path)
+                                : pl_error_set(reterr, PL_UNSUPPORTED, format, path);
 }
 
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan, struct pl_error *reterr)

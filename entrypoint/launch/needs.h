@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a launch needs of the image: programs on PATH, and modules of Python. What is missing fails `train` before
- * anything is started or waited for, and `plan` with the same words.
+ * Checks what a launch needs of the image: programs on PATH, and modules of Python. If something is missing, `train`
+ * fails before it starts or waits for anything, and `plan` fails with the same message.
  *
  * Test  tests/unit/entrypoint/launch/test_needs.c, tests/integration/contract.py
  */
@@ -12,15 +12,24 @@
 #include "entrypoint/launch/program.h"
 
 /**
- * The launch starts the program `name` of PATH; `remedy` says how an image gets it. Where pip may still bring it a
- * missing one is a warning.
+ * The launch starts the program `name` of PATH; `remedy` says how an image gets it. If it is missing but pip may still
+ * install it, this is only a warning.
  *
  * Errors  PL_NOT_FOUND.
  */
 enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *program, const char *name,
                              const char *remedy, struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Where sshd is looked for, which is on no user's PATH. */
+/**
+ * The launch starts torchrun. The torchrun of Debian 12, which belongs to torch 1.13, fails under Python 3.11. It is an
+ * error, or a warning if pip may install another one.
+ *
+ * Errors  PL_NOT_FOUND, PL_UNSUPPORTED.
+ */
+enum pl_status pl_needs_torchrun(const struct pl_job *job, const struct pl_program *program,
+                                 struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
+
+/** The folders in which sshd is looked for; most of them are on no user's PATH. */
 #define PL_NEEDS_SSHD_PATH "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin"
 
 /** Where the keys come from unless PACELINE_SSH_DIR says otherwise: made when the image is built. */
@@ -30,13 +39,14 @@ enum pl_status pl_needs_tool(const struct pl_job *job, const struct pl_program *
 enum pl_status pl_needs_keys_missing(const char *path, struct pl_error *reterr);
 
 /**
- * Where the plan needs the link between the hosts: ssh on the master, sshd on the others, and keys or a secret. Errors:
+ * If the plan needs the link between the hosts: check for ssh on the master, for sshd on the others, and for keys or a
+ * secret. Errors:
  * PL_NOT_FOUND.
  */
 enum pl_status pl_needs_link(const struct pl_job *job, const struct pl_launch_plan *plan,
                              struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add a step that asks Python whether it has `module`; where it has not, the step ends with the words `sentence`. */
+/** Add a step that asks Python whether it has `module`. If not, the step ends with the message `sentence`. */
 enum pl_status pl_needs_module(const struct pl_program *program, const char *module, const char *sentence,
                                struct pl_launch_plan *plan, struct pl_error *reterr) PL_MUST_CHECK;
 

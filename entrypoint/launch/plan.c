@@ -21,7 +21,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-/* Where intermediate output goes; NULL when nobody asked. */
+/* Returns where intermediate output goes, or NULL if it is not asked for. */
 static const char *intermediate_uri(const struct pl_job *job)
 {
     const struct pl_python_json *uri = pl_python_json_member(job->platform, "sagemaker_s3_output");
@@ -31,8 +31,7 @@ static const char *intermediate_uri(const struct pl_job *job)
                : NULL;
 }
 
-/* True when the directory is there already: the platform or local mode has probably mounted it and uploads it.
- * */
+/* Whether the directory exists already: probably the platform or local mode has mounted it and uploads it. */
 static bool has_intermediate(const struct pl_job *job)
 {
     struct stat info;
@@ -40,7 +39,7 @@ static bool has_intermediate(const struct pl_job *job)
     return stat(job->paths.output_intermediate, &info) == 0;
 }
 
-/* False too where the kernel cannot tell. */
+/* Also false if the kernel cannot tell. */
 static bool is_mount(const char *path)
 {
     struct statx info;
@@ -48,7 +47,7 @@ static bool is_mount(const char *path)
     return statx(AT_FDCWD, path, 0, 0, &info) == 0 && (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
-/* The options of paceline-sync for how the job wants its uploads encrypted. */
+/* Add the options by which paceline-sync encrypts its uploads as the job wants. */
 static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const struct pl_job_settings *settings = &job->settings;
@@ -63,7 +62,7 @@ static enum pl_status add_encryption(const struct pl_job *job, struct pl_launch_
     return settings->bucket_key_enabled ? pl_strv_add(&plan->sync, "--bucket-key-enabled", reterr) : PL_OK;
 }
 
-/* Where the platform has made the directory, it knows the address too. */
+/* Check the address, unless the platform has made the directory: then the platform knows the address. */
 static enum pl_status check_uri(const struct pl_job *job, const char *uri, struct pl_error *reterr)
 {
     if (has_intermediate(job)) {
@@ -74,14 +73,15 @@ static enum pl_status check_uri(const struct pl_job *job, const char *uri, struc
                             "hyperparameter sagemaker_s3_output: expected s3:// or file://, found '%s'", uri);
     }
     if (strcmp(uri, "s3://") == 0 || strncmp(uri, "s3:///", 6) == 0) {
-        /* The first directory after it would be taken for a bucket, which somebody else may have. */
+        /* Without a bucket, the first directory after it would be taken for a bucket, which may belong to somebody
+         * else. */
         return pl_error_set(reterr, PL_INVALID,
                             "hyperparameter sagemaker_s3_output: expected a bucket after s3://, found '%s'", uri);
     }
     return PL_OK;
 }
 
-/* `paceline-sync DIRECTORY URI/JOB/output/intermediate`, as SageMaker's toolkit names it. */
+/* Plan `paceline-sync DIRECTORY URI/JOB/output/intermediate`; SageMaker's toolkit gives the folders these names. */
 static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan *plan, struct pl_error *reterr)
 {
     const char *uri = intermediate_uri(job);
@@ -122,8 +122,8 @@ static enum pl_status plan_sync(const struct pl_job *job, struct pl_launch_plan 
                             (const char *const[]){job->paths.output_intermediate, pl_text_string(&text), NULL}, reterr);
 }
 
-/* Without a group the host is outside every distribution: with a wrong name each host would train by itself, with
- * success. */
+/* A group that does not exist leaves the host outside every distribution: with a misspelt name each host would train by
+ * itself and succeed. */
 static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl_launch_plan *plan,
                                              struct pl_error *reterr)
 {
@@ -146,7 +146,7 @@ static enum pl_status warn_of_unknown_groups(const struct pl_job *job, struct pl
     return PL_OK;
 }
 
-/* A program that wants a chief would look for a cluster that nobody describes to it. */
+/* A program that expects a chief would look for a cluster that is not described to it. */
 static enum pl_status warn_of_unused_chief(const struct pl_job *job, struct pl_launch_plan *plan,
                                            struct pl_error *reterr)
 {
@@ -171,6 +171,7 @@ static enum pl_status fill(const struct pl_job *job, const struct pl_launcher *l
                         strcasecmp(pl_environment_get_or(job->process, "SM_STUDIO_LOCAL_MODE", ""), "true") != 0;
     PL_TRY(pl_strv_add_all(&plan->warnings, &job->conflicts, reterr));
     PL_TRY(warn_of_unknown_groups(job, plan, reterr));
+    PL_TRY(pl_interface_set(job, plan->additions, reterr));
     PL_TRY(launcher->plan(job, plan, reterr));
     PL_TRY(pl_needs_link(job, plan, reterr));
     PL_TRY(warn_of_unused_chief(job, plan, reterr));
@@ -213,7 +214,7 @@ static enum pl_status fill_notify(const struct pl_job *job, const struct pl_laun
     if (launcher->use_hosts && !job->is_partial) {
         return launcher->use_hosts(job, plan, reterr);
     }
-    return job->distribution_index < 0 /* outside the distribution, or under a name of its own */
+    return job->distribution_index < 0 /* outside the distribution, or under another name than the configuration's */
                ? PL_OK
                : pl_launcher_use_hosts(job, &job->distribution_hosts, job->distribution_index, plan, reterr);
 }
@@ -285,7 +286,7 @@ enum pl_status pl_launch_plan_prepare(const struct pl_job *job, const struct pl_
     struct stat info;
 
     for (size_t i = 0; i < PL_ARRAY_ITEMS(always); i++) {
-        /* A read-only mount may already hold the directory; then nothing is to be made. */
+        /* If the directory exists already, for example in a read-only mount, it must not be made. */
         if (stat(always[i], &info) != 0) {
             PL_TRY(pl_file_make_dirs(always[i], 0755, reterr));
         }

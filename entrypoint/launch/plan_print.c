@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as JSON, for people and for tests that compare it. */
+/* Prints a plan as JSON, and as lines for people. */
 #include "base/environment.h"
 #include "base/json/python_json.h"
 #include "base/memory.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What a shell takes as it is. */
+/* The characters that a shell does not interpret. */
 #define PLAIN_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 
 static struct pl_python_json *object_of(const struct pl_environment *environment)
@@ -129,7 +129,7 @@ enum pl_status pl_launch_plan_print(const struct pl_job *job, const struct pl_la
     return print(root, text, reterr);
 }
 
-/* Words as a shell reads them. */
+/* Append words so that a shell reads them as they are. */
 static void append_command(const struct pl_strv *argv, struct pl_text *text)
 {
     for (size_t i = 0; i < argv->count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what kind of program the job names, finds it, and plans what has to be installed for it. */
+/* Decides what kind of program the job names, and finds it. */
 #include "entrypoint/launch/program.h"
 
 #include "base/environment.h"
@@ -8,19 +8,15 @@
 #include "entrypoint/job/variables.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/launch/nearby.h"
-#include "entrypoint/launch/needs.h"
-#include "entrypoint/launch/steps.h"
+#include "entrypoint/launch/requirements.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define PACKAGE_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 static const char bundled_name[] = "mnist";
 
@@ -52,7 +48,7 @@ static bool is_file(const char *path)
     return stat(path, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-/* *ret_path = the code directory's `name`. */
+/* Set `*ret_path` to the path of `name` in the code directory. */
 static enum pl_status code_path(const struct pl_job *job, const char *name, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -73,7 +69,7 @@ static enum pl_status search(const struct pl_job *job, const char *name, char **
     return pl_file_find_program(name, pl_environment_get(job->process, "PATH"), ret_path, reterr);
 }
 
-/* The interpreter: PACELINE_PYTHON, else python3, else python. */
+/* Find the interpreter: PACELINE_PYTHON, else python3, else python. */
 static enum pl_status find_python(const struct pl_job *job, char **ret_path, struct pl_error *reterr)
 {
     const char *named = job->settings.python;
@@ -87,9 +83,10 @@ static enum pl_status find_python(const struct pl_job *job, char **ret_path, str
     return search(job, "python", ret_path, reterr);
 }
 
-enum { HEAD_BYTES = 257, REQUIREMENTS_BYTES = 1 << 20 };
+enum { HEAD_BYTES = 257 };
 
-/* What the file begins with, as far as Linux looks for an interpreter; zeroes where it is shorter or cannot be read. */
+/* Read the first bytes of the file, as many as Linux reads to find an interpreter. Bytes that are missing or cannot be
+ * read are zero. */
 static void read_head(const char *path, char head[HEAD_BYTES])
 {
     PL_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -100,7 +97,7 @@ static void read_head(const char *path, char head[HEAD_BYTES])
     }
 }
 
-/* True when the kernel can start the file: a native program, or text that names its interpreter. */
+/* Whether the kernel can start the file: a native program, or text that names its interpreter. */
 static bool starts_itself(const char *head)
 {
     return memcmp(head, "\177ELF", 4) == 0 || memcmp(head, "#!", 2) == 0;
@@ -113,8 +110,11 @@ static bool ends_in_crlf(const char *head)
     return end && end > head && end[-1] == '\r';
 }
 
-/* The carriage return would be a part of the name of a file that is not there: the interpreter, or what env is to find.
- * After an interpreter's options it does harm to shells; others pass over it. */
+/*
+ * Refuse a carriage return at the end of the first line. It would become a part of the name of the interpreter, or of
+ * the name that env looks for, and that file does not exist. After an option of an interpreter it breaks shells only;
+ * other interpreters ignore it.
+ */
 static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_error *reterr)
 {
     static const char env[] = "/env";
@@ -135,7 +135,7 @@ static enum pl_status refuse_crlf(const char *head, const char *word, struct pl_
                         "the program '%s' cannot run: the script's lines end in CR LF, save it with LF alone", word);
 }
 
-/* A command at `path`, started by the word `word`. Text without #! is run by sh, as exec in a shell would. */
+/* Use the command at `path`, which the word `word` starts. Text without #! is run by sh, as a shell's exec does. */
 static enum pl_status use_command(const char *path, const char *word, struct pl_program *program,
                                   struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -147,13 +147,13 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
         PL_TRY(pl_strv_add(&program->words, "/bin/sh", reterr));
         if (ends_in_crlf(head)) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                  "the lines of '%s' end in CR LF, and sh takes the CR for a part of each line's last "
+                                  "the lines of '%s' end in CR LF, and sh takes the CR as a part of each line's last "
                                   "word: save it with LF alone",
                                   word));
         }
         if (memcmp(head, "\xEF\xBB\xBF", 3) == 0) {
             PL_TRY(pl_strv_printf(&plan->warnings, reterr,
-                                  "'%s' begins with a byte order mark, which sh takes for a part of its first line%s: "
+                                  "'%s' begins with a byte order mark, which sh takes as a part of its first line%s: "
                                   "save it without one",
                                   word,
                                   memcmp(head + 3, "#!", 2) == 0 ? ", so that no interpreter is named there" : ""));
@@ -165,18 +165,19 @@ static enum pl_status use_command(const char *path, const char *word, struct pl_
     return pl_strv_add(&program->words, word, reterr);
 }
 
-/* `status` with a word on the file of this name in a folder below: its name without the folder is a likely mistake. */
+/* Add to the error the path of a file of this name in a folder below: users often leave out the folder. Returns
+ * `status`. */
 static enum pl_status name_nearby(const struct pl_job *job, enum pl_status status, struct pl_error *reterr)
 {
     char path[PATH_MAX];
 
     if (pl_nearby_find(job->paths.code, job->program, path)) {
-        pl_error_context(reterr, "the code directory has '%.200s': give that path", path);
+        pl_error_context(reterr, "the code directory has '%.200s': use that path", path);
     }
     return status;
 }
 
-/* A command with a path, which is below the code directory unless it is absolute. */
+/* Find a command with a path, which is relative to the code directory unless it is absolute. */
 static enum pl_status find_given(const struct pl_job *job, struct pl_error *reterr)
 {
     const char *word = job->command.items[0];
@@ -221,7 +222,7 @@ static enum pl_status find_command(const struct pl_job *job, struct pl_program *
                        reterr);
 }
 
-/* -m "pkg.sub" for "pkg.sub.py". */
+/* Add -m "pkg.sub" for "pkg.sub.py". */
 static enum pl_status add_module(const char *name, struct pl_strv *words, struct pl_error *reterr)
 {
     size_t length = strlen(name) - (ends_with(name, ".py") ? strlen(".py") : 0);
@@ -254,7 +255,8 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
 {
     bool is_shell = ends_with(job->program, ".sh");
     bool is_python = ends_with(job->program, ".py");
-    bool is_entry = job->program == job->drivers.entry_script; /* which is a file, also beside a setup.py */
+    /* the entry script is a file, even if there is a setup.py */
+    bool is_entry = job->program == job->drivers.entry_script;
 
     if (!is_entry && !is_shell && code_has(job, "setup.py") && (is_python || job->program[0] != '/')) {
         program->kind = PL_PROGRAM_PACKAGE;
@@ -279,7 +281,7 @@ static enum pl_status find_named(const struct pl_job *job, bool pending, struct 
     return find_command(job, program, plan, reterr);
 }
 
-/* The same, with a note about where the name comes from when it overrides another one. */
+/* The same, with a note about the origin of the name if it overrides another one. */
 static enum pl_status find_with_origin(const struct pl_job *job, bool pending, struct pl_program *program,
                                        struct pl_launch_plan *plan, struct pl_error *reterr)
 {
@@ -290,12 +292,12 @@ static enum pl_status find_with_origin(const struct pl_job *job, bool pending, s
     }
     if (status != PL_OK) {
         pl_error_context(reterr,
-                         "so says SAGEMAKER_PROGRAM; the hyperparameter sagemaker_program, '%.200s', has no effect",
+                         "SAGEMAKER_PROGRAM names it; the hyperparameter sagemaker_program, '%.200s', has no effect",
                          job->overridden_program);
         return status;
     }
     return pl_strv_printf(&plan->warnings, reterr,
-                          "the variable SAGEMAKER_PROGRAM names '%.200s', which runs; the hyperparameter "
+                          "the variable SAGEMAKER_PROGRAM names '%.200s', which is used; the hyperparameter "
                           "sagemaker_program, '%.200s', has no effect",
                           job->program, job->overridden_program);
 }
@@ -307,227 +309,10 @@ static enum pl_status find_bundled(const struct pl_job *job, struct pl_program *
     program->kind = PL_PROGRAM_BUNDLED;
     if (pl_companion_find(job->self_path, bundled_name, &path, NULL) != PL_OK) {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "no program is named, and this image was built without the example that would train: set "
-                            "the hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
+                            "no program is named, and this image was built without the example program: set the "
+                            "hyperparameter sagemaker_program or the variable SAGEMAKER_PROGRAM");
     }
     return pl_strv_add(&program->words, path, reterr);
-}
-
-/* An image with Python need not have pip, and the interpreter's own message for that suggests no solution. */
-static enum pl_status need_pip(const struct pl_program *program, const char *file, struct pl_launch_plan *plan,
-                               struct pl_error *reterr)
-{
-    PL_AUTO_TEXT struct pl_text sentence = PL_TEXT_NONE;
-
-    pl_text_printf(&sentence,
-                   "%s is there, but pip is not in this image: build it with python3-pip (PACKAGES of Paceline's "
-                   "Dockerfile), or switch the installation off by PACELINE_INSTALL=0",
-                   file);
-    PL_TRY(pl_text_check(&sentence, reterr));
-    return pl_needs_module(program, "pip", pl_text_string(&sentence), plan, reterr);
-}
-
-/* Whether a line of requirements.txt asks for the package `name`. */
-static bool requires(const struct pl_job *job, const char *name)
-{
-    PL_AUTO_FREE char *path = NULL, *text = NULL;
-    const size_t length = strlen(name);
-
-    if (code_path(job, job->requirements, &path, NULL) != PL_OK ||
-        pl_file_read(path, REQUIREMENTS_BYTES, &text, NULL, NULL) != PL_OK) {
-        return false;
-    }
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        line += strspn(line, "\n\r\t ");
-        if (strncasecmp(line, name, length) == 0 && strspn(line + length, PACKAGE_LETTERS) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/*
- * Where Paceline's modules for Horovod are, pip does not compile a Horovod, which takes minutes and compilers: it
- * installs the Python of the version that they serve, or says that requirements.txt wants another, and a step puts
- * them into it. Not where the user has set HOROVOD_SKIP_COMPILE to something else.
- */
-static enum pl_status add_horovod(const struct pl_job *job, const struct pl_program *program, struct pl_strv *argv,
-                                  struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    static const char skip[] = "HOROVOD_SKIP_COMPILE";
-    PL_AUTO_FREE char *module = NULL, *tool = NULL, *constraint = NULL;
-
-    if (strcmp(pl_environment_get_or(job->process, skip, "1"), "1") != 0 ||
-        pl_companion_find(job->self_path, "libpaceline-horovod.so", &module, NULL) != PL_OK ||
-        pl_companion_find(job->self_path, "horovod/constraint.txt", &constraint, NULL) != PL_OK ||
-        pl_companion_find(job->self_path, "paceline-horovod", &tool, NULL) != PL_OK) {
-        return PL_OK;
-    }
-    PL_TRY(pl_steps_set(&plan->steps, skip, "1", reterr));
-    PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-c", constraint, NULL}, reterr));
-    if (!requires(job, "horovod")) {
-        return PL_OK;
-    }
-    PL_TRY(pl_strv_add(&plan->warnings,
-                       "requirements.txt names Horovod: 0.28.1 is installed without compiling, and runs on Paceline; "
-                       "HOROVOD_SKIP_COMPILE=0 leaves it to pip",
-                       reterr));
-    PL_TRY(pl_steps_add(&plan->steps, "putting Paceline's modules into Horovod", job->paths.code, &argv, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){tool, "--python", program->python, "--unless-compiled", NULL},
-                            reterr);
-}
-
-/* `paceline-index ARN` before pip's words: it asks AWS for the index, and the token never is in a command line. */
-static enum pl_status add_index(const struct pl_job *job, struct pl_strv *argv, struct pl_error *reterr)
-{
-    static const char variable[] = "CA_REPOSITORY_ARN", name[] = "paceline-index";
-    const char *arn = pl_environment_get_or(job->process, variable, NULL);
-    PL_AUTO_FREE char *tool = NULL;
-
-    if (!arn) {
-        return PL_OK;
-    }
-    if (pl_companion_find(job->self_path, name, &tool, NULL) != PL_OK) {
-        return pl_error_set(reterr, PL_UNSUPPORTED,
-                            "%s is set, and this image has no %s: give pip its index in "
-                            "PIP_INDEX_URL instead",
-                            variable, name);
-    }
-    return pl_strv_add_list(argv, (const char *const[]){tool, arn, NULL}, reterr);
-}
-
-/* Whether something tells pip what uv would not hear: variables that change what is installed or where from, and pip's
- * configuration files, as they are by default. */
-static bool configures_pip(const struct pl_job *job)
-{
-    static const char *const harmless[] = {
-        "PIP_BREAK_SYSTEM_PACKAGES", "PIP_CACHE_DIR", "PIP_DEFAULT_TIMEOUT",  "PIP_DISABLE_PIP_VERSION_CHECK",
-        "PIP_NO_CACHE_DIR",          "PIP_NO_INPUT",  "PIP_NO_COLOR",         "PIP_NO_WARN_SCRIPT_LOCATION",
-        "PIP_PROGRESS_BAR",          "PIP_QUIET",     "PIP_ROOT_USER_ACTION", "PIP_VERBOSE"};
-    static const char *const files[] = {"/.config/pip/pip.conf", "/.pip/pip.conf"};
-    const char *home = pl_environment_get_or(job->process, "HOME", NULL);
-
-    for (char *const *string = pl_environment_strings(job->process); *string; string++) {
-        const size_t length = strcspn(*string, "=");
-        bool is_harmless = false;
-
-        for (size_t i = 0; i < PL_ARRAY_ITEMS(harmless); i++) {
-            is_harmless = is_harmless || (strlen(harmless[i]) == length && memcmp(*string, harmless[i], length) == 0);
-        }
-        if (strncmp(*string, "PIP_", strlen("PIP_")) == 0 && (*string)[length] == '=' && !is_harmless) {
-            return true;
-        }
-    }
-    for (size_t i = 0; home && i < PL_ARRAY_ITEMS(files); i++) {
-        PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-
-        pl_text_printf(&path, "%s%s", home, files[i]);
-        if (pl_text_check(&path, NULL) != PL_OK || is_file(pl_text_string(&path))) {
-            return true;
-        }
-    }
-    return is_file("/etc/pip.conf");
-}
-
-/* uv does pip's work where the image has it, in a tenth of the time. Not where pip is configured, and not for Horovod,
- * which builds with packages of the environment that uv would leave out. */
-static bool use_uv(const struct pl_job *job)
-{
-    PL_AUTO_FREE char *uv = NULL;
-
-    return job->settings.uv && search(job, "uv", &uv, NULL) == PL_OK && !configures_pip(job) &&
-           !(job->requirements && requires(job, "horovod"));
-}
-
-/* What pip or uv has fetched stays for the next job in the directory that a warm pool keeps, if there is one. */
-static enum pl_status keep_cache(const struct pl_job *job, bool with_uv, struct pl_launch_plan *plan,
-                                 struct pl_error *reterr)
-{
-    const char *variable = with_uv ? "UV_CACHE_DIR" : "PIP_CACHE_DIR";
-    const char *kept = pl_environment_get_or(job->process, "SAGEMAKER_MANAGED_WARMPOOL_CACHE_DIRECTORY", NULL);
-    PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
-    struct stat info;
-
-    if (kept) {
-        pl_text_append(&path, kept);
-    } else {
-        pl_text_printf(&path, "%s/sagemaker/warmpoolcache", job->paths.base);
-    }
-    PL_TRY(pl_text_check(&path, reterr));
-    if (pl_environment_get(job->process, variable) || stat(pl_text_string(&path), &info) != 0 ||
-        !S_ISDIR(info.st_mode)) {
-        return PL_OK;
-    }
-    pl_text_append(&path, with_uv ? "/uv" : "/pip");
-    PL_TRY(pl_text_check(&path, reterr));
-    return pl_steps_set(&plan->steps, variable, pl_text_string(&path), reterr);
-}
-
-/* Set a variable for the step that was added last, unless the container has it. */
-static enum pl_status set_unless_set(const struct pl_job *job, const char *name, const char *value,
-                                     struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    return pl_environment_get(job->process, name) ? PL_OK : pl_steps_set(&plan->steps, name, value, reterr);
-}
-
-/* The variables and first words of the step that installs. */
-static enum pl_status add_installer(const struct pl_job *job, const struct pl_program *program, bool with_uv,
-                                    struct pl_launch_plan *plan, struct pl_strv *argv, struct pl_error *reterr)
-{
-    /* Debian's Python asks for a virtual environment, to protect the system from its administrator; this container has
-     * one purpose. */
-    PL_TRY(set_unless_set(job, with_uv ? "UV_BREAK_SYSTEM_PACKAGES" : "PIP_BREAK_SYSTEM_PACKAGES", "1", plan, reterr));
-    PL_TRY(keep_cache(job, with_uv, plan, reterr));
-    PL_TRY(add_index(job, argv, reterr));
-    if (with_uv) {
-        /* as pip: the newest version of all indexes, in place of those of the first one that has the package */
-        PL_TRY(set_unless_set(job, "UV_INDEX_STRATEGY", "unsafe-best-match", plan, reterr));
-        return pl_strv_add_list(argv, (const char *const[]){"uv", "pip", "install", "--python", program->python, NULL},
-                                reterr);
-    }
-    /* That there is a newer pip costs a request, and would be the last line, where a failure's cause should be. */
-    PL_TRY(set_unless_set(job, "PIP_DISABLE_PIP_VERSION_CHECK", "1", plan, reterr));
-    return pl_strv_add_list(argv, (const char *const[]){program->python, "-m", "pip", "install", NULL}, reterr);
-}
-
-/* One rule for every kind of program: what the code directory asks pip to install is installed before the start. */
-static enum pl_status add_pip(const struct pl_job *job, struct pl_program *program, bool pending,
-                              struct pl_launch_plan *plan, struct pl_error *reterr)
-{
-    bool requirements = job->requirements && code_has(job, job->requirements);
-    bool package = program->kind == PL_PROGRAM_PACKAGE;
-    const bool install = job->settings.install;
-    struct pl_strv *argv = NULL;
-    bool with_uv;
-
-    if (install && !requirements && !pending && job->drivers.requirements &&
-        job->requirements == job->drivers.requirements) {
-        return pl_error_set(reterr, PL_NOT_FOUND, "sourcecode.json: requirements: expected a file in %s, found no '%s'",
-                            job->paths.code, job->requirements);
-    }
-    program->may_install = install && program->python && (requirements || package || (pending && job->requirements));
-    if ((!requirements && !package) || !install) {
-        return PL_OK;
-    }
-    if (!program->python) {
-        return pl_strv_printf(&plan->warnings, reterr, "%s is not installed: there is no Python in this image",
-                              job->requirements);
-    }
-    with_uv = use_uv(job);
-    if (!with_uv) {
-        PL_TRY(need_pip(program, requirements ? job->requirements : "setup.py", plan, reterr));
-    }
-    PL_TRY(pl_steps_add(&plan->steps,
-                        package ? "installing the package in the code directory" : "installing requirements.txt",
-                        job->paths.code, &argv, reterr));
-    PL_TRY(add_installer(job, program, with_uv, plan, argv, reterr));
-    if (package) {
-        PL_TRY(pl_strv_add(argv, ".", reterr));
-    }
-    if (requirements) {
-        PL_TRY(pl_strv_add_list(argv, (const char *const[]){"-r", job->requirements, NULL}, reterr));
-    }
-    return add_horovod(job, program, argv, plan, reterr);
 }
 
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
@@ -549,10 +334,10 @@ enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *prog
         PL_TRY(find_bundled(job, program, reterr));
     } else {
         return pl_error_set(reterr, PL_NOT_FOUND,
-                            "there is code, but no program is named: set the hyperparameter sagemaker_program or the "
-                            "variable SAGEMAKER_PROGRAM");
+                            "there is code, but no program is named: set the hyperparameter sagemaker_program or "
+                            "the variable SAGEMAKER_PROGRAM");
     }
-    return add_pip(job, program, pending, plan, reterr);
+    return pl_requirements_add(job, program, pending, plan, reterr);
 }
 
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
@@ -572,8 +357,8 @@ enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct p
         PL_TRY(pl_text_check(&bytes, reterr));
         if (bytes.length >= PL_VARIABLES_STRING_MAX_BYTES) {
             return pl_error_set(reterr, PL_LIMIT,
-                                "the hyperparameter '%.200s': expected less than the %d bytes that Linux passes "
-                                "in one argument, found %zu",
+                                "the hyperparameter '%.200s': expected fewer than the %d bytes that Linux passes in "
+                                "one argument, found %zu",
                                 i > 0 ? job->user_args.items[i - 1] : "", PL_VARIABLES_STRING_MAX_BYTES, bytes.length);
         }
         PL_TRY(pl_strv_add(words, pl_text_string(&bytes), reterr));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What the job runs: the command that starts the user's program, and what has to happen before.
+ * Decides what the job runs: the command that starts the user's program, and the steps before it.
  *
  * Source  docs/contract.md, "Which program runs"
  * Test    tests/unit/entrypoint/launch/test_plan.c, tests/integration/contract.py
@@ -15,35 +15,39 @@ enum pl_program_kind {
     PL_PROGRAM_SCRIPT,  /* PY name */
     PL_PROGRAM_PACKAGE, /* PY -m module */
     PL_PROGRAM_COMMAND, /* ./name, or a binary of the image */
-    PL_PROGRAM_GIVEN,   /* the words after `--`, taken as they are */
-    PL_PROGRAM_BUNDLED, /* the program that comes with Paceline */
+    PL_PROGRAM_GIVEN,   /* the words after `--`, unchanged */
+    PL_PROGRAM_BUNDLED, /* the example program that is installed with Paceline */
 };
 
 struct pl_program {
     enum pl_program_kind kind;
-    char *python; /* the interpreter; NULL when the program needs none or there is none */
-    /* its name without the interpreter: "train.py", "-m" "pkg", "./prog", a given command's first word */
+    char *python; /* the interpreter; NULL if the program needs none or none was found */
+    /* the words that name the program, without the interpreter: "train.py", "-m" "pkg", "./prog", or a given command's
+     * first word */
     struct pl_strv words;
-    bool may_install; /* pip installs something for the code, or may: the code is not there yet */
+    bool may_install; /* pip installs packages for the code, or may do so because the code is not there yet */
 };
 
 /**
- * Decide what kind of program the job names and whether it is there. Adds to `plan` the steps that install its
- * requirements, the file whose execute bits are missing, and warnings.
+ * Decide what kind of program the job names, and find it. Adds to `plan` the steps that install its requirements, the
+ * file whose execute bits are missing, and warnings.
  *
- * Errors  PL_NOT_FOUND: no program is named though there is code, the program is not there, or Python is not.
+ * Errors  PL_NOT_FOUND: there is code but no program is named, the program does not exist, or Python does not.
  */
 enum pl_status pl_program_find(const struct pl_job *job, struct pl_program *program, struct pl_launch_plan *plan,
                                struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Add the words that name the program: the interpreter where it has one, with `launcher_module` (NULL: none) as in `PY
+ * Add the words that name the program: the interpreter if it needs one, with `launcher_module` (may be NULL) as in `PY
  * -m mpi4py name`.
  */
 enum pl_status pl_program_add_name(const struct pl_program *program, const char *launcher_module, struct pl_strv *words,
                                    struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Add the program's arguments: the hyperparameters, as the bytes that it sees, or those of the given command. */
+/**
+ * Add the program's arguments: the hyperparameters, as the bytes that the program gets, or the arguments of the given
+ * command.
+ */
 enum pl_status pl_program_add_arguments(const struct pl_job *job, const struct pl_program *program,
                                         struct pl_strv *words, struct pl_error *reterr) PL_MUST_CHECK;
 
@@ -55,10 +59,13 @@ void pl_program_done(struct pl_program *program);
 
 #define PL_AUTO_PROGRAM __attribute__((cleanup(pl_program_done)))
 
-/** A file that lies in the code directory while, and after, it was filled in part only. */
+/**
+ * A file in the code directory that marks the code as incomplete: it exists from the start of a fetch until its
+ * success.
+ */
 #define PL_PROGRAM_UNFINISHED ".paceline-unfinished"
 
-/** True when the code directory holds anything, and not a part of what an earlier run was to bring there. */
+/** Whether the code directory holds code. Code that an earlier run fetched only in part does not count. */
 bool pl_program_has_code(const struct pl_job *job);
 
 #endif

@@ -15,7 +15,7 @@
 
 static const char bringing[] = "bringing the code into place";
 
-/* `paceline-unpack --look SOURCE`: whether a file with an archive's name is one. */
+/* Add `paceline-unpack --look SOURCE`, which checks that a file with an archive's name is an archive. */
 static enum pl_status add_look(const char *companion, const char *source, struct pl_launch_plan_steps *steps,
                                struct pl_error *reterr)
 {
@@ -25,7 +25,8 @@ static enum pl_status add_look(const char *companion, const char *source, struct
     return pl_strv_add_list(argv, (const char *const[]){companion, "--look", source, NULL}, reterr);
 }
 
-/* `paceline-unpack SOURCE CODE`: copies a directory or a file, unpacks an archive; what was fetched from S3 is one. */
+/* Add `paceline-unpack SOURCE CODE`, which copies a directory or a file, or unpacks an archive. A file fetched from S3
+ * is an archive. */
 static enum pl_status add_unpack(const struct pl_job *job, const char *source, bool fetched,
                                  struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
@@ -68,7 +69,7 @@ static enum pl_status add_s3(const struct pl_job *job, struct pl_launch_plan_ste
     return add_unpack(job, pl_text_string(&file), true, steps, reterr);
 }
 
-/* Version 3 of the SDK leaves an archive of the user's packed, in the code directory itself. */
+/* Version 3 of the SDK leaves the user's archive packed, in the code directory itself. */
 static enum pl_status add_archive(const struct pl_job *job, struct pl_launch_plan_steps *steps, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text file = PL_TEXT_NONE;
@@ -88,7 +89,7 @@ enum pl_status pl_source_plan(const struct pl_job *job, struct pl_launch_plan_st
     struct stat code;
 
     if (job->settings.trial) {
-        return PL_OK; /* the sweep has put the code into place, once for all its trials */
+        return PL_OK; /* the sweep has fetched the code once for all its trials */
     }
     if (pl_drivers_archive(&job->drivers)) {
         return add_archive(job, steps, reterr);

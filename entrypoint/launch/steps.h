@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Steps: programs that run one after the other before a job's own. */
+/** Steps: programs that run one after the other before the job's own program. */
 #ifndef PL_ENTRYPOINT_LAUNCH_STEPS_H
 #define PL_ENTRYPOINT_LAUNCH_STEPS_H
 
@@ -7,17 +7,17 @@
 #include "entrypoint/job/strv.h"
 
 /**
- * A program that has to end with 0 before the next thing starts (unpack, pip). Its last stderr lines belong in the
- * failure file.
+ * A program that must exit with 0 before the next step starts (unpack, pip). Its last stderr lines go into the failure
+ * file.
  */
 struct pl_launch_plan_step {
     char *what;          /* "installing requirements.txt" */
-    struct pl_strv argv; /* argv[0] is an absolute path, or searched on PATH */
+    struct pl_strv argv; /* argv[0] is an absolute path, or is searched on PATH */
     char *cwd;           /* NULL: the base directory */
-    bool is_probe;       /* a probe: its exit code is an answer, not a failure */
-    bool only_looks;     /* it changes nothing: `paceline plan` carries it out too, if all before it only look */
+    bool is_probe;       /* a probe: its exit code is an answer and no failure */
+    bool only_looks;     /* it changes nothing: `paceline plan` runs it too, if all steps before it only look */
 
-    struct pl_environment *additions; /* what it gets besides the variables of its phase; NULL: nothing */
+    struct pl_environment *additions; /* its variables besides those of its phase; may be NULL */
 };
 
 struct pl_launch_plan_steps {
@@ -27,7 +27,8 @@ struct pl_launch_plan_steps {
 };
 
 /**
- * Add a step without words yet; `*ret_argv`, where they go, is valid until the next step is added. `cwd` may be NULL.
+ * Add a step without words. `*ret_argv`, to which the caller adds the words, is valid until the next step is added.
+ * `cwd` may be NULL.
  */
 enum pl_status pl_steps_add(struct pl_launch_plan_steps *steps, const char *what, const char *cwd,
                             struct pl_strv **ret_argv, struct pl_error *reterr) PL_MUST_CHECK;

@@ -15,7 +15,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* how long a line waits for its end */
+/* how long an unfinished line waits for its end */
 #define UNFINISHED_LINE_NS (PL_NS_PER_S / 10)
 
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
@@ -25,13 +25,14 @@ void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged)
     copier->out_fd = own_fd >= 0 ? own_fd : fd;
     copier->tagged = tagged;
     copier->by_line = tagged || isatty(fd) == 0;
-    /* A pipe of one page polls as writable when it is empty: two writes never wait in it, of which mpirun would read
-     * one and a half. */
+    /* A pipe of one page polls as writable only when it is empty. So the pipe never holds two writes, of which mpirun
+     * would read one and a half. */
     if (tagged && fcntl(copier->out_fd, F_SETPIPE_SZ, PL_COPIER_WRITE_BYTES) < 0) {
-        pl_log(PL_LOG_DEBUG, "mpirun reads descriptor %d in pieces of its own: %s", fd, strerror(errno));
+        pl_log(PL_LOG_DEBUG, "mpirun may read descriptor %d in other pieces than they were written: %s", fd,
+               strerror(errno));
     }
     if (own_fd < 0) {
-        pl_log(PL_LOG_DEBUG, "no description of its own for descriptor %d, writing there may block", fd);
+        pl_log(PL_LOG_DEBUG, "descriptor %d could not be opened again, writing to it may block", fd);
     }
 }
 
@@ -47,7 +48,8 @@ enum pl_status pl_copier_open_pipe(struct pl_copier *copier, int *ret_fd, struct
     return pl_file_set_nonblock(copier->fd, true, reterr);
 }
 
-/* The program's end of a new terminal, whose other end is `*ret_fd`; -1 with errno. */
+/* Open a new terminal. Returns the program's end and sets `*ret_fd` to the other end; returns -1 with errno if it
+ * fails. */
 static int open_terminal(int *ret_fd)
 {
     int program_fd = -1;
@@ -76,13 +78,13 @@ enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, st
     *ret_fd = open_terminal(&copier->fd);
     copier->terminal = *ret_fd >= 0;
     if (!copier->terminal) {
-        pl_log(PL_LOG_DEBUG, "no terminal for the program's output, it gets a pipe: %s", strerror(errno));
+        pl_log(PL_LOG_DEBUG, "no terminal for the program's output, a pipe is used: %s", strerror(errno));
         return pl_copier_open_pipe(copier, ret_fd, reterr);
     }
     return PL_OK;
 }
 
-/* `bytes` have come after `end`: how much of it all may be written now? */
+/* Add `bytes` that have arrived after `end`, and decide how many of all bytes may be written now. */
 static void add(struct pl_copier *copier, size_t bytes)
 {
     const char *newline = memrchr(copier->bytes + copier->end, '\n', bytes);
@@ -99,7 +101,7 @@ static void add(struct pl_copier *copier, size_t bytes)
     }
 }
 
-/* Only where nothing is ready to be written. */
+/* Call only when nothing is ready to be written. */
 static void read_some(struct pl_copier *copier)
 {
     const size_t kept = copier->end - copier->begin;
@@ -112,7 +114,8 @@ static void read_some(struct pl_copier *copier)
     copier->begin = copier->ready = 0;
     copier->end = kept;
     if (copier->terminal && kept < PL_COPIER_WRITE_BYTES) {
-        room = PL_COPIER_WRITE_BYTES - kept; /* it has as much at a time: no second write for a few bytes more */
+        /* a terminal delivers at most this at a time: this avoids a second write for a few bytes */
+        room = PL_COPIER_WRITE_BYTES - kept;
     }
     bytes = read(copier->fd, copier->bytes + kept, room);
     if (bytes > 0) {
@@ -125,13 +128,13 @@ static void read_some(struct pl_copier *copier)
         if (!copier->broken) {
             add(copier, (size_t)bytes);
         }
-    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: nobody has the terminal any more */
+    } else if (bytes == 0 || (errno != EAGAIN && errno != EINTR)) { /* EIO: no process has the terminal open any more */
         pl_file_close_at(&copier->fd);
         copier->ready = copier->end;
     }
 }
 
-/* Of `count` bytes what mpirun has room for. */
+/* Returns how many of `count` bytes mpirun can take at once. */
 static size_t fit_tagged(const char *bytes, size_t count)
 {
     size_t fits = 0, tagged = 0;
@@ -149,7 +152,8 @@ static size_t fit_tagged(const char *bytes, size_t count)
     return count;
 }
 
-/* What is written as a whole, and of that whole lines if there are any. */
+/* Returns how many bytes to write next: at most what the pipe takes as a whole, and only whole lines if there are
+ * any. */
 static size_t next_part(const struct pl_copier *copier)
 {
     const char *begin = copier->bytes + copier->begin;
@@ -164,7 +168,15 @@ static size_t next_part(const struct pl_copier *copier)
     return newline ? (size_t)(newline - begin) + 1 : part;
 }
 
-/* Put as many lines as fit, each with its prefix, where they are written from; of a longer one a part. */
+/* torch writes the tag of a rank by itself before some of its lines, with a blank after it or without. */
+static bool has_prefix(const struct pl_copier *copier, const char *line, size_t bytes)
+{
+    const size_t length = strcspn(copier->prefix, " ");
+
+    return copier->keeps_prefix && bytes >= length && memcmp(line, copier->prefix, length) == 0;
+}
+
+/* Stage as many whole lines as fit, each with its prefix. Of a line that is too long, stage a part. */
 static void stage(struct pl_copier *copier)
 {
     copier->staged_begin = copier->staged_end = 0;
@@ -172,7 +184,7 @@ static void stage(struct pl_copier *copier)
         const char *line = copier->bytes + copier->begin;
         const char *newline = memchr(line, '\n', copier->ready - copier->begin);
         size_t bytes = newline ? (size_t)(newline - line) + 1 : copier->ready - copier->begin;
-        size_t prefix_bytes = copier->in_line ? 0 : strlen(copier->prefix);
+        size_t prefix_bytes = copier->in_line || has_prefix(copier, line, bytes) ? 0 : strlen(copier->prefix);
         size_t room = sizeof(copier->staged) - copier->staged_end;
 
         if (prefix_bytes + bytes > room) {
@@ -223,7 +235,8 @@ bool pl_copier_has_to_write(const struct pl_copier *copier)
     return copier->begin < copier->ready || copier->staged_begin < copier->staged_end;
 }
 
-/* Nothing is ready to be written and nothing has come: a line whose time is over is ready as it is. */
+/* Nothing is ready to be written and nothing has arrived. If the unfinished line has waited long enough, it becomes
+ * ready. */
 static void end_wait(struct pl_copier *copier)
 {
     const int64_t late_ns = pl_clock_now_ns() - copier->line_deadline_ns;
@@ -233,7 +246,7 @@ static void end_wait(struct pl_copier *copier)
     }
     if (late_ns < UNFINISHED_LINE_NS / 2) {
         copier->ready = copier->end;
-    } else { /* this machine has halted us, and the program too */
+    } else { /* the machine has halted this process, and probably the program too: wait again */
         copier->line_deadline_ns = pl_deadline_after_ns(UNFINISHED_LINE_NS);
     }
 }
@@ -259,7 +272,7 @@ void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 
     if (waits[1].revents != 0) {
         write_some(copier);
         if (copier->fd >= 0 && !pl_copier_has_to_write(copier)) {
-            read_some(copier); /* more has likely come meanwhile */
+            read_some(copier); /* more has probably arrived meanwhile */
         }
     } else if (waits[0].revents != 0) {
         read_some(copier);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * What a program prints, on its way through its shim.
+ * Copies the output of a program through its shim.
  *
  * Test  tests/unit/entrypoint/output/test_copier.c, ../supervise/test_shim.c, tests/integration/log_lines.py
  */
@@ -13,66 +13,68 @@
 #include <poll.h>
 
 enum {
-    PL_COPIER_BYTES = 64 * 1024, /* a full pipe */
-    /* What a pipe takes as a whole, whoever else writes into it; and what mpirun reads at a time. */
+    PL_COPIER_BYTES = 64 * 1024, /* the capacity of a pipe */
+    /* A pipe takes this much as a whole, even if others write into it; mpirun reads this much at a time. */
     PL_COPIER_WRITE_BYTES = 4096,
-    /* What mpirun has room for once each line has its tag, such as "[1,12]<stdout>:" with a time of day in front, and
-     * the longest tag. What is above it gets lost. */
+    /* How much mpirun has room for, with a tag such as "[1,12]<stdout>:" and a time of day before each line. Bytes
+     * above it are lost. PL_COPIER_TAG_BYTES is the longest tag. */
     PL_COPIER_TAGGED_BYTES = 8192,
     PL_COPIER_TAG_BYTES = 48,
 };
 
 /**
- * The copy of stderr or stdout: read from the program, kept in the tail, written to our own. Whole lines are written:
- * mpirun puts a tag before each piece that it reads, and lines of several programs mix in one log. A line that is
- * longer than PL_COPIER_WRITE_BYTES goes out in pieces of that size.
+ * Copies stderr or stdout: reads what the program writes, keeps the tail, and writes to our own stream. Only whole
+ * lines are written, because mpirun puts a tag before each piece that it reads, and one log mixes lines of several
+ * programs. A line that is longer than PL_COPIER_WRITE_BYTES is written in pieces of that size.
  */
 struct pl_copier {
-    int fd;        /* from the program; -1 at its end */
+    int fd;        /* the program's output; -1 after its end */
     int out_fd;    /* our own */
-    bool by_line;  /* false on a terminal, where people wait for what they type */
+    bool by_line;  /* false if we write to a terminal, where people wait for the echo of what they type */
     bool tagged;   /* mpirun is the reader */
-    bool terminal; /* the program writes to one */
+    bool terminal; /* the program writes to a terminal */
     bool keeps_tail;
-    size_t begin, ready, end; /* what may be written ends at `ready`; a line without its end follows */
-    int64_t line_deadline_ns; /* when that line is written as it is */
-    int64_t write_ns;         /* when writing is worth a try again */
+    size_t begin, ready, end; /* the bytes up to `ready` may be written; an unfinished line follows */
+    int64_t line_deadline_ns; /* when the unfinished line is written as it is */
+    int64_t write_ns;         /* when to try to write again */
     char bytes[PL_COPIER_BYTES];
-    bool broken; /* nobody reads what we write: keep the tail only */
+    bool broken; /* the reader of our output has closed it: only the tail is kept */
     struct pl_tail tail;
-    char prefix[32]; /* before each line; "": none */
-    bool in_line;    /* the last byte that was staged ends no line */
+    char prefix[32];   /* before each line; "" if there is no prefix */
+    bool keeps_prefix; /* a line that already begins with the prefix gets no second one */
+    bool in_line;      /* the last staged byte does not end a line */
     size_t staged_begin, staged_end;
-    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, which are written next */
-    void (*read_along)(void *reader, const char *bytes, size_t count); /* of what comes; NULL: nobody does */
+    char staged[PL_COPIER_WRITE_BYTES]; /* lines with their prefix, to be written next */
+    /* also gets all bytes that arrive; may be NULL */
+    void (*read_along)(void *reader, const char *bytes, size_t count);
     void *reader;
 };
 
 /**
- * Write to a description of our own of `fd` from now on, for the rest of the process, which never blocks; where the
- * system gives none, to `fd` itself. With `tagged` mpirun is the reader: its pipe is made so short that it reads what
- * one call has written, and nothing else.
+ * From now on, until the process ends, write to a description of our own of `fd`, which never blocks. If the system
+ * gives none, write to `fd` itself. With `tagged`, mpirun is the reader: its pipe is made so short that mpirun reads
+ * exactly what one call has written.
  */
 void pl_copier_open_output(struct pl_copier *copier, int fd, bool tagged);
 
-/** Make the pipe that the program writes to, whose end is `*ret_fd`. */
+/** Make the pipe that the program writes to. `*ret_fd` is the program's end. */
 enum pl_status pl_copier_open_pipe(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * The same with a terminal, which no process is controlled by, as Open MPI's daemon makes one: C programs write line by
- * line then. It passes all bytes as they are. Where the system has none, as that daemon, a pipe.
+ * The same with a terminal, as Open MPI's daemon makes one, so that C programs write line by line. It controls no
+ * process and passes all bytes unchanged. If the system has no terminal, make a pipe, as that daemon does.
  */
 enum pl_status pl_copier_open_terminal(struct pl_copier *copier, int *ret_fd, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** What to wait for by poll(2), and until when: lowers `*ret_deadline_ns` to this copier's own deadline. */
+/** Set what poll(2) is to wait for, and lower `*ret_deadline_ns` to this copier's own deadline if that is earlier. */
 void pl_copier_wait(const struct pl_copier *copier, struct pollfd waits[static 2], int64_t *ret_deadline_ns);
 
-/** Read or write what poll(2) has found in `waits`, without blocking. */
+/** Read or write, without blocking, as poll(2) has found in `waits`. */
 void pl_copier_go_on(struct pl_copier *copier, const struct pollfd waits[static 2]);
 
 bool pl_copier_has_to_write(const struct pl_copier *copier);
 
-/** Whether anything that the program has printed is still on its way. */
+/** Whether some of the program's output is still to be read or written. */
 bool pl_copier_is_pending(const struct pl_copier *copier);
 
 #endif

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the last bytes of a stream and cleans its last lines for display. */
+/* Keeps the last bytes of a stream, and cleans its last lines for display. */
 #include "entrypoint/output/tail.h"
 
 #include "base/number.h"
 #include "base/text.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void pl_tail_add(struct pl_tail *tail, const char *bytes, size_t count)
@@ -31,7 +32,8 @@ bool pl_tail_line_is_open(const struct pl_tail *tail)
     return tail->used > 0 && tail->bytes[(tail->write_offset + PL_TAIL_BYTES - 1) % PL_TAIL_BYTES] != '\n';
 }
 
-/* Bytes of the control character at `text`, or of the terminal's control sequence that begins there; 0: none. */
+/* Returns the bytes of the control character at `text`, or of the terminal control sequence that begins there; 0 if
+ * there is neither. */
 static size_t control_length(const char *text, size_t room)
 {
     const size_t bytes = pl_text_control_bytes(text, text + room);
@@ -45,7 +47,7 @@ static size_t control_length(const char *text, size_t room)
     if (*text != 0x1B && (bytes < 2 || (unsigned char)text[1] != 0x9B)) {
         return bytes;
     }
-    for (size_t length = 2; length < room; length++) { /* after ESC [, or U+009B, which is the same in one */
+    for (size_t length = 2; length < room; length++) { /* after ESC [, or after U+009B, which means the same */
         if (text[length] >= 0x40 && text[length] <= 0x7E) {
             return length + 1;
         }
@@ -75,7 +77,7 @@ static size_t clean_line(char *line, size_t length)
             line[to++] = line[from++];
         }
     }
-    pl_text_mask(line, to); /* also what has become a control character by what was taken out of it */
+    pl_text_mask(line, to); /* also mask control characters that the removal of others has formed */
     while (to > 0 && (line[to - 1] == ' ' || line[to - 1] == '\t')) {
         to--;
     }
@@ -99,6 +101,20 @@ void pl_tail_cause(struct pl_tail *tail, char text[static PL_TAIL_LINE_BYTES + 1
     length = clean_line(line, strlen(line));
     memcpy(text, line, length);
     text[length] = '\0';
+}
+
+void pl_tail_place(struct pl_tail *tail, bool with_rank, char text[static PL_TAIL_PLACE_BYTES])
+{
+    const bool has_cause = pl_cause_text(&tail->cause)[0] != '\0';
+    const int rank = with_rank && has_cause ? pl_cause_rank(&tail->cause) : -1;
+    size_t length;
+
+    strcpy(text, has_cause ? pl_cause_place(&tail->cause) : "");
+    length = clean_line(text, strlen(text));
+    text[length] = '\0';
+    if (rank >= 0) {
+        snprintf(text + length, PL_TAIL_PLACE_BYTES - length, "%srank %d", length > 0 ? ", " : "", rank);
+    }
 }
 
 size_t pl_tail_lines(const struct pl_tail *tail, char *text, size_t text_bytes)

@@ -15,15 +15,15 @@
 
 enum { COUNTERS_BYTES = 65536, TABLE_BYTES = 64 << 20, ADDRESS_BYTES = 48, ESTABLISHED = 1 };
 
-/* The numbers of a file of counters, added up: of the group `group` ("Tcp") those that `names` names, up to a NULL.
- * False where one is missing. */
+/* Add up the numbers of group `group` ("Tcp") in a file of counters. `names` lists the counters and ends with NULL.
+ * Returns false if one of them is missing. */
 static bool sum_counters(const char *text, const char *group, const char *const *names, uint64_t *ret_sum)
 {
     const size_t group_bytes = strlen(group);
     const char *keys = NULL, *values = NULL;
     size_t found = 0, wanted = 0;
 
-    while (text && !values) { /* two lines with as many words: names, and numbers */
+    while (text && !values) { /* a group has two lines with as many words: the names, then the numbers */
         if (strncmp(text, group, group_bytes) == 0 && text[group_bytes] == ':') {
             *(!keys ? &keys : &values) = text + group_bytes + 1;
         }
@@ -76,10 +76,10 @@ enum pl_status pl_network_accepted(uint64_t *ret_count, struct pl_error *reterr)
 /* A socket of a rank's process. */
 struct rank_socket {
     uint64_t inode;
-    pid_t shim; /* which stands for the rank */
+    pid_t shim; /* the shim of the rank */
 };
 
-/* One end of a connection that is a rank's. */
+/* One end of a connection, which belongs to a rank. */
 struct end {
     char local[ADDRESS_BYTES], remote[ADDRESS_BYTES];
     pid_t shim;
@@ -100,7 +100,7 @@ static int by_addresses(const void *left, const void *right)
     return order != 0 ? order : strcmp(a->remote, b->remote);
 }
 
-/* An address of IPv4 may be written as one of IPv6 at one end only. */
+/* An IPv4 address may be written as an IPv6 address at one end of a connection only: cut the prefix off. */
 static void copy_address(const char *text, char *ret_copy)
 {
     static const char mapped[] = "0000000000000000FFFF0000";
@@ -109,7 +109,7 @@ static void copy_address(const char *text, char *ret_copy)
     snprintf(ret_copy, ADDRESS_BYTES, "%s", text + skip);
 }
 
-/* The ends in one table, after the `*count` that are there. */
+/* Append the ends of connections in one table to `*ends`. */
 static enum pl_status add_ends(const char *table, const struct rank_socket *sockets, size_t sockets_count,
                                struct end **ends, size_t *capacity, size_t *count, struct pl_error *reterr)
 {
@@ -134,7 +134,7 @@ static enum pl_status add_ends(const char *table, const struct rank_socket *sock
     return PL_OK;
 }
 
-/* The connections in the tables both ends of which are among `sockets` and of one rank. Sorts `sockets`. */
+/* Count the connections whose two ends are both among `sockets` and belong to one rank. Sorts `sockets`. */
 static enum pl_status count_inside(const char *tcp, const char *tcp6, struct rank_socket *sockets, size_t count,
                                    size_t *ret_count, struct pl_error *reterr)
 {
@@ -165,7 +165,7 @@ static enum pl_status count_inside(const char *tcp, const char *tcp6, struct ran
     return PL_OK;
 }
 
-/* The sockets of a process, as far as they can be seen. */
+/* Append the sockets of a process that this process may see. */
 static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct rank_socket **sockets, size_t *capacity,
                                   size_t *count, struct pl_error *reterr)
 {
@@ -188,7 +188,7 @@ static enum pl_status add_sockets(const struct pl_proc_of_rank *process, struct 
     return PL_OK;
 }
 
-/* "" where this host has no such protocol. */
+/* Read a table; "" if this host does not have the protocol. */
 static enum pl_status read_table(const char *path, char **ret_text, struct pl_error *reterr)
 {
     if (access(path, F_OK) != 0) {

@@ -14,13 +14,16 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-/** Bytes that all processes have sent and received by IP so far; 0 where that is not said. */
+/** Returns the bytes that all processes have sent and received by IP so far, or 0 if /proc does not say. */
 uint64_t pl_network_bytes(void);
 
-/** How many TCP connections have been accepted so far, those within this host too. PL_UNSUPPORTED: that is not said. */
+/**
+ * Get the number of TCP connections that have been accepted so far, including those within this host. PL_UNSUPPORTED if
+ * /proc does not say.
+ */
 enum pl_status pl_network_accepted(uint64_t *ret_count, struct pl_error *reterr) PL_MUST_CHECK;
 
-/** How many TCP connections that are open now have both ends in the processes of one and the same rank. */
+/** Get the number of open TCP connections whose two ends are in processes of the same rank. */
 enum pl_status pl_network_inside_ranks(const struct stat *paceline, size_t *ret_count,
                                        struct pl_error *reterr) PL_MUST_CHECK;
 

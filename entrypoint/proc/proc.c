@@ -18,7 +18,7 @@ enum { PATH_BYTES = 96, STAT_BYTES = 4096, STATUS_BYTES = 65536, WORDS_BYTES = 4
 
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat, struct pl_error *reterr)
 {
-    const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may hold either */
+    const char *open = strchr(line, '('), *close = strrchr(line, ')'); /* a name may contain parentheses itself */
     struct pl_proc_stat stat = {.state = 0};
     unsigned long long user, kernel, start;
     int parent;
@@ -47,7 +47,7 @@ enum pl_status pl_proc_read_stat(pid_t pid, pid_t tid, struct pl_proc_stat *ret_
     } else {
         snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
     }
-    if (pl_file_read(path, STAT_BYTES, &line, NULL, NULL) != PL_OK) { /* ESRCH too, where it ends meanwhile */
+    if (pl_file_read(path, STAT_BYTES, &line, NULL, NULL) != PL_OK) { /* also ESRCH: the process ended meanwhile */
         return pl_error_set(reterr, PL_NOT_FOUND, "process %d does not run here, or has ended", (int)pid);
     }
     return pl_proc_parse_stat(line, ret_stat, reterr);
@@ -83,7 +83,7 @@ const char *pl_proc_next_word(const char *word, const char *end)
     return word < end ? word : NULL;
 }
 
-/* The path of the file that `pid` runs, "" where that cannot be read. */
+/* Get the path of the file that `pid` runs; "" if it cannot be read. */
 static void read_file_path(pid_t pid, char *ret_path, size_t path_bytes)
 {
     char link[PATH_BYTES];
@@ -100,7 +100,7 @@ void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes)
     char *deleted;
 
     read_file_path(pid, path, sizeof(path));
-    deleted = strstr(path, " (deleted)"); /* the kernel's words for a file that was replaced */
+    deleted = strstr(path, " (deleted)"); /* the kernel appends this if the file was replaced */
     if (deleted) {
         *deleted = '\0';
     }
@@ -137,13 +137,13 @@ bool pl_proc_catches(pid_t pid, int number)
     return status && (pl_text_field_number(status, "SigCgt", 16, 0) >> (number - 1)) & 1;
 }
 
-/* One process, while the training programs are looked for. */
+/* A process that may be a training program, or stand between one and the supervisor. */
 struct candidate {
     pid_t pid, parent;
     bool is_paceline, is_rank_shim, is_sshd, is_own, is_zombie;
 };
 
-/* mpirun is a link to one of these, by version. */
+/* The version of Open MPI decides which of these mpirun is a link to. */
 static bool is_launcher(const char *name)
 {
     static const char *const names[] = {"mpirun", "mpiexec", "orterun", "orted", "prterun",
@@ -178,7 +178,7 @@ static bool look_at(pid_t pid, const struct stat *paceline, struct candidate *re
     }
     *ret_candidate = (struct candidate){.pid = pid, .parent = stat_line.parent, .is_zombie = stat_line.state == 'Z'};
     snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
-    if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or another user's */
+    if (stat(path, &file) != 0) { /* a zombie, a kernel thread, or a process of another user */
         return true;
     }
     pl_proc_file_name(pid, name, sizeof(name));
@@ -223,7 +223,8 @@ static const struct candidate *find_process(const struct candidate *list, size_t
     return NULL;
 }
 
-/* What sshd runs is not the job's: relays, which for a moment are a shell, and who looks around by `paceline shell`. */
+/* Processes below sshd do not belong to the job: they are relays, which are a shell for a moment, or somebody's
+ * `paceline shell`. */
 static bool is_below(const struct candidate *list, size_t count, const struct candidate *process, pid_t ancestor)
 {
     for (size_t depth = 0; process && !process->is_sshd && depth < count; depth++) {

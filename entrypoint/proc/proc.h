@@ -24,37 +24,39 @@ struct pl_proc_stat {
     uint64_t start_ticks;
 };
 
-/** Take apart the line of /proc/PID/stat. PL_CORRUPT if it is none. */
+/** Parse the line of /proc/PID/stat. PL_CORRUPT if it has another form. */
 enum pl_status pl_proc_parse_stat(const char *line, struct pl_proc_stat *ret_stat,
                                   struct pl_error *reterr) PL_MUST_CHECK;
 
-/** Read it of the process `pid`; with `tid` not 0 of that thread alone. PL_NOT_FOUND where it has ended. */
+/** Read /proc/PID/stat of the process `pid`; if `tid` is not 0, of that thread alone. PL_NOT_FOUND if it has ended. */
 enum pl_status pl_proc_read_stat(pid_t pid, pid_t tid, struct pl_proc_stat *ret_stat,
                                  struct pl_error *reterr) PL_MUST_CHECK;
 
-/** The whole file /proc/PID/`name`; NULL where it cannot be read. Ownership: the caller frees it. */
+/** Read the whole file /proc/PID/`name`. Returns NULL if it cannot be read. Ownership: the caller frees it. */
 char *pl_proc_read(pid_t pid, const char *name, size_t most_bytes, size_t *ret_bytes);
 
-/** The word after the one at `word` in a text in which NULs separate the words; NULL after the last. */
+/** Returns the word after `word` in a text whose words end with NUL, or NULL after the last. */
 const char *pl_proc_next_word(const char *word, const char *end);
 
-/** The value of the variable `name` at the start of `pid`, or NULL. Ownership: the caller frees it. */
+/** Returns the value that the variable `name` had when `pid` started, or NULL. Ownership: the caller frees it. */
 char *pl_proc_variable(pid_t pid, const char *name);
 
-/** Whether the process `pid` has a handler for the signal `number`; false where /proc does not say. */
+/** Whether the process `pid` has a handler for the signal `number`; false if /proc does not say. */
 bool pl_proc_catches(pid_t pid, int number);
 
-/** Copy `text`, up to its first newline, control characters and broken UTF-8 as '?'; what does not fit is cut. */
+/**
+ * Copy `text` up to its first newline. Control characters and invalid UTF-8 become '?'. Text that does not fit is cut.
+ */
 void pl_proc_copy_text(const char *text, char *ret_copy, size_t copy_bytes);
 
-/** The last name of the file that `pid` runs, "" where that cannot be read. */
+/** Get the name, without folders, of the file that `pid` runs; "" if it cannot be read. */
 void pl_proc_file_name(pid_t pid, char *ret_name, size_t name_bytes);
 
 /**
- * The training programs of this host, from the lowest number: the children of processes that run the file `paceline`,
- * unless they are Paceline's own, mpirun or ssh or the like. Where ranks have a shim of their own (`paceline rank`),
- * those below such shims only: the others have started them. With `supervisor` not 0 only processes below it count: a
- * trial of a sweep is a job beside others on its host.
+ * Find the training programs of this host, lowest PID first: the children of processes that run the file `paceline`,
+ * except Paceline's own programs, mpirun, ssh and the like. If ranks have a shim of their own (`paceline rank`), only
+ * processes below these shims count, because the shims start the ranks' programs. If `supervisor` is not 0, only
+ * processes below it count: the trial of a sweep is one of several jobs on its host.
  *
  * Ownership  the caller frees `*ret_pids`.
  */
@@ -62,20 +64,20 @@ enum pl_status pl_proc_find_programs(const struct stat *paceline, pid_t supervis
                                      struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * A number that changes when the programs of this host do something: the bytes that they and all that they have started
- * have read and written so far, to files, pipes and by read(2) and write(2) to sockets, and which processes these are.
- * Counted are the processes below this one, but for Paceline's own, mpirun and ssh and the like, and what sshd runs.
+ * Get a number that changes when the programs of this host do something. It is made from the list of processes and from
+ * the bytes that they have read and written so far: files, pipes, and sockets by read(2) and write(2). It counts the
+ * processes below this one, except Paceline's own programs, mpirun, ssh and the like, and processes below sshd.
  */
 enum pl_status pl_proc_activity(const struct stat *paceline, uint64_t *ret_number,
                                 struct pl_error *reterr) PL_MUST_CHECK;
 
 struct pl_proc_of_rank {
     pid_t pid;
-    pid_t shim; /* `paceline rank`, which is above it */
+    pid_t shim; /* the `paceline rank` above it */
 };
 
 /**
- * The processes of this host's ranks that have a shim of their own.
+ * List the processes of this host's ranks that have a shim of their own.
  *
  * Ownership  the caller frees `*ret_list`.
  */

@@ -9,7 +9,7 @@
 #define FIRST_MINUTE_NS (60 * PL_NS_PER_S)
 #define LOOK_NS (2 * PL_NS_PER_S)
 
-/* A look may come while a connection is being made. */
+/* A look may happen while a connection is being made, so one look that cannot tell is not enough. */
 enum { MOST_LOOKS = 2 };
 
 void pl_apart_open(struct pl_apart *apart, const struct pl_job *job)
@@ -35,7 +35,7 @@ void pl_apart_begin(struct pl_apart *apart, const struct pl_frame *frame)
     apart->next_look_ns = pl_deadline_after_ns(LOOK_NS);
 }
 
-/* Whether all that was accepted since the last finding is open now, and within one rank. */
+/* Whether all connections accepted since the last finding are open now, with both ends in one rank. */
 static bool is_inside(struct pl_apart *apart, uint64_t accepted)
 {
     struct stat paceline;
@@ -57,7 +57,7 @@ static bool has_accepted(const struct pl_apart *apart, uint64_t *ret_accepted)
     return pl_network_accepted(ret_accepted, NULL) != PL_OK || *ret_accepted != apart->accepted;
 }
 
-/* Its connections have ended with it. */
+/* The connections of a rank end with it, so compare the count now. */
 void pl_apart_end(struct pl_apart *apart)
 {
     uint64_t accepted;
@@ -94,7 +94,7 @@ enum pl_apart_state pl_apart_state(const struct pl_apart *apart)
                : PL_APART_UNKNOWN;
 }
 
-/* Of all hosts with ranks the highest state, or the lowest. */
+/* Returns the highest state of all hosts with ranks, or the lowest. */
 static enum pl_apart_state state_of_all(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions,
                                         bool lowest)
 {
@@ -123,12 +123,11 @@ void pl_apart_log_minute(struct pl_supervisor *supervisor, const struct pl_sessi
         return;
     }
     supervisor->apart.minute_logged = true;
-    pl_log(
-        PL_LOG_INFO,
-        "in the first %lld s no rank has called MPI_Init or joined another one in a torch process group. This is "
-        "normal while programs prepare; if it stays so, the %d programs run independently, or wait for each other in "
-        "vain: see docs/troubleshooting.md",
-        (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
+    pl_log(PL_LOG_INFO,
+           "in the first %lld s no rank has called MPI_Init or joined another one in a torch process group. This is "
+           "normal while programs prepare. If it does not change, the %d programs run independently, or wait for each "
+           "other without end: see docs/troubleshooting.md",
+           (long long)(supervisor->apart.minute_ns / PL_NS_PER_S), supervisor->plan->processes);
 }
 
 bool pl_apart_is_possible(const struct pl_supervisor *supervisor, const struct pl_sessions *sessions)
@@ -140,7 +139,7 @@ void pl_apart_log_end(const struct pl_supervisor *supervisor)
 {
     pl_log(PL_LOG_WARNING,
            "no rank has called MPI_Init or joined another one in a torch process group: %d programs ran independently, "
-           "and what each has trained is a model of its own; if one training was meant, see docs/troubleshooting.md, "
+           "and each has trained its own model; if they should have trained one model, see docs/troubleshooting.md, "
            "else set PACELINE_INDEPENDENT_RANKS=1",
            supervisor->plan->processes);
 }

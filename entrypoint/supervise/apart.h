@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Finds out whether ranks that were started together have never been connected with each other: then N programs ran,
- * and N models were trained. MPI_Init() connects each rank with mpirun's server on its host, and a process group of
- * torch's the ranks themselves, all by TCP. The kernel counts the connections that a host accepts: as long as the count
- * is what it was before a host's first rank began, no rank of it was connected with anything, however short its life.
- * Where the count has grown, ranks count as connected unless every new connection has both ends in the same rank. What
- * is not certain counts as a connection, and nothing is said.
+ * and N models were trained. MPI_Init() connects each rank with mpirun's server on its host, and torch's process groups
+ * connect the ranks with each other; both use TCP. The kernel counts the TCP connections that a host accepts. As long
+ * as the count is the same as before the host's first rank began, none of its ranks was connected with anything,
+ * however short the rank's life was. If the count has grown, ranks count as connected, unless both ends of every new
+ * connection are in the same rank. In doubt ranks count as connected, and nothing is logged.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_APART_H
 #define PL_ENTRYPOINT_SUPERVISE_APART_H
@@ -20,7 +20,7 @@ struct pl_job;
 struct pl_sessions;
 struct pl_supervisor;
 
-/** What is known of the ranks of a host. It is sent as a number. */
+/** What is known about the ranks of a host. It is sent as a number. */
 enum pl_apart_state {
     PL_APART_UNKNOWN,
     PL_APART_FOR_A_MINUTE, /* in their first minute no rank was connected with another rank or with mpirun */
@@ -38,7 +38,7 @@ struct pl_apart {
     int looks;        /* number of looks since then that could not tell */
     int64_t begun_ns; /* time at which the last rank began */
     int64_t next_look_ns;
-    enum pl_apart_state told; /* what the master was told */
+    enum pl_apart_state told; /* the state that the master was sent */
     bool minute_logged;
 };
 

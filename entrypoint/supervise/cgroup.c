@@ -10,7 +10,8 @@
 
 enum { COUNTERS_MAX_BYTES = 4096 };
 
-/* The number after `name`, which has its blank with it, in the first of the two files that can be read. */
+/* Returns the number after `name`, which includes the blank after it, from the first of the two files that can be
+ * read. */
 static int64_t count_of(const char *file_v2, const char *file_v1, const char *name)
 {
     PL_AUTO_FREE char *text = NULL;

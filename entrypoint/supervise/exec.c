@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* The words as an argument vector, and the environment: that of this container. */
+/* Start the frame's words as a program, with the environment of this container. */
 static enum pl_status start(struct pl_supervisor *supervisor, struct pl_connection *connection,
                             const struct pl_frame *frame, struct pl_error *reterr)
 {
@@ -40,5 +40,6 @@ void pl_exec_run(struct pl_supervisor *supervisor, struct pl_connection *connect
         start(supervisor, connection, frame, &error) != PL_OK) {
         pl_log_error(&error, "run '%s' for another program", frame->fields[0]);
     }
-    connection->dropped = true; /* it is the shim's, or its client sees the end */
+    /* the connection now belongs to the shim; or, after a failure, its client sees the end */
+    connection->dropped = true;
 }

@@ -32,7 +32,7 @@ enum pl_status pl_exit_report_send(const struct pl_exit_report *exit_report, str
     return PL_LINK_SEND(link, PL_FRAME_ENDED, reterr, source, rank, exit_report->host,
                         exit_report->signalled ? "1" : "0", code, exit_report->out_of_memory ? "1" : "0",
                         exit_report->not_started ? "1" : "0", exit_report->program, exit_report->note,
-                        exit_report->tail, exit_report->cause);
+                        exit_report->tail, exit_report->cause, exit_report->place);
 }
 
 enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_exit_report *ret_report,
@@ -41,8 +41,8 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
     int64_t source, rank, signalled, code, out_of_memory, not_started;
 
-    if (frame->count < 11) {
-        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 11", frame->count);
+    if (frame->count < 12) {
+        return pl_error_set(reterr, PL_CORRUPT, "control link: an exit report with %zu fields, not 12", frame->count);
     }
     PL_TRY(pl_link_frame_number(frame, 0, 0, (int64_t)PL_ARRAY_ITEMS(source_texts) - 1, &source, reterr));
     PL_TRY(pl_link_frame_number(frame, 1, -1, INT32_MAX, &rank, reterr));
@@ -61,6 +61,7 @@ enum pl_status pl_exit_report_receive(const struct pl_frame *frame, struct pl_ex
     snprintf(exit_report.note, sizeof(exit_report.note), "%s", frame->fields[8]);
     snprintf(exit_report.tail, sizeof(exit_report.tail), "%s", frame->fields[9]);
     snprintf(exit_report.cause, sizeof(exit_report.cause), "%s", frame->fields[10]);
+    snprintf(exit_report.place, sizeof(exit_report.place), "%s", frame->fields[11]);
     *ret_report = exit_report;
     return PL_OK;
 }
@@ -101,7 +102,7 @@ void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl
 
 static const char tail_heading[] = "Last lines of its stderr:\n";
 
-/* What of the tail fits into `room` bytes with the heading; "" where no line does. */
+/* Returns the part of the tail that fits into `room` bytes with the heading; "" if no line fits. */
 static const char *fit_tail(const struct pl_exit_report *exit_report, size_t room)
 {
     const char *tail = exit_report->tail, *end;
@@ -118,15 +119,15 @@ static bool has_line(const char *text, const char *line)
     const size_t bytes = strlen(line);
 
     for (const char *at = strstr(text, line); at; at = strstr(at + 1, line)) {
-        if (at[bytes] == '\n') { /* what is before it may be a tag */
+        if (at[bytes] == '\n') { /* a tag may stand before the line */
             return true;
         }
     }
     return false;
 }
 
-/* The cause, unless the lines below have it, the program, and as many of the last lines as fit into `max_bytes` from
- * `start` on. */
+/* Print the cause, unless the lines below contain it, then the program, and as many of the last lines as fit.
+ * `max_bytes` counts from `start` on. */
 static void print_program(const struct pl_exit_report *exit_report, const char *cause, size_t start, size_t max_bytes,
                           struct pl_text *text)
 {
@@ -148,8 +149,8 @@ static void print_program(const struct pl_exit_report *exit_report, const char *
     }
 }
 
-/* The last line without its newline, but of pip, which may add a hint, the last one that it calls an error; "" where
- * there is none. */
+/* Returns the last line without its newline, or "". For pip, which may add a hint after its error, it is the last line
+ * that begins with "ERROR: ". */
 static const char *last_line(const char *tail, size_t *ret_bytes)
 {
     static const char mark[] = "ERROR: ";
@@ -167,7 +168,8 @@ static const char *last_line(const char *tail, size_t *ret_bytes)
     return line;
 }
 
-/* Of pip, whose attempts at a connection may have failed and done no harm: it has found all versions. */
+/* Whether the line is an error of pip that has nothing to do with connections: in that case pip has found all versions,
+ * and failed attempts to connect did no harm. */
 static bool is_other_error(const char *line, size_t bytes)
 {
     static const char mark[] = "ERROR: ", none[] = "No matching distribution found",
@@ -185,7 +187,8 @@ static bool is_own_tool(const struct pl_exit_report *exit_report)
     return strncmp(name ? name + 1 : exit_report->program, "paceline-", strlen("paceline-")) == 0;
 }
 
-/* What one of our own tools says last, after its name; where it has no such line, false. */
+/* Cut the line to the words that one of our own tools prints after its name and "error:". Returns false if the line has
+ * another form. */
 static bool own_words(const char **line_at, size_t *bytes_at)
 {
     static const char mark[] = ": error: ";
@@ -199,23 +202,50 @@ static bool own_words(const char **line_at, size_t *bytes_at)
     return true;
 }
 
+/*
+ * Whether the exception is the first thing to know. An exception before a signal's end is most often one that was
+ * handled; abort() is how some libraries end. What mpirun and its daemons print are exceptions of ranks, which report
+ * their own. A limit that was reached is a deeper cause.
+ */
+static bool is_cause(const struct pl_exit_report *exit_report)
+{
+    return exit_report->cause[0] != '\0' && (!exit_report->signalled || exit_report->code == SIGABRT) &&
+           exit_report->source != PL_EXIT_SOURCE_LAUNCHER && exit_report->source != PL_EXIT_SOURCE_DAEMON;
+}
+
+/* "ValueError: bad data (train.py:31, rank 3 on algo-2)"; a program has no name beside its host's. */
+static void print_cause(const struct pl_exit_report *exit_report, struct pl_text *text)
+{
+    pl_text_printf(text, "%s (%s%s", exit_report->cause, exit_report->place, exit_report->place[0] != '\0' ? ", " : "");
+    if (exit_report->source != PL_EXIT_SOURCE_PROGRAM) {
+        pl_text_append(text, source_texts[exit_report->source]);
+        if (exit_report->rank >= 0) {
+            pl_text_printf(text, " %d", exit_report->rank);
+        }
+        pl_text_append_char(text, ' ');
+    }
+    pl_text_printf(text, "on %s)\n", exit_report->host);
+}
+
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text)
 {
     size_t start = text->length;
-    /* an exception before a signal's end is most often one that was handled; abort() is how some libraries end */
-    const bool is_cause = !exit_report->signalled || exit_report->code == SIGABRT;
+    const bool is_limit = exit_report->out_of_memory || exit_report->note[0] != '\0';
     const char *line;
     size_t bytes;
 
     line = last_line(exit_report->tail, &bytes);
     if (exit_report->source == PL_EXIT_SOURCE_PROGRAM && !exit_report->signalled && is_own_tool(exit_report) &&
-        own_words(&line, &bytes)) { /* it knows better than its exit code */
+        own_words(&line, &bytes)) { /* the tool's message says more than its exit code */
         pl_text_printf(text, "%.*s\n", (int)pl_number_min(bytes, max_bytes), line);
         return;
     }
+    if (is_cause(exit_report) && !is_limit) {
+        print_cause(exit_report, text);
+    }
     pl_exit_report_sentence(exit_report, text);
     pl_text_append_char(text, '\n');
-    print_program(exit_report, is_cause ? exit_report->cause : "", start, max_bytes, text);
+    print_program(exit_report, is_cause(exit_report) && is_limit ? exit_report->cause : "", start, max_bytes, text);
 }
 
 void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const char *what, size_t max_bytes,
@@ -238,7 +268,7 @@ void pl_exit_report_print_step(const struct pl_exit_report *exit_report, const c
         pl_text_printf(text, " on host %s: %.*s (exit code %d)\n", exit_report->host, (int)bytes, line,
                        exit_report->code);
         if (strchr(exit_report->tail, '\n') == strrchr(exit_report->tail, '\n')) {
-            rest.tail[0] = '\0'; /* that was all */
+            rest.tail[0] = '\0'; /* the tail has no other line */
         }
     } else {
         pl_text_append(text, ": ");

@@ -8,7 +8,7 @@
 #include "entrypoint/output/tail.h"
 #include "entrypoint/ssh/link.h"
 
-/* what, name in messages */
+/* the source, and its name in messages */
 #define PL_EXIT_SOURCE_LIST(X)                                                                                         \
     X(PROGRAM, "the program")                                                                                          \
     X(RANK, "rank")                                                                                                    \
@@ -49,6 +49,7 @@ struct pl_exit_report {
     char note[PL_EXIT_REPORT_NOTE_BYTES];
     /* the line of its stderr that tells the cause, for example an exception's own line; "" if there is none */
     char cause[PL_TAIL_LINE_BYTES + 1];
+    char place[PL_TAIL_PLACE_BYTES];      /* where it was raised: "train.py:31"; "" if that is not known */
     char tail[PL_EXIT_REPORT_TAIL_BYTES]; /* its last stderr lines */
 };
 
@@ -73,8 +74,10 @@ void pl_exit_report_name(enum pl_exit_source source, int rank, const char *host,
 void pl_exit_report_sentence(const struct pl_exit_report *exit_report, struct pl_text *text);
 
 /**
- * Prints the sentence, the cause unless the lines below show it, the program, and as many of its last stderr lines as
- * fit in `max_bytes` altogether. For one of Paceline's own tools it prints only the tool's last line.
+ * Prints the exception that ended it, with its place: "ValueError: bad data (train.py:31, rank 3 on algo-2)"; then the
+ * sentence, the program, and as many of its last stderr lines as fit in `max_bytes` altogether. If the sentence names
+ * a limit that was reached, or there is no exception, the sentence is first; a cause follows it unless the last lines
+ * show it. For one of Paceline's own tools it prints only the tool's last line.
  */
 void pl_exit_report_print(const struct pl_exit_report *exit_report, size_t max_bytes, struct pl_text *text);
 

@@ -18,7 +18,7 @@
 
 enum { NEW_NAMES_MAX = 1000 };
 
-/* A directory has the name of one of the two files: it gets another, `failure.1` say, and nothing of it is lost. */
+/* A directory has the name of one of the two files: rename it, for example to `failure.1`, and keep its contents. */
 static enum pl_status move_away(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
 {
     char new_name[32];
@@ -29,14 +29,14 @@ static enum pl_status move_away(const struct pl_failure *failure, const char *na
         snprintf(new_name, sizeof(new_name), "%s.%d", name, number++);
     } while (number <= NEW_NAMES_MAX && fstatat(failure->directory_fd, new_name, &info, AT_SYMLINK_NOFOLLOW) == 0);
     if (renameat(failure->directory_fd, name, failure->directory_fd, new_name) != 0) {
-        return pl_error_errno(reterr, "move the directory '%s' out of the way, to '%s'", name, new_name);
+        return pl_error_errno(reterr, "rename the directory '%s' to '%s'", name, new_name);
     }
-    pl_log(PL_LOG_WARNING, "%s/%s is a directory, where a file of this name is to be: it is moved to %s", failure->path,
-           name, new_name);
+    pl_log(PL_LOG_WARNING, "%s/%s is a directory, but a file of this name is needed: the directory is renamed to %s",
+           failure->path, name, new_name);
     return PL_OK;
 }
 
-/* True where the name is there, and what is there in `ret_info`. */
+/* Returns whether the file `name` exists, and sets `ret_info`. */
 static bool look(const struct pl_failure *failure, const char *name, struct stat *ret_info)
 {
     return fstatat(failure->directory_fd, name, ret_info, AT_SYMLINK_NOFOLLOW) == 0;
@@ -49,7 +49,7 @@ static enum pl_status make_way(const struct pl_failure *failure, const char *nam
     return look(failure, name, &info) && S_ISDIR(info.st_mode) ? move_away(failure, name, reterr) : PL_OK;
 }
 
-/* A file of an earlier run in the same directory says nothing about this one. */
+/* Remove a file that an earlier run left in the same directory, because it says nothing about this run. */
 static enum pl_status remove_old(const struct pl_failure *failure, const char *name, struct pl_error *reterr)
 {
     struct stat info;
@@ -64,7 +64,8 @@ static enum pl_status remove_old(const struct pl_failure *failure, const char *n
                : pl_error_errno(reterr, "remove the old file '%s'", name);
 }
 
-/* A program that fills the disk must not take the report's room with it. Not every file system can keep room. */
+/* Reserve disk space, so that a program that fills the disk leaves enough for the report. Some file systems cannot
+ * reserve space. */
 static void reserve(struct pl_failure *failure)
 {
     failure->reserve_fd = openat(failure->directory_fd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
@@ -72,9 +73,10 @@ static void reserve(struct pl_failure *failure)
         return;
     }
     if (errno == ENOSPC || errno == EDQUOT) {
-        pl_log(PL_LOG_WARNING,
-               "the disk is full under %s before the job starts: a failure file has no room there, nor has output",
-               failure->path);
+        pl_log(
+            PL_LOG_WARNING,
+            "the disk is full under %s before the job starts: neither a failure file nor output can be written there",
+            failure->path);
     }
     pl_file_close_at(&failure->reserve_fd);
 }
@@ -102,8 +104,8 @@ enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, s
     return remove_old(failure, "success", reterr);
 }
 
-/* Where to write the files: a program that clears the directory may have removed the one that is held open, and
- * nobody would look there. */
+/* Find the directory to write the files into. A program that clears the output directory may have removed the one that
+ * is held open, and nobody would look there. */
 static enum pl_status choose_directory(struct pl_failure *failure, struct pl_error *reterr)
 {
     struct stat held, named;
@@ -116,14 +118,14 @@ static enum pl_status choose_directory(struct pl_failure *failure, struct pl_err
         named.st_ino == held.st_ino) {
         return PL_OK;
     }
-    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* else use the one that is held */
+    if (open_directory(failure->path, &fd, NULL) == PL_OK) { /* if that fails, use the directory that is held open */
         pl_file_close_at(&failure->directory_fd);
         failure->directory_fd = fd;
     }
     return PL_OK;
 }
 
-/* About the first `max_bytes` of what the program wrote itself, if it did and if that is a file. */
+/* Append about the first `max_bytes` of the file that the program wrote itself, if it wrote one. */
 static void append_own(const struct pl_failure *failure, size_t max_bytes, struct pl_text *text)
 {
     PL_AUTO_CLOSE int fd = openat(failure->directory_fd, "failure", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -136,7 +138,7 @@ static void append_own(const struct pl_failure *failure, size_t max_bytes, struc
         pl_text_append_n(text, part, bytes);
     }
     if (written->length > 0 && text->length >= written->length &&
-        memcmp(text->data, written->data, written->length) == 0) { /* our own former words are not part of it */
+        memcmp(text->data, written->data, written->length) == 0) { /* our own earlier text is not part of it */
         memmove(text->data + failure->own_bytes, text->data + written->length, text->length - written->length);
         text->length -= written->length - failure->own_bytes;
     }
@@ -184,7 +186,8 @@ enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, st
     return error.status;
 }
 
-/* What was written while it looked as if the job would fail: only the program's own words stay. */
+/* Remove our text from the failure file, which was written when the job seemed to fail. Only the program's own text
+ * stays. */
 static enum pl_status take_back(struct pl_failure *failure, struct pl_error *reterr)
 {
     size_t own_bytes = failure->own_bytes;
@@ -231,7 +234,7 @@ void pl_failure_full_disks(const char *const *paths, char *text, size_t text_byt
         if (statvfs(paths[i], &info) != 0 || info.f_blocks == 0 || (info.f_flag & ST_RDONLY) != 0) {
             continue;
         }
-        /* A writer that got "no space" leaves less than a page free. */
+        /* A program that got "no space" leaves less than a page free. */
         if ((uint64_t)info.f_bavail * info.f_frsize >= 4096 && (info.f_files == 0 || info.f_favail > 0)) {
             continue;
         }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The two files that tell SageMaker how a job ended: output/failure, whose first 1,024 characters people see, and
- * output/success. The directory is held open from the start, and room on its disk is kept for the report. Where the
- * program has removed it, or put another in its place, the files go where its path leads then. A directory in the place
- * of one of the files is renamed, with a warning; a disk that has no room from the start is warned of too.
+ * output/success. The directory is held open from the start, and space on its disk is reserved for the report. If the
+ * program removes the directory or replaces it, the files go into the directory that its path leads to then. A
+ * directory that has the name of one of the files is renamed, with a warning. There is also a warning if the disk is
+ * full from the start.
  *
  * Source  docs/supervision.md, "How a job ends"
  * Test    tests/unit/entrypoint/supervise/test_failure.c
@@ -37,19 +38,18 @@ struct pl_failure {
     ((struct pl_failure){.path = NULL, .directory_fd = -1, .reserve_fd = -1, .written = PL_TEXT_NONE})
 
 /**
- * Open (and make) the directory `output` and remove what an earlier run left of the two files. Call it before anything
- * of this job runs.
+ * Make and open the directory `output`, and remove the two files if an earlier run left them. Call it before any
+ * program of this job runs.
  *
- * Errors  PL_SYSTEM. Where only an old file could not be removed, `failure` is usable all the same.
+ * Errors  PL_SYSTEM. If only an old file could not be removed, `failure` can still be used.
  */
 enum pl_status pl_failure_open(struct pl_failure *failure, const char *output, struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Write `text` to the failure file. A file that the program wrote itself and that is not empty stays in front, its
- * first PL_FAILURE_USER_MAX_BYTES where it is longer, or on a full disk PL_FAILURE_USER_MIN_BYTES; links are
- * replaced, not followed. Bytes of `text` that are not UTF-8, and control characters, become '?': names come from
- * outside, and long ones are cut. Called again, `text` takes the place of the former one; what the program has
- * written meanwhile stays.
+ * Write `text` to the failure file. If the program wrote a failure file itself and it is not empty, its text stays in
+ * front: at most PL_FAILURE_USER_MAX_BYTES of it, or PL_FAILURE_USER_MIN_BYTES on a full disk. Links are replaced, not
+ * followed. Names in `text` come from outside: control characters and bytes that are not UTF-8 become '?'. In a further
+ * call `text` replaces the earlier text, and what the program has written meanwhile stays.
  */
 enum pl_status pl_failure_write(struct pl_failure *failure, const char *text, struct pl_error *reterr) PL_MUST_CHECK;
 

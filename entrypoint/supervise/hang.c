@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides that the job hangs, has it reported, and ends the job where it is to. */
+/* Decides whether the job hangs, has the hang reported, and ends the job if the settings ask for it. */
 #include "entrypoint/supervise/hang.h"
 
 #include "base/environment.h"
@@ -45,15 +45,15 @@ static enum pl_status start_report(struct pl_supervisor *supervisor, struct pl_e
     return pl_supervise_start(supervisor, PL_EXIT_SOURCE_STACKS, &setup, NULL, reterr);
 }
 
-/* Do what a hang leads to; the line at `place` says where the first program of its report stands, "" where that is not
- * known. */
+/* Do what the settings ask for after a hang. The line at `place` says what the first program of the report does; "" if
+ * that is not known. */
 static void end_job(struct pl_supervisor *supervisor, const char *place)
 {
     if (!is_on(supervisor)) {
         return;
     }
     if (!supervisor->hang.ends) {
-        pl_log(PL_LOG_WARNING, "the job waits on (PACELINE_HANG_ACTION=report)");
+        pl_log(PL_LOG_WARNING, "the job is left running (PACELINE_HANG_ACTION=report)");
         return;
     }
     pl_supervise_fail(supervisor, "the job hangs, nothing has happened on any rank for %.0f s%s%.*s",
@@ -74,11 +74,11 @@ void pl_hang_decide(struct pl_supervisor *supervisor, bool others_quiet)
     }
     hang->reported = true;
     pl_log(PL_LOG_WARNING,
-           "the job hangs: on no rank has anything happened for %.0f s (PACELINE_HANG_S): no output, no other input "
-           "or output, no collective, no record; where each rank stands, the odd one out first:",
+           "the job hangs: nothing has happened on any rank for %.0f s (PACELINE_HANG_S): no output, no other input or "
+           "output, no collective, no record; what each rank is doing, the one that differs first:",
            hang_s(supervisor));
     if (start_report(supervisor, &error) != PL_OK) {
-        pl_log_error(&error, "where the ranks stand is not shown");
+        pl_log_error(&error, "what the ranks are doing is not shown");
         end_job(supervisor, "");
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides during a stop how long the shims of ranks that have ended wait for those that save. */
+/* Decides during a stop how long the shims of ranks that have ended wait for ranks that save. */
 #include "entrypoint/supervise/holding.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* How long a rank's shim may take to say whether its program handles a stop. */
+/* How long a rank's shim may take to answer whether its program handles a stop. */
 #define ANSWER_NS (PL_NS_PER_S)
 
 void pl_holding_note_answer(struct pl_supervisor *supervisor, const struct pl_frame *frame, int host)
@@ -46,7 +46,7 @@ void pl_holding_lose_host(struct pl_supervisor *supervisor, int host)
     }
 }
 
-/* Until when ranks may answer. */
+/* Returns the time until which ranks may answer. */
 static int64_t answers_end(const struct pl_supervisor *supervisor)
 {
     int64_t asked_ns = supervisor->holding.asked_ns;
@@ -95,7 +95,7 @@ static void send_to_workers(struct pl_supervisor *supervisor, enum pl_frame_type
     }
 }
 
-/* A rank that gets the signal only when the others have saved; -1 if there is none. */
+/* Find a rank that gets the signal only after the others have saved; -1 if there is none. */
 static int find_deferred(const struct pl_holding *holding)
 {
     for (size_t i = 0; i < holding->count; i++) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * During a stop a rank that ends must not cost those that save: mpirun and torchrun end all ranks when one has left,
- * and under Open MPI 5 a rank ends when another's connection closes. So a rank without a handler for the signal gets it
- * last, and the shims of ended ranks wait, until no rank with a handler is left; then they are released. One host
- * decides: the master for those that are linked to it, any other for itself.
+ * During a stop, the end of one rank must not end ranks that save: mpirun and torchrun end all ranks when one has left,
+ * and under Open MPI 5 a rank ends when the connection of another one closes. So a rank without a handler for the
+ * signal gets it last, and the shims of ended ranks wait, until all ranks with a handler have ended; then the shims are
+ * released. One host decides: the master for itself and the hosts that are linked to it; any other host for itself.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_HOLDING_H
 #define PL_ENTRYPOINT_SUPERVISE_HOLDING_H
@@ -52,10 +52,10 @@ void pl_holding_note_end(struct pl_supervisor *supervisor, int rank);
 bool pl_holding_is_on(const struct pl_supervisor *supervisor);
 
 /**
- * Call after each event of a host that decides, and at `*next_ns`, which is made earlier where answers are waited for.
- * Once a program has ended badly during the stop, or has no handler, while others may still save, the failure file is
- * written and the other hosts are notified (HOLD), as the platform may kill all before they have ended; when nobody
- * saves, the shims are released, here and on the other hosts (RELEASE).
+ * Call after each event on a host that decides, and at `*next_ns`, which is lowered while answers are awaited. If a
+ * program has failed during the stop, or has no handler, while others may still save, the failure file is written and
+ * the other hosts are notified (HOLD), because the platform may kill all processes before the others have ended. When
+ * no rank saves any more, the shims are released, here and on the other hosts (RELEASE).
  */
 void pl_holding_update(struct pl_supervisor *supervisor, int64_t *next_ns);
 

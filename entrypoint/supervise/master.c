@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The master role, of the host that runs the job's first process or its only one: connect to the workers, run the
- * program or mpirun, find out how the job ended, notify the workers, end everything.
+ * The master role: the role of the host that runs the job's first process, or of the only host. It connects to the
+ * workers, runs the program or mpirun, finds out how the job ended, notifies the workers, and ends all processes.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -18,25 +18,26 @@
 #include <string.h>
 
 #define PROGRESS_NS (10 * PL_NS_PER_S)
-/* A rank's report from another host may come just after mpirun's end. */
+/* The report of a rank on another host may arrive just after mpirun's end. */
 #define LATE_REPORT_NS (PL_NS_PER_S / 2)
-/* An mpirun that ended well has run ranks, whose reports may still be in transit; one that was asked for its version
- * has not. */
+/* An mpirun that succeeded has usually run ranks, whose reports may still be in transit. An mpirun that was asked only
+ * for its version has not. */
 #define FIRST_REPORT_NS (5 * PL_NS_PER_S)
 #define DONE_WAIT_NS (7 * PL_NS_PER_S)
-/* A host that is not linked after this time is named once, while the program runs. */
+/* A host that is not linked after this time is named in the log once, while the program runs. */
 #define LATE_LINK_NS (60 * PL_NS_PER_S)
 #define OPEN_SESSION_NS (2 * PL_NS_PER_S)
 
 struct master {
     struct pl_sessions sessions;
-    bool can_link;                    /* all that sessions need is there */
-    bool linking;                     /* sessions are opened while this host prepares, or the program runs */
-    bool failure_told;                /* that a session could not be opened */
-    bool late_told;                   /* hosts that are late were named */
-    bool result_sent;                 /* a host that comes now gets it at once */
-    int ranks_ended;                  /* on all hosts */
-    struct pl_exit_report left_early; /* a rank that ended with 0 before any failed; `rank` is -1 where none did */
+    bool can_link;     /* everything that sessions need is there */
+    bool linking;      /* sessions are opened while this host prepares, and while the program runs */
+    bool failure_told; /* the log says that a session could not be opened */
+    bool late_told;    /* the log names the hosts that are late */
+    bool result_sent;  /* a host that connects now gets the result at once */
+    int ranks_ended;   /* on all hosts */
+    /* a rank that ended with 0 before any rank failed; `rank` is -1 if there is none */
+    struct pl_exit_report left_early;
     int64_t left_early_ns;
     bool left_early_told;
 };
@@ -90,7 +91,7 @@ static void master_ended(struct pl_supervisor *supervisor, struct pl_connection 
     }
 }
 
-/* The agent that asked for the daemon of worker number `index`. */
+/* Find the agent that asked for the daemon of worker number `index`. */
 static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int index)
 {
     for (size_t i = 0; i < supervisor->connections_count; i++) {
@@ -103,7 +104,7 @@ static struct pl_connection *find_agent(struct pl_supervisor *supervisor, int in
     return NULL;
 }
 
-/* mpirun only sees its agent exit with 1, and its own last lines would not give the reason. */
+/* Log the reason. mpirun only sees that its agent exits with 1, and its own last lines do not give the reason. */
 static void reject_start(struct pl_supervisor *supervisor, const char *host, const char *why)
 {
     if (supervisor->stop_number == 0) {
@@ -111,7 +112,7 @@ static void reject_start(struct pl_supervisor *supervisor, const char *host, con
     }
 }
 
-/* mpirun wants a daemon on a host, if there is one at most. */
+/* mpirun wants a daemon on a host. At most one agent asks for one host. */
 static void forward_start(struct pl_supervisor *supervisor, struct pl_connection *agent, const struct pl_frame *frame)
 {
     static const char not_ours[] = "this host is not a worker of the job";
@@ -141,7 +142,7 @@ static void send_result(struct pl_supervisor *supervisor, struct pl_connection *
     PL_SUPERVISE_SEND(supervisor, link, PL_FRAME_RESULT, supervisor->failed ? "1" : "0", pl_text_string(&text));
 }
 
-/* Of a worker whose frame has come: its link is up. */
+/* Find the session of a worker that has sent a frame. The session exists, because the link is up. */
 static struct pl_session *session_of(const struct pl_supervisor *supervisor, const struct pl_connection *connection)
 {
     const struct master *master = supervisor->state;
@@ -158,7 +159,7 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
     if (frame->count < 1 || strcmp(frame->fields[0], session->host) != 0) {
         pl_supervise_fail(
             supervisor,
-            "host name '%.200s' leads to a host that calls itself '%.200s': check the names in resourceconfig.json",
+            "the host name '%.200s' leads to a host whose own name is '%.200s': check the names in resourceconfig.json",
             session->host, frame->count > 0 ? frame->fields[0] : "");
         return;
     }
@@ -167,22 +168,22 @@ static void take_ready(struct pl_supervisor *supervisor, struct pl_connection *c
     }
     session->ready = true;
     connection->begun = true;
-    pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get it with the others */
+    pl_supervise_forward_stop(supervisor, connection); /* it connected too late to get the stop with the others */
     pl_holding_ask_again(supervisor);
     if (master->result_sent) {
         send_result(supervisor, connection);
     }
 }
 
-/* It ends nobody: the result of the launch counts. */
+/* The end of a host outside the launch ends no other host: the result of the launch counts. */
 static void warn_of_outside_end(const struct pl_session *session, const struct pl_exit_report *exit_report)
 {
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
 
     if (!pl_exit_report_ok(exit_report)) {
         pl_exit_report_sentence(exit_report, &text);
-        pl_log(PL_LOG_WARNING, "%s; %s is outside the distribution, whose result counts", pl_text_string(&text),
-               session->host);
+        pl_log(PL_LOG_WARNING, "%s; %s is outside the distribution, and only the result of the distribution counts",
+               pl_text_string(&text), session->host);
     }
 }
 
@@ -208,7 +209,7 @@ static void take_end(struct pl_supervisor *supervisor, struct pl_connection *con
     }
 }
 
-/* A worker itself cannot go on; its words name it already where they are of its configuration. */
+/* A worker itself cannot go on. Its message may already name the host, if the configuration is the reason. */
 static void fail_worker(struct pl_supervisor *supervisor, const char *host, const char *words)
 {
     const size_t length = strlen(host);
@@ -228,7 +229,7 @@ static void take_worker_failure(struct pl_supervisor *supervisor, struct pl_conn
     fail_worker(supervisor, session_of(supervisor, connection)->host, frame->fields[1]);
 }
 
-/* The agent that waits for it hears whether the daemon of its host runs. */
+/* Tell the agent that waits for it whether the daemon of its host runs. */
 static void take_started(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
@@ -277,7 +278,7 @@ static void take_quiet(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* This host is the master. */
+/* Refuse a client that says it is the master: this host is the master. */
 static void refuse_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
                           const struct pl_frame *frame)
 {
@@ -301,7 +302,7 @@ static const struct pl_frame_rule master_frames[] = {
     {PL_FRAME_HELLO, PL_CONNECTION_MASTER, 0, refuse_master},
 };
 
-/* Call when this host's own program has succeeded, and it has nothing more to do. */
+/* Whether the host has left after success: its own program has succeeded, and it has nothing more to do. */
 static bool has_left(const struct pl_supervisor *supervisor, const struct pl_session *session)
 {
     return (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE || session->outside) && session->program_ended &&
@@ -332,7 +333,7 @@ static void master_gone(struct pl_supervisor *supervisor, struct pl_connection *
     }
 }
 
-/* Ranks that have ended well while others run on, for example in MPI_Init(), which then never returns. */
+/* Warn of ranks that have succeeded while others still run, for example in MPI_Init(), which then never returns. */
 static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     struct master *master = supervisor->state;
@@ -354,7 +355,8 @@ static void log_early_end(struct pl_supervisor *supervisor, int64_t *next_ns)
     master->left_early_told = true;
 }
 
-/* Whether no other host does anything: of one that is not linked that is not known. */
+/* Whether all other hosts are quiet. A host that is not linked does not count as quiet, because nothing is known of
+ * it. */
 static bool others_are_quiet(const struct pl_supervisor *supervisor)
 {
     const struct master *master = supervisor->state;
@@ -379,12 +381,12 @@ static void open_sessions(struct pl_supervisor *supervisor, int64_t *next_ns)
 
     if (master->linking && pl_sessions_open_due(supervisor, &master->sessions, next_ns, &error) != PL_OK &&
         !master->failure_told) {
-        pl_log_error(&error, "no link to another host now, it is tried again");
+        pl_log_error(&error, "there is no link to another host yet, it will be tried again");
         master->failure_told = true;
     }
 }
 
-/* While the program runs: open sessions, and name the hosts that are late, once. */
+/* Call while the program runs: opens sessions, and names the hosts that are late, once. */
 static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
 {
     struct master *master = supervisor->state;
@@ -398,7 +400,7 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     pl_hang_look(supervisor, next_ns);
     pl_hang_decide(supervisor, others_are_quiet(supervisor));
     if (supervisor->stop_number != 0 && supervisor->main_started) {
-        master->linking = false; /* each host that is not linked yet saves and ends by itself */
+        master->linking = false; /* each host that is not linked yet saves and ends on its own */
     }
     if (!master->linking) {
         return;
@@ -422,8 +424,8 @@ static void master_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     open_sessions(supervisor, next_ns);
 }
 
-/* A host whose program has ended well ends nobody: where each host has its own program, the master stays until the
- * others' have ended too. */
+/* Whether the master must wait. A program that succeeds on one host ends no other host: if each host has its own
+ * program, the master stays until the programs of the others have ended too. */
 static bool master_waits(const struct pl_supervisor *supervisor)
 {
     const struct master *master = supervisor->state;
@@ -442,12 +444,12 @@ static bool master_waits(const struct pl_supervisor *supervisor)
     return false;
 }
 
-/* Wait for the workers' links before the program starts, or to report what failed before. */
+/* Wait for the workers' links before the program starts, or to report an earlier failure. */
 static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
     const int64_t begun_ns = pl_clock_now_ns();
-    const bool report_only = supervisor->failed; /* for example when a stop ended the making of keys */
+    const bool report_only = supervisor->failed; /* for example if a stop ended the step that makes the keys */
     int64_t next_log_ns = pl_deadline_after_ns(PROGRESS_NS);
 
     for (;;) {
@@ -462,7 +464,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
             if (report_only || supervisor->stop_number != 0) {
                 return PL_OK;
             }
-            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not come within %lld s: %.400s", missing,
+            return pl_error_set(reterr, PL_TIMEOUT, "%zu of %zu hosts did not connect within %lld s: %.400s", missing,
                                 supervisor->plan->hosts.count, (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
                                 pl_text_string(&names));
         }
@@ -476,7 +478,7 @@ static enum pl_status connect_workers(struct pl_supervisor *supervisor, struct p
     }
 }
 
-/* Begin to link the workers, which goes on while this host prepares. */
+/* Begin to link the workers. This goes on while this host prepares. */
 static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
@@ -499,7 +501,7 @@ static enum pl_status begin_links(struct pl_supervisor *supervisor, struct pl_er
     return status;
 }
 
-/* Drop the links of a plan that has none, for example because its program itself survives the loss of hosts. */
+/* Drop the links if the plan has none, for example because its program survives the loss of hosts by itself. */
 static void drop_links(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
@@ -510,7 +512,7 @@ static void drop_links(struct pl_supervisor *supervisor)
     master->can_link = master->linking = false;
 }
 
-/* Wait for the workers where the program cannot start without them, and tell them that all are there. */
+/* If the program cannot start without the workers, wait for them, and notify them when all are linked. */
 static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     struct master *master = supervisor->state;
@@ -519,7 +521,7 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
     if (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE && !supervisor->failed) {
         return PL_OK;
     }
-    master->linking = supervisor->plan->outside_hosts.count > 0; /* those need not be there */
+    master->linking = supervisor->plan->outside_hosts.count > 0; /* hosts outside the launch need not be there */
     PL_TRY(connect_workers(supervisor, reterr));
     for (size_t i = 0; i < master->sessions.count && !supervisor->failed && supervisor->stop_number == 0; i++) {
         if (master->sessions.items[i].ready && master->sessions.items[i].link) {
@@ -530,7 +532,7 @@ static enum pl_status link_workers(struct pl_supervisor *supervisor, struct pl_e
     return PL_OK;
 }
 
-/* The hosts are linked: those with devices of their own have told how many processes these make. */
+/* The hosts are linked. Those that have devices of their own have reported how many processes these make. */
 static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct master *master = supervisor->state;
@@ -544,7 +546,7 @@ static enum pl_status apply_processes(struct pl_supervisor *supervisor, struct p
         const int index = pl_strv_find(&supervisor->plan->hosts, session->host);
 
         if (index >= 0 && slots[index] == 0 && session->processes == 0) {
-            return pl_error_set(reterr, PL_INVALID, "host '%.200s' does not say how many processes it gets",
+            return pl_error_set(reterr, PL_INVALID, "host '%.200s' has not reported how many processes it gets",
                                 session->host);
         }
         if (index >= 0 && slots[index] == 0) {
@@ -562,8 +564,8 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
 
     PL_TRY(apply_processes(supervisor, reterr));
     if (master->sessions.count > 0 && supervisor->plan->ranks == PL_LAUNCH_PLAN_RANKS_MPIRUN) {
-        /* mpirun asks us for its daemons instead of running ssh; by a variable, so that its command line stays as
-         * usual. */
+        /* mpirun asks us for its daemons instead of running ssh. A variable tells it so, and its command line stays the
+         * usual one. */
         pl_text_printf(&agent, "%s relay --agent", supervisor->job->self_path);
         PL_TRY(pl_text_check(&agent, reterr));
         PL_TRY(pl_environment_set(supervisor->environment, "OMPI_MCA_plm_rsh_agent", pl_text_string(&agent), reterr));
@@ -572,10 +574,8 @@ static enum pl_status start_main(struct pl_supervisor *supervisor, struct pl_err
     return pl_supervise_start_main(supervisor, reterr);
 }
 
-/*
- * Whether mpirun has ended ranks of which none had failed: it ends with a code of its own then, not with 128 + a rank's
- * signal, and all that is known of the ranks is the signal that it sent them.
- */
+/* Whether mpirun has ended its ranks although none of them had failed. In that case its exit code is its own, not 128 +
+ * the signal of a rank, and all that is known of the ranks is the signal that mpirun sent them. */
 static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
 {
     const struct pl_exit_report *mpirun = &supervisor->main_report, *first = &supervisor->exit_report;
@@ -586,7 +586,7 @@ static bool launcher_ended_ranks(const struct pl_supervisor *supervisor)
            (first->code == SIGTERM || first->code == SIGKILL);
 }
 
-/* It does so when a rank has left with 0 and without MPI_Finalize(), and when it is sent SIGTERM itself. */
+/* mpirun ends its ranks when one has left with 0 but without MPI_Finalize(), and when it gets SIGTERM itself. */
 static void explain_ended_ranks(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
@@ -599,7 +599,8 @@ static void explain_ended_ranks(struct pl_supervisor *supervisor)
                   : "it ended its ranks, none of which had failed: was it sent a signal?");
 }
 
-/* Ranks that have all ended well may have been N programs. Where one was connected, nothing is waited for. */
+/* If all ranks have succeeded, check whether they were N programs without a connection. If a rank was connected, there
+ * is nothing to wait for. */
 static enum pl_status check_ranks(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct master *master = supervisor->state;
@@ -633,8 +634,8 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     if (!ok) {
         if (has_ranks && master->ranks_ended == supervisor->plan->processes && !supervisor->failed &&
             !main_report->signalled && main_report->note[0] == '\0') {
-            /* mpirun's own message for it is longer than what a failure file shows. A host whose report is missing may
-             * know better. */
+            /* mpirun's own message about this is longer than the part of a failure file that people see. If a report is
+             * missing, its host may know the reason. */
             snprintf(main_report->note, sizeof(main_report->note),
                      "no rank failed; did one end without MPI_Finalize(), which pl_runtime_stop() calls?");
         }
@@ -645,7 +646,7 @@ static enum pl_status check_main_result(struct pl_supervisor *supervisor, struct
     } else if (has_ranks && master->ranks_ended == 0) {
         pl_supervise_fail(
             supervisor,
-            "mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options");
+            "mpirun exited with code 0 but has not run the program: check sagemaker_mpi_custom_mpi_options");
     }
     return supervisor->failed ? PL_OK : check_ranks(supervisor, reterr);
 }
@@ -672,8 +673,8 @@ static enum pl_status run_job(struct pl_supervisor *supervisor, struct pl_error 
     return check_main_result(supervisor, reterr);
 }
 
-/* A host that has taken this one for its master must hear that it leaves well: a session that is being made is given a
- * moment. */
+/* Give sessions that are being opened a moment: a host that takes this one as its master must learn that this host has
+ * succeeded. */
 static void await_open_sessions(struct pl_supervisor *supervisor)
 {
     const struct master *master = supervisor->state;
@@ -699,7 +700,8 @@ static bool workers_done(const struct master *master)
     return true;
 }
 
-/* Whether hosts that come now must still hear how the job ended: of a failure all, else those that end with it. */
+/* Whether hosts that connect now must still learn how the job ended: all hosts after a failure, otherwise the hosts
+ * that end with it. */
 static bool must_notify(const struct pl_supervisor *supervisor)
 {
     const struct master *master = supervisor->state;
@@ -709,7 +711,8 @@ static bool must_notify(const struct pl_supervisor *supervisor)
            !(supervisor->stop_number != 0 && supervisor->main_started);
 }
 
-/* Hosts that are not linked yet would run on, or wait for this one: those that come soon after the start are told. */
+/* Hosts that are not linked yet would continue, or wait for this one. Notify those that connect soon after the
+ * start. */
 static void notify_late_hosts(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
@@ -720,9 +723,10 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
     }
     if (supervisor->failed) {
         pl_supervise_failure_text(supervisor, &text);
-        pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
+        /* the platform may end us once it knows of the failure */
+        pl_supervise_write_failure(supervisor, pl_text_string(&text));
     }
-    pl_log(PL_LOG_INFO, "the job has %s; waiting for the other hosts, to tell them",
+    pl_log(PL_LOG_INFO, "the job has %s; waiting for the other hosts, to notify them",
            supervisor->failed ? "failed" : "ended");
     while (master->linking) {
         int64_t next_ns = supervisor->failed ? pl_supervise_notify_deadline(supervisor, master->sessions.begun_ns)
@@ -736,7 +740,7 @@ static void notify_late_hosts(struct pl_supervisor *supervisor)
     }
 }
 
-/* No process may be left: first here, then, as they report, on the workers, whose sessions end last. */
+/* Leave no process: first here, then on the workers as they report. Their sessions end last. */
 static void finish(struct pl_supervisor *supervisor)
 {
     struct master *master = supervisor->state;
@@ -781,13 +785,14 @@ int pl_master_run(struct pl_supervisor *supervisor)
         drop_links(supervisor);
     }
     report_only = supervisor->failed;
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    /* the platform may end us once it knows of the failure */
+    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
     status = run_job(supervisor, &error);
     pl_supervise_fail_status(supervisor, status, &error);
     finish(supervisor);
     exit_code = report_only ? exit_code : pl_supervise_finish(supervisor);
     pl_supervise_end_sync(supervisor);
-    pl_supervise_kill_all(supervisor, false); /* ends the sessions, and so the workers */
+    pl_supervise_kill_all(supervisor, false); /* ends the sessions, and thereby the workers */
     pl_sessions_close(&master.sessions);
     supervisor->role = NULL;
     return exit_code;

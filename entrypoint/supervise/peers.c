@@ -14,15 +14,15 @@
 
 enum { FIRST_WAIT_MS = 100, LONGEST_WAIT_MS = 30000 };
 
-/* One line for each interval, not for each attempt. */
+/* A line is logged once per interval, not for each attempt. */
 #define PROGRESS_NS (10 * PL_NS_PER_S)
 
 static int backoff_ms(int attempt)
 {
-    return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is past the cap */
+    return attempt >= 9 ? LONGEST_WAIT_MS : FIRST_WAIT_MS << attempt; /* 100 x 2^9 is above the limit */
 }
 
-/* 0, or getaddrinfo's error. */
+/* Returns 0 or the error of getaddrinfo(). */
 static int resolve_once(const char *host)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
@@ -92,7 +92,7 @@ static void resolver_gone(struct pl_supervisor *supervisor, struct pl_connection
     }
 }
 
-/* Whether the hosts can be linked, as far as that is known before it is tried. */
+/* Whether the hosts can be linked, as far as that can be known before the attempt. */
 static bool may_link(const struct pl_supervisor *supervisor)
 {
     struct pl_sshd sshd = PL_SSHD_NONE;
@@ -141,7 +141,7 @@ enum pl_status pl_peers_resolve(struct pl_supervisor *supervisor, struct pl_erro
     while (status == PL_OK && !answer.known && supervisor->stop_number == 0 && !supervisor->failed) {
         status = pl_supervise_poll_preparing(supervisor, PL_DEADLINE_NEVER, reterr);
     }
-    kill(pid, SIGKILL); /* it holds no state; reaped with all others */
+    kill(pid, SIGKILL); /* it holds no state, and is reaped with all others */
     pl_supervise_drop(supervisor, PL_CONNECTION_RESOLVER);
     PL_TRY(status);
     return answer.text[0] == '\0' ? PL_OK : pl_error_set(reterr, PL_TIMEOUT, "%s", answer.text);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Waits until the names of all hosts resolve, since containers start at different times. */
+/** Waits until the names of all hosts resolve, because containers start at different times. */
 #ifndef PL_ENTRYPOINT_SUPERVISE_PEERS_H
 #define PL_ENTRYPOINT_SUPERVISE_PEERS_H
 
 #include "entrypoint/supervise/supervise.h"
 
 /**
- * Resolve every name of the job's hosts where the plan needs that, in a child process because the resolver blocks,
- * until the supervisor's join timeout is over or the job is stopped.
+ * If the plan needs it, resolve every name of the job's hosts, until the supervisor's join timeout is over or the job
+ * is stopped. A child process does it, because the resolver blocks.
  *
  * Errors  PL_TIMEOUT names the host and the resolver's reason.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ranks of this host by the CPUs on which mpirun, torchrun or their daemons have started them. */
+/* Lists the ranks of this host by the CPUs on which mpirun, torchrun or their daemons have started them. */
 #include "entrypoint/supervise/placement.h"
 
 #include "base/log.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The line helps, but no job depends on it: without memory there is none. */
+/* The line is only helpful, and no job depends on it: without memory it is left out. */
 static bool insert(struct pl_placement *placement, int rank, const char *cpus)
 {
     struct pl_cpus_of *ranks = realloc(placement->ranks, (placement->count + 1) * sizeof(*ranks));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts programs with fork and exec, explains why one cannot start, and ends trees of processes. */
+/* Starts programs with fork and exec, explains why a program cannot start, and ends trees of processes. */
 #include "entrypoint/supervise/process.h"
 
 #include "base/file.h"
@@ -18,12 +18,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What the child sends its parent when exec failed. */
+/* The child sends this to its parent if exec failed. */
 struct start_failure {
     int code; /* errno */
     enum { STEP_DIRECTORY, STEP_DESCRIPTORS, STEP_EXEC } step;
-    /* The beginning of the file of a failed exec, as far as Linux looks for an interpreter: only the child is in the
-     * directory where a relative name starts. */
+    /* the beginning of the file whose exec failed, as many bytes as Linux reads to find an interpreter. The child reads
+     * it, because only the child is in the directory to which a relative name belongs. */
     char head[257];
 };
 
@@ -48,7 +48,7 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
         setpgid(0, 0);
     }
     if (setup->foreground && isatty(STDIN_FILENO)) {
-        tcsetpgrp(STDIN_FILENO, getpgrp()); /* SIGTTOU is still blocked, so this does not stop us */
+        tcsetpgrp(STDIN_FILENO, getpgrp()); /* SIGTTOU is still blocked, so this does not stop the process */
     }
     if (setup->death_signal != 0) {
         prctl(PR_SET_PDEATHSIG, (unsigned long)setup->death_signal, 0UL, 0UL, 0UL);
@@ -66,8 +66,8 @@ static void child_set_up(const struct pl_process_setup *setup, struct start_fail
     }
 }
 
-/* The interpreter of an executable file may be why Linux refuses it; what is not a file may not be opened by
- * everybody, or not at once. */
+/* Read the beginning of the file: the interpreter of an executable file may be the reason why Linux refuses it. Only
+ * regular files are opened, because others may be forbidden, or block. */
 static void child_look_at(const char *path, struct start_failure *failure)
 {
     struct stat info;
@@ -105,7 +105,8 @@ _Noreturn static void child_run(const struct pl_process_setup *setup, const char
     _exit(127);
 }
 
-/* Linux reports the file when its interpreter is missing: the one in a script's first line, or a program's loader. */
+/* If an interpreter is missing, which a script's first line names, or a program's loader, Linux reports that the file
+ * itself is missing: name the interpreter. */
 static enum pl_status raise_exec_failure(const char *path, const struct start_failure *failure, enum pl_status status,
                                          struct pl_error *reterr)
 {
@@ -121,7 +122,7 @@ static enum pl_status raise_exec_failure(const char *path, const struct start_fa
     }
     if (failure->code == ENOENT && failure->head[0] != '\0') {
         return pl_error_raise(reterr, status, PL_DOMAIN_ERRNO, failure->code,
-                              "start '%.200s': the file is there, its dynamic loader is not", path);
+                              "start '%.200s': the file exists, but its dynamic loader does not", path);
     }
     if (failure->code == ENOEXEC) {
         return pl_error_raise(
@@ -175,11 +176,12 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
         child_run(setup, path, report_fd);
     }
     if (setup->own_group) {
-        setpgid(pid, pid); /* the child does the same: one of the two is first */
+        setpgid(pid, pid); /* the child does the same, because either may be first */
     }
     pl_file_close_at(&report_fd);
     do {
-        bytes = read(read_fd, &failure, sizeof(failure)); /* returns at once: exec closes the other side */
+        /* returns at once if exec succeeds, because exec closes the other end */
+        bytes = read(read_fd, &failure, sizeof(failure));
     } while (bytes < 0 && errno == EINTR);
     if (bytes == (ssize_t)sizeof(failure)) {
         while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
@@ -194,7 +196,7 @@ void pl_process_adopt_orphans(void)
 {
     if (getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL) != 0) {
         pl_log(PL_LOG_WARNING,
-               "processes that leave the job may outlive it: the system refuses PR_SET_CHILD_SUBREAPER (%s)",
+               "processes that leave the job may remain after it: the system refuses PR_SET_CHILD_SUBREAPER (%s)",
                strerror(errno));
     }
 }
@@ -209,7 +211,7 @@ static bool is_kept(pid_t pid, const pid_t *keep, size_t keep_count)
     return false;
 }
 
-/* Parent of `pid` from /proc/PID/stat, whose second field is a name in brackets that may hold anything. */
+/* Get the parent of `pid` from /proc/PID/stat. Its second field is a name in brackets, which may contain anything. */
 static pid_t parent_of(int proc_fd, const char *pid_name)
 {
     char path[64], stat_text[512];
@@ -263,7 +265,7 @@ void pl_process_close_range(int first_fd, int last_fd)
         return;
     }
 #endif
-    /* An older kernel or a strict seccomp profile. */
+    /* The kernel is older, or a seccomp profile is strict. */
     highest = sysconf(_SC_OPEN_MAX);
     for (int fd = first_fd; fd <= last_fd && fd < (highest > 0 && highest < 65536 ? highest : 65536); fd++) {
         close(fd);

@@ -13,23 +13,24 @@ struct pl_process_setup {
     const char *const *argv; /* ends with NULL; an argv[0] without '/' is looked up in the PATH of `environment` */
     char *const *environment;
     const char *cwd;                    /* NULL: the caller's directory */
-    const struct pl_signals *signals;   /* signal handling to restore; NULL: nothing was changed */
-    int stdin_fd, stdout_fd, stderr_fd; /* -1: the caller's */
-    /* leave signals blocked: the program takes them itself, and no signal can end it before */
+    const struct pl_signals *signals;   /* the signal handling to restore; NULL: it was not changed */
+    int stdin_fd, stdout_fd, stderr_fd; /* -1: that of the caller */
+    /* leave signals blocked: the program unblocks them itself, and no signal can end it before */
     bool keep_blocked;
-    bool own_group;  /* make a process group of its own, led by the program */
+    bool own_group;  /* make a new process group, led by the program */
     bool foreground; /* make that group the terminal's foreground group, if stdin is a terminal */
-    /* 0, or the signal that the program gets when the calling thread ends (nothing depends on it) */
+    /* 0, or the signal that the program gets when the calling thread ends; nothing depends on it */
     int death_signal;
 };
 
 #define PL_PROCESS_SETUP_NONE ((struct pl_process_setup){.stdin_fd = -1, .stdout_fd = -1, .stderr_fd = -1})
 
 /**
- * Start a program. All descriptors but 0, 1 and 2 are closed in it, as they are close-on-exec throughout this program.
+ * Start a program. All descriptors but 0, 1 and 2 are closed in it, because they are close-on-exec everywhere in this
+ * program.
  *
- * Errors  PL_NOT_FOUND: no such program or directory, PL_SYSTEM: everything else (not executable, no memory); the
- *         child's errno is the code. Nothing is left running.
+ * Errors  PL_NOT_FOUND: no such program or directory, PL_SYSTEM: everything else (not executable, no memory);
+ *         the child's errno is the code. Nothing is left running.
  */
 enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret_pid,
                                 struct pl_error *reterr) PL_MUST_CHECK;
@@ -41,7 +42,7 @@ enum pl_status pl_process_spawn(const struct pl_process_setup *setup, pid_t *ret
  */
 void pl_process_adopt_orphans(void);
 
-/** Sends `signal` to every direct child but the `keep_count` in `keep`. Returns how many there were. */
+/** Sends `signal` to every direct child but the `keep_count` in `keep`. Returns how many children got it. */
 size_t pl_process_signal_children(int signal, const pid_t *keep, size_t keep_count);
 
 /** Closes all descriptors from `first_fd` to `last_fd`; INT_MAX: all from `first_fd` on. */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the master's ssh sessions to the workers, again and again until each is up, and knows why one is not. */
+/*
+ * Opens the master's ssh sessions to the workers, repeatedly until each is up, and keeps the reason of the last
+ * failure.
+ */
 #include "entrypoint/supervise/sessions.h"
 
 #include "base/environment.h"
@@ -17,7 +20,8 @@
 #include <unistd.h>
 
 #define TRY_AGAIN_NS (200 * PL_NS_PER_MS)
-/* A host that is not there after this time is asked less often while the program runs: each try is a process. */
+/* A host that does not answer after this time is tried less often while the program runs, because each try is a
+ * process. */
 #define OFTEN_NS (10 * PL_NS_PER_S)
 #define TRY_SELDOM_NS (5 * PL_NS_PER_S)
 
@@ -60,7 +64,7 @@ enum pl_status pl_sessions_prepare(struct pl_supervisor *supervisor, struct pl_s
     return PL_OK;
 }
 
-/* One ssh session whose stdin and stdout are the link. */
+/* Open one ssh session, whose stdin and stdout are the link. */
 static enum pl_status open_session(struct pl_supervisor *supervisor, const struct pl_sessions *sessions,
                                    struct pl_session *session, struct pl_error *reterr)
 {
@@ -84,7 +88,8 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     setup.signals = supervisor->signals;
     setup.stdin_fd = setup.stdout_fd = far_fd;
     setup.stderr_fd = session->ssh_stderr_fd;
-    setup.own_group = true; /* so that it gets no signals that a terminal sends to the foreground */
+    /* its own group, so that it gets no signals that a terminal sends to the foreground group */
+    setup.own_group = true;
     status = pl_process_spawn(&setup, &pid, reterr);
     if (status != PL_OK) {
         close(pair[0]);
@@ -95,7 +100,7 @@ static enum pl_status open_session(struct pl_supervisor *supervisor, const struc
     session->link->index = (int)(session - sessions->items);
     session->next_try_ns = PL_DEADLINE_NEVER;
     PL_TRY(PL_LINK_SEND(&session->link->link, PL_FRAME_HELLO, reterr, "master", supervisor->job->current_host));
-    pl_supervise_forward_stop(supervisor, session->link); /* it is taken also by a host that still prepares */
+    pl_supervise_forward_stop(supervisor, session->link); /* a host that still prepares takes it too */
     return PL_OK;
 }
 
@@ -106,7 +111,7 @@ enum pl_status pl_sessions_open_due(struct pl_supervisor *supervisor, struct pl_
         struct pl_session *session = &sessions->items[i];
 
         if (!session->link && pl_deadline_passed(session->next_try_ns)) {
-            session->next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* should it fail */
+            session->next_try_ns = pl_deadline_after_ns(TRY_SELDOM_NS); /* in case that it fails */
             PL_TRY(open_session(supervisor, sessions, session, reterr));
         }
         if (session->next_try_ns < *next_ns) {
@@ -127,9 +132,9 @@ struct pl_session *pl_sessions_find(const struct pl_sessions *sessions, const st
 }
 
 /*
- * The last line that ssh wrote, without the names that are in the progress line anyway. Where a server hangs up before
- * its greeting, as OpenSSH 9.8 does to a client that has failed to log in a few times, the message of an earlier
- * session that got further stays the reason.
+ * Keep the last line that ssh wrote, without the names that the progress line has anyway. A server may close the
+ * connection before its greeting: OpenSSH 9.8 does this to a client that has failed to log in a few times. Then the
+ * message of an earlier session that got further remains the reason.
  */
 static void read_reason(struct pl_session *session)
 {

@@ -8,18 +8,18 @@
 struct pl_session {
     const char *host;
     struct pl_connection *link; /* NULL while there is no session */
-    int ssh_stderr_fd;          /* a memory file with ssh's stderr */
+    int ssh_stderr_fd;          /* a file in memory with ssh's stderr */
     int64_t next_try_ns;        /* PL_DEADLINE_NEVER while a session is up or is being opened */
     bool outside;               /* the host is not part of the launch, which does not wait for it */
-    bool ready;                 /* the host has confirmed who it is, and is prepared */
-    int processes;              /* number of processes that it has announced; 0: none yet */
+    bool ready;                 /* the host has confirmed its name, and is prepared */
+    int processes;              /* the number of processes that the host has announced; 0 if it has not */
     bool program_ended;         /* the host's own program has ended */
     bool quiet;                 /* nothing happens on the host, see watch.h */
-    enum pl_apart_state apart;  /* what it has reported of its ranks */
+    enum pl_apart_state apart;  /* what the host has reported about its ranks */
     bool done;                  /* no process of the job is left on the host */
     char reason[400];           /* why the last session failed */
-    bool refused;               /* `reason` comes from the host itself: it cannot be linked */
-    bool reached;               /* `reason` is of a session that got further than connecting */
+    bool refused;               /* the host itself gave `reason`: it cannot be linked */
+    bool reached;               /* `reason` is from a session that got further than connecting */
 };
 
 struct pl_sessions {

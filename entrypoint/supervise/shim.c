@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shim: runs one program, forwards signals, copies its output and reports how it ended. */
+/* The shim: runs one program, forwards signals, copies its output, and reports how it ended. */
 #include "entrypoint/supervise/shim.h"
 
 #include "base/clock.h"
@@ -31,29 +31,29 @@
 #define LAST_OUTPUT_NS (5 * PL_NS_PER_S)
 #define ORPHANS_NS (2 * PL_NS_PER_S)
 
-enum { READER_BYTES = 64 * 1024 }; /* of what a reader sends that may wait in the link */
+enum { READER_BYTES = 64 * 1024 }; /* how much of the reader's data may wait in the link */
 
 struct shim {
     const struct pl_shim_options *options;
     const struct pl_signals *signals;
     struct pl_link *link;
-    struct pl_copier copier, stdout_copier; /* the second where stdout is not the shim's own */
+    struct pl_copier copier, stdout_copier; /* the second is used if stdout is not the shim's own */
     int reader_fd;                          /* when it can be read, the reader has something to send */
-    pid_t pid;                              /* of the program and its group */
+    pid_t pid;                              /* the program, and its process group */
     bool exited;
-    bool stopped;           /* by SIGSTOP or the like */
-    int64_t stopped_end_ns; /* when it is killed, if it still is */
+    bool stopped;           /* stopped by SIGSTOP or a similar signal */
+    int64_t stopped_end_ns; /* when the program is killed, if it is still stopped then */
     bool stopped_too_long;
-    bool sent_end; /* it was sent a signal that ends it */
+    bool sent_end; /* it was sent a signal that ends programs */
     int wait_status;
-    /* of a rank: */
+    /* only for ranks: */
     enum pl_stop_state state;
-    int stop_number; /* 0, or the signal that the supervisor sent first, while the program ran; */
-    bool catches;    /* the program had a handler for it */
+    int stop_number; /* 0, or the signal that the supervisor sent first while the program ran */
+    bool catches;    /* the program had a handler for that signal */
 };
 
-/* Control-Z at the terminal, whose foreground is the program alone: no shell could ever continue it, so it goes on, as
- * a container's process 1 would. */
+/* Handle Control-Z at a terminal whose foreground group is the program alone. No shell could ever continue it, so it is
+ * continued at once: process 1 of a container ignores Control-Z as well. */
 static bool continue_suspended(const struct shim *shim, int stop_number)
 {
     bool suspended = stop_number == SIGTSTP && shim->options->setup.foreground && isatty(STDIN_FILENO);
@@ -64,14 +64,15 @@ static bool continue_suspended(const struct shim *shim, int stop_number)
     return suspended;
 }
 
-/* A program that was stopped looks as one that hangs, to itself and to the others. `number` 0: it goes on. */
+/* Log that the program was stopped: to itself and to others a stopped program looks as if it hangs. `number` 0: it
+ * continues. */
 static void log_stop(struct shim *shim, int number)
 {
     PL_AUTO_TEXT struct pl_text name = PL_TEXT_NONE;
     char signal_name[16], how[64] = "";
 
     if (number == 0 && (!shim->stopped || shim->sent_end)) {
-        return; /* a signal is followed by SIGCONT always */
+        return; /* every such signal is followed by SIGCONT */
     }
     shim->stopped = number != 0;
     shim->stopped_end_ns =
@@ -113,7 +114,7 @@ static void forward_signal(struct shim *shim, int number)
     shim->sent_end = shim->sent_end || (number != SIGUSR1 && number != SIGUSR2);
     if (!shim->exited) {
         kill(-shim->pid, number);
-        kill(-shim->pid, SIGCONT); /* a stopped program could not handle it */
+        kill(-shim->pid, SIGCONT); /* a stopped program could not handle the signal */
     }
 }
 
@@ -130,7 +131,7 @@ static void handle_signals(struct shim *shim)
         case SIGTERM:
             forward_signal(shim, number);
             if (shim->exited && shim->state != PL_STOP_RUNNING) {
-                pl_stop_go(&shim->state, PL_STOP_RELEASED); /* mpirun ends its ranks */
+                pl_stop_go(&shim->state, PL_STOP_RELEASED); /* mpirun ends its ranks itself */
             }
             break;
         case SIGUSR1:
@@ -138,15 +139,15 @@ static void handle_signals(struct shim *shim)
             forward_signal(shim, number);
             break;
         default:
-            break; /* job control and the like are not for us */
+            break; /* signals of job control and the like are not for us */
         }
     }
 }
 
 /*
- * The first signal that is to stop a rank: say whether its program handles it, which later cannot be seen any more. One
- * that does not would die of it, and its connections with it, of which under Open MPI 5 those die that save. It gets
- * the signal with the release. Other signals stop nothing and are passed on.
+ * Handle the first signal that is to stop a rank: report whether its program handles the signal, because this cannot be
+ * seen later. A program without a handler would die of it, and its connections would close: under Open MPI 5 this ends
+ * the ranks that save. It gets the signal with the release instead. Other signals stop nothing and are forwarded.
  */
 static void handle_stop(struct shim *shim, int number)
 {
@@ -199,13 +200,13 @@ static void handle_frames(struct shim *shim)
         }
     }
     if (status != PL_END) {
-        /* The supervisor is gone: no program may outlive it. */
+        /* The supervisor has ended: no program may outlive it. */
         forward_signal(shim, SIGKILL);
         pl_link_close(shim->link);
     }
 }
 
-/* Wait for events once; after the program's end only for the rest of its output. */
+/* Wait for events once. After the program's end, wait only for the rest of its output. */
 static void poll_once(struct shim *shim, int64_t deadline_ns)
 {
     struct pl_copier *copiers[] = {&shim->stdout_copier, &shim->copier};
@@ -238,7 +239,7 @@ static void poll_once(struct shim *shim, int64_t deadline_ns)
     }
 }
 
-/* The words that name the program. */
+/* Write the words that name the program to `text`. */
 static void describe_program(const char *const *argv, size_t words, char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -272,7 +273,7 @@ static void read_stderr(void *shim, const char *bytes, size_t count)
     read_along(shim, STDERR_FILENO, bytes, count);
 }
 
-/* Programs with a reader may share a terminal, of which none may read. */
+/* Programs with a reader may share a terminal, so none of them may read from it. */
 static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *ret_null_fd, struct pl_error *reterr)
 {
     PL_TRY(pl_copier_open_pipe(&shim->stdout_copier, ret_stdout_fd, reterr));
@@ -290,7 +291,7 @@ static enum pl_status open_reader(struct shim *shim, int *ret_stdout_fd, int *re
     return *ret_null_fd >= 0 ? PL_OK : pl_error_errno(reterr, "open '/dev/null'");
 }
 
-/* What the program gets as stdout; left at -1 it is our own. */
+/* Open the program's stdout. If `*ret_fd` stays -1, it is our own. */
 static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_error *reterr)
 {
     switch (shim->options->stdout_as) {
@@ -304,6 +305,15 @@ static enum pl_status open_stdout(struct shim *shim, int *ret_fd, struct pl_erro
     return pl_copier_open_terminal(&shim->stdout_copier, ret_fd, reterr);
 }
 
+/* People at a terminal see what the program writes as it is. */
+static void set_tag(const struct shim *shim, struct pl_copier *copier)
+{
+    if (shim->options->tag && copier->by_line) {
+        snprintf(copier->prefix, sizeof(copier->prefix), "%s", shim->options->tag);
+        copier->keeps_prefix = true;
+    }
+}
+
 static void open_outputs(struct shim *shim)
 {
     const bool tagged = shim->options->stdout_as == PL_SHIM_STDOUT_MPIRUN;
@@ -313,6 +323,8 @@ static void open_outputs(struct shim *shim)
     if (shim->options->stdout_as != PL_SHIM_STDOUT_OWN || shim->options->reader) {
         pl_copier_open_output(&shim->stdout_copier, STDOUT_FILENO, tagged);
     }
+    set_tag(shim, &shim->copier);
+    set_tag(shim, &shim->stdout_copier);
 }
 
 static enum pl_status start(struct shim *shim, struct pl_error *reterr)
@@ -330,8 +342,8 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     }
     setup.stdout_fd = stdout_fd;
     if (shim->options->source == PL_EXIT_SOURCE_DAEMON) {
-        /* all that a daemon prints there is the job map, two lines for each rank of the job, which mpirun prints too;
-         * what its ranks print goes to mpirun */
+        /* A daemon prints only the map of the job there, two lines for each rank, which mpirun prints too. The output
+         * of the daemon's ranks goes to mpirun. */
         null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
         if (null_fd < 0) {
             return pl_error_errno(reterr, "open '/dev/null'");
@@ -344,8 +356,8 @@ static enum pl_status start(struct shim *shim, struct pl_error *reterr)
     return pl_process_spawn(&setup, &shim->pid, reterr);
 }
 
-/* A rank's number is sent first: when the shim is killed nothing else would report it. What the host had accepted
- * before the program began, apart.c needs; "" where that is not known. */
+/* Send a rank's number first: if the shim is killed, nothing else reports it. apart.c also needs the number of
+ * connections that the host had accepted before the program began; "" if it is not known. */
 static void send_hello(const struct pl_shim_options *options, struct pl_link *link)
 {
     PL_AUTO_TEXT struct pl_text cpus = PL_TEXT_NONE;
@@ -374,8 +386,8 @@ static void send_begun(struct shim *shim)
     }
 }
 
-/* The program's orphans became our children: kill them, or mpirun would wait for whichever holds its output open.
- * */
+/* The program's orphans are now our children. Kill them: otherwise mpirun waits for each one that holds the output
+ * open. */
 static void kill_orphans(struct shim *shim)
 {
     int64_t deadline_ns = pl_deadline_after_ns(ORPHANS_NS);
@@ -410,7 +422,7 @@ static void run_to_end(struct shim *shim)
     }
 }
 
-/* A progress bar has no line end; a message about the failure must begin a new line all the same. */
+/* A progress bar has no line end, but a message about the failure must begin a new line. */
 static void end_line(struct shim *shim, struct pl_copier *copier)
 {
     int64_t deadline_ns = pl_deadline_after_ns(LAST_OUTPUT_NS);
@@ -426,6 +438,15 @@ static void end_line(struct shim *shim, struct pl_copier *copier)
     }
 }
 
+/* Where the program's own files are: its folder, by its name and without links in it. */
+static void set_folders(const char *cwd, struct pl_cause *cause, char real[static PATH_MAX])
+{
+    cause->folders[0] = cwd;
+    if (realpath(cwd ? cwd : ".", real)) {
+        cause->folders[1] = real;
+    }
+}
+
 static void add_note(struct pl_exit_report *exit_report, const char *text)
 {
     size_t used = strlen(exit_report->note);
@@ -434,8 +455,9 @@ static void add_note(struct pl_exit_report *exit_report, const char *text)
 }
 
 /*
- * mpirun ends all ranks once one has left badly, or without MPI_Finalize(). During a stop another one may be saving, so
- * the shim of a rank that has ended stays until the supervisor, which knows all ranks and has the deadline, lets it go.
+ * mpirun ends all ranks when one has failed or has left without MPI_Finalize(). During a stop another rank may be
+ * saving, so the shim of an ended rank waits until it is released. The supervisor releases it, because it knows all
+ * ranks and has the deadline.
  */
 static void wait_for_release(struct shim *shim)
 {
@@ -456,7 +478,9 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     struct pl_exit_report *exit_report = ret_report;
     struct pl_error error = PL_ERROR_NONE;
     int64_t kills_before = pl_cgroup_memory_kills(), refused_before = pl_cgroup_refused_forks();
+    char folder[PATH_MAX];
 
+    set_folders(options->setup.cwd, &shim.copier.tail.cause, folder);
     *exit_report = PL_EXIT_REPORT_NONE;
     exit_report->source = options->source;
     exit_report->rank = options->rank;
@@ -471,15 +495,16 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
         exit_report->code = pl_process_status_code(shim.wait_status, &exit_report->signalled);
         pl_tail_lines(&shim.copier.tail, exit_report->tail, sizeof(exit_report->tail));
         pl_tail_cause(&shim.copier.tail, exit_report->cause);
+        pl_tail_place(&shim.copier.tail, options->rank < 0, exit_report->place);
     } else {
         exit_report->not_started = true;
-        exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* as shells have it */
+        exit_report->code = error.status == PL_NOT_FOUND ? 127 : 126; /* the exit codes of shells */
         pl_error_text(&error, exit_report->note, sizeof(exit_report->note));
     }
     pl_file_close_at(&shim.copier.fd);
     pl_file_close_at(&shim.stdout_copier.fd);
     if (options->reader) {
-        end_line(&shim, &shim.copier); /* what other programs print follows */
+        end_line(&shim, &shim.copier); /* the output of other programs follows */
         end_line(&shim, &shim.stdout_copier);
     }
     if (options->setup.foreground && isatty(STDIN_FILENO)) {
@@ -487,7 +512,8 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     }
     if (!pl_exit_report_ok(exit_report)) {
         end_line(&shim, &shim.copier);
-        /* The program need not be the one that was killed: its shell, say, ends with 137. */
+        /* The killed process need not be the program itself: for example, a shell whose child was killed ends with
+         * 137. */
         exit_report->out_of_memory = pl_cgroup_memory_kills() > kills_before;
         if (pl_cgroup_refused_forks() > refused_before) {
             add_note(exit_report, "the container's limit of processes and threads was reached");
@@ -511,7 +537,7 @@ void pl_shim_run(const struct pl_shim_options *options, const struct pl_signals 
     wait_for_release(&shim);
 }
 
-/* In the child of a fork: keep nothing of the supervisor's but the link and the signal descriptor. */
+/* In the child of a fork: close every descriptor of the supervisor except the link and the signals. */
 static void close_others(int link_fd, int signals_fd)
 {
     int low_fd = link_fd < signals_fd ? link_fd : signals_fd;
@@ -536,8 +562,8 @@ enum pl_status pl_shim_fork_for(const struct pl_shim_options *options, const str
         return PL_OK;
     }
     if (!options->setup.foreground) {
-        /* a signal to the job's whole group (a shell's, timeout's) is for the supervisor alone: mpirun would kill its
-         * ranks */
+        /* A signal to the job's whole group (from a shell or timeout) is only for the supervisor: mpirun would kill its
+         * ranks. */
         setpgid(0, 0);
     }
     for (size_t i = 0; i < fds_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks signals and reads them from a descriptor; keeps what programs are to get back of what was changed. */
+/* Blocks signals and reads them from a descriptor; keeps the earlier settings, to restore them for programs. */
 #include "entrypoint/supervise/signals.h"
 
 #include <errno.h>
@@ -19,7 +19,8 @@ enum pl_status pl_signals_open(struct pl_signals *signals, struct pl_error *rete
     for (size_t i = 0; i < sizeof(own_faults) / sizeof(own_faults[0]); i++) {
         sigdelset(&watched, own_faults[i]);
     }
-    /* A background process group that writes to the terminal must not stop us: blocked, the write just goes through. */
+    /* Blocks SIGTTOU too: a background process group that writes to the terminal would be stopped; with the signal
+     * blocked, it just writes. */
     if (sigprocmask(SIG_BLOCK, &watched, &signals->former_mask) != 0) {
         return pl_error_errno(reterr, "block signals");
     }

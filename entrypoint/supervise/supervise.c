@@ -20,23 +20,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The same stop signal again within this time is the platform and another host saying the same thing. */
+/* If the same stop signal arrives again within this time, the platform and another host report the same stop. */
 #define SAME_STOP_NS (5 * PL_NS_PER_S)
 #define KILL_ALL_NS (5 * PL_NS_PER_S)
-/* When a rank has ended with 0 and others run on for so long, a line says so. */
+/* If a rank has ended with 0 and others still run after this time, a line is logged. */
 #define EARLY_END_NS (60 * PL_NS_PER_S)
 
 enum { SPARE_FILES = 256 };
 
-/* How long a host that failed in its preparation waits for the others to connect, to notify them. */
+/* How long a host whose preparation failed waits for the others to connect, to notify them. */
 #define NOTIFY_FAILURE_NS (60 * PL_NS_PER_S)
 /* A host that is stopped while hosts still wait for each other uses 1/12 of the stop budget to notify the others: most
- * of them know already, and the platform may not wait long. */
+ * of them know of the stop already, and the platform may not wait long. */
 #define NOTIFY_STOP_DIVISOR 12
 /*
- * Where Open MPI 5 keeps its files. By default it uses a directory in /tmp named by host and process number, and
- * refuses to start if one of that name exists: left by a container that was killed and is started again, whose
- * processes have the same numbers.
+ * The directory in which Open MPI 5 keeps its files. By default this is a directory in /tmp whose name has the host and
+ * the process number, and Open MPI refuses to start if it exists. It exists if a container was killed and started
+ * again, because its processes have the same numbers.
  */
 #define OPENMPI5_FILES_VARIABLE "PRTE_MCA_prte_tmpdir_base"
 
@@ -85,7 +85,8 @@ void pl_supervise_close(struct pl_supervisor *supervisor)
     supervisor->environment = NULL;
 }
 
-/* The run directory with what ranks find in it: the host's variables, and the name by which torchrun starts them. */
+/* Open the run directory and put into it what ranks need: the host's variables, and the name by which torchrun starts
+ * ranks. */
 static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct pl_launch_plan *plan,
                                   struct pl_error *reterr)
 {
@@ -105,7 +106,7 @@ static enum pl_status open_rundir(struct pl_supervisor *supervisor, const struct
     return PL_OK;
 }
 
-/* torchrun starts its ranks by what PYTHON_EXEC names; the rank's shim finds the interpreter itself. */
+/* torchrun starts its ranks by the program in PYTHON_EXEC; the rank's shim finds the real interpreter. */
 static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const char *before = pl_environment_get(supervisor->environment, "PYTHON_EXEC");
@@ -119,7 +120,7 @@ static enum pl_status use_own_python(struct pl_supervisor *supervisor, struct pl
     return pl_environment_set(supervisor->environment, "PYTHON_EXEC", pl_text_string(&path), reterr);
 }
 
-/* A session takes two descriptors, a rank of this host no more; the spare ones are for all else. */
+/* A session needs two descriptors, a rank of this host at most two; the spare ones are for everything else. */
 static void raise_files(struct pl_supervisor *supervisor)
 {
     const size_t hosts = supervisor->plan->hosts.count + supervisor->plan->outside_hosts.count;
@@ -173,8 +174,8 @@ enum pl_status pl_supervise_set_plan(struct pl_supervisor *supervisor, struct pl
             }
             return status;
         }
-        pl_log_error(&error,
-                     "the job runs without a link between its hosts, reports of its ranks and a watch for hangs");
+        pl_log_error(&error, "the job runs without a link between its hosts, without reports of its ranks, and without "
+                             "a watch for hangs");
         plan->ranks = PL_LAUNCH_PLAN_RANKS_NONE;
         plan->link = PL_LAUNCH_PLAN_LINK_NONE;
         supervisor->watch.hang_ns = 0;
@@ -265,7 +266,7 @@ void pl_supervise_release(struct pl_supervisor *supervisor)
         }
     }
     if (!supervisor->ranks_seen) {
-        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM); /* it still looks for the other hosts */
+        pl_supervise_signal(supervisor, PL_EXIT_SOURCE_AGENT, SIGTERM); /* the agent still looks for the other hosts */
     }
 }
 
@@ -295,7 +296,7 @@ void pl_supervise_stop(struct pl_supervisor *supervisor, int number, bool from_l
         pl_supervise_signal(supervisor, programs[i], number);
     }
     for (size_t i = 0; first && i < supervisor->connections_count; i++) {
-        /* a worker may still prepare */
+        /* a worker that still prepares gets it too */
         if (is_host_link(supervisor->connections[i]) || supervisor->connections[i]->kind == PL_CONNECTION_WORKER) {
             pl_supervise_forward_stop(supervisor, supervisor->connections[i]);
         }
@@ -340,7 +341,7 @@ int64_t pl_supervise_stop_deadline(const struct pl_supervisor *supervisor, int64
     if (supervisor->stop_number == 0) {
         return PL_DEADLINE_NEVER;
     }
-    /* A shorter budget keeps the proportions. */
+    /* A shorter budget keeps the proportions of the parts. */
     if (budget_ns < 55 * PL_NS_PER_S) {
         early_ns = (int64_t)((double)early_ns / 110e9 * (double)budget_ns * 2);
     }
@@ -449,7 +450,8 @@ static void handle_exit_report(struct pl_supervisor *supervisor, struct pl_conne
     }
 }
 
-/* A shim that ends without a report was killed, and its program with it; the kernel's count says whether by itself. */
+/* A shim that ends without a report was killed, and its program with it. The kernel's count of memory kills shows
+ * whether that was the reason. */
 static void handle_lost_shim(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct pl_exit_report exit_report = PL_EXIT_REPORT_NONE;
@@ -500,7 +502,7 @@ static void handle_hello(struct pl_supervisor *supervisor, struct pl_connection 
         pl_placement_add(&supervisor->placement, frame);
         pl_apart_begin(&supervisor->apart, frame);
         if (supervisor->stop_number != 0) {
-            send_stop(connection, supervisor->stop_number); /* it connected too late to get it with the others */
+            send_stop(connection, supervisor->stop_number); /* it connected too late to get the stop with the others */
         }
         if (supervisor->holding.state == PL_STOP_RELEASED && !connection->dropped) {
             send_release(connection);
@@ -568,7 +570,7 @@ void pl_supervise_send(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* Send heartbeats, and find the connections that time out. */
+/* Send heartbeats, and find connections whose heartbeats time out. */
 static void send_heartbeats(struct pl_supervisor *supervisor)
 {
     int64_t now_ns = pl_clock_now_ns();
@@ -669,12 +671,13 @@ void pl_supervise_drop(struct pl_supervisor *supervisor, enum pl_connection_kind
     free_dropped(supervisor);
 }
 
-/* True for what is not killed with the others: the upload of intermediate output, and with `links` the processes that
- * links to other hosts run through. */
+/* Whether the process is not killed with the others: the upload of intermediate output, and with `links` the processes
+ * that carry links to other hosts. */
 static bool survives_kill(const struct pl_connection *connection, bool links)
 {
     if (connection->kind == PL_CONNECTION_WORKER) {
-        return links && !connection->dropped; /* also one that is being made: the host may have taken it already */
+        /* also a link that is being made: the host may have accepted it already */
+        return links && !connection->dropped;
     }
     return is_live_shim(connection) &&
            (connection->source == PL_EXIT_SOURCE_SYNC || (links && connection->source == PL_EXIT_SOURCE_SSHD));
@@ -691,7 +694,7 @@ void pl_supervise_kill_all(struct pl_supervisor *supervisor, bool keep_links)
             keep[keep_count++] = supervisor->connections[i]->pid;
         }
     }
-    /* The children of a killed process become ours, so that every round reaches one generation further. */
+    /* The children of a killed process become ours, so every round reaches one more generation. */
     while (pl_process_signal_children(SIGKILL, keep, keep_count) > 0) {
         reap(supervisor);
         if (pl_deadline_passed(deadline_ns)) {

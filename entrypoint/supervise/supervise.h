@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The supervisor: one thread and one poll(2) over signals, helpers on this host and links to other hosts. This file is
- * the part that all roles share; master.c and worker.c are the two roles.
+ * The supervisor: one thread and one poll(2) over signals, helpers on this host, and links to other hosts. This file
+ * declares what all roles share; master.c and worker.c are the two roles.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
 #define PL_ENTRYPOINT_SUPERVISE_SUPERVISE_H
@@ -40,17 +40,17 @@ enum pl_connection_kind {
 struct pl_connection {
     struct pl_link link;
     enum pl_connection_kind kind;
-    enum pl_exit_source source; /* of a shim: what it supervises */
-    int rank;                   /* of a shim: its rank, or -1 */
-    /* number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
+    enum pl_exit_source source; /* for a shim: the kind of program that it supervises */
+    int rank;                   /* for a shim: its rank, or -1 */
+    /* the number of the worker on which an agent's daemon is to start, or to which a link leads; else -1 */
     int index;
     pid_t pid;    /* the process at the other end if it is a child of this one, else 0 */
-    bool begun;   /* of a shim: its program runs; of a link: the other host has sent READY */
-    bool ended;   /* of a shim: its exit report was handled */
-    bool dropped; /* to be freed */
+    bool begun;   /* for a shim: its program runs; for a link: the other host has sent READY */
+    bool ended;   /* for a shim: its exit report was handled */
+    bool dropped; /* the connection is to be freed */
     /* the role that takes the events of this connection instead of the supervisor's; NULL: the supervisor's role */
     const struct pl_role *role;
-    void *state; /* of that role */
+    void *state; /* the state of that role */
 };
 
 struct pl_supervisor;
@@ -92,11 +92,9 @@ struct pl_supervisor {
     struct pl_rundir rundir;
     struct pl_environment *environment; /* for programs of the plan; NULL without a plan */
     const struct pl_role *role;
-    void *state; /* of the role */
-    /*
-     * called by the role once it listens to the other hosts: fetches the code, makes the plan, installs requirements;
-     * NULL: that is done
-     */
+    void *state; /* the state of the role */
+    /* the role calls it once it listens to the other hosts: fetches the code, makes the plan, installs requirements;
+     * NULL after that */
     enum pl_status (*prepare)(struct pl_supervisor *supervisor, struct pl_error *reterr);
     void *preparation; /* argument of `prepare` */
 
@@ -108,17 +106,18 @@ struct pl_supervisor {
     int exit_code;                     /* valid if the job has failed */
     struct pl_exit_report exit_report; /* the report that failed the job, if `exit_report_known` */
     bool exit_report_known;
-    struct { /* the last rank that a signal has suspended and that has not continued */
+    struct { /* the last rank that a signal has stopped and that has not continued */
         char name[PL_EXIT_REPORT_HOST_BYTES + 64], how[64];
     } suspended;
-    char reason[PL_FAILURE_SHOWN_BYTES]; /* of a failure without an exit report, or as the master sent it to a worker */
+    /* the reason of a failure without an exit report, or the reason that the master sent to a worker */
+    char reason[PL_FAILURE_SHOWN_BYTES];
 
     bool main_dismissed;           /* the job has ended although the main program has not */
     bool main_started, main_ended; /* of the program of pl_supervise_start_main() */
     struct pl_exit_report main_report;
 
     int stop_number; /* 0, or the signal that stops the job */
-    int64_t stop_ns; /* time of the signal */
+    int64_t stop_ns; /* the time of that signal */
     int64_t begun_ns;
     struct pl_changes model_before; /* contents of the model's directory at the start */
     int64_t memory_kills;           /* the kernel's count at the start */
@@ -129,7 +128,7 @@ struct pl_supervisor {
     struct pl_hang hang;
     struct pl_apart apart;
 
-    int64_t heartbeat_timeout_ns; /* a link that is silent for longer counts as dead */
+    int64_t heartbeat_timeout_ns; /* a link that is silent for longer counts as lost */
     int64_t next_heartbeat_ns;
     int64_t join_timeout_ns; /* how long hosts wait for each other at the start */
     int64_t sync_budget_ns;  /* time for the last uploads of intermediate output */

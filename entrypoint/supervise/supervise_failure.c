@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a job ended: which of several reasons is the cause, its exit code, and the failure or success file. */
+/* Decides how a job ended: which of several reasons is the cause, the exit code, and the failure or success file. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/log.h"
@@ -15,21 +15,21 @@
 
 enum {
     MPI_UNKNOWN_ERROR = 14, /* Open MPI's MPI_ERR_UNKNOWN */
-    KILLED_LAUNCHER = 2,    /* the severity of a launcher's end by a signal, */
-    ROOT_CAUSE = 3,         /* and of an exit that needs no other to explain it */
+    KILLED_LAUNCHER = 2,    /* the severity of a launcher that a signal ended, */
+    ROOT_CAUSE = 3,         /* and of an exit that needs no other exit as its explanation */
 };
 
-/* The exit code of a failure that is not a program's own. */
+/* Returns the exit code of a failure that is not the failure of a program. */
 static int failure_code(const struct pl_supervisor *supervisor)
 {
     return supervisor->stop_number != 0 ? 128 + supervisor->stop_number : 1;
 }
 
 /*
- * The severity: ranks, programs and their servers rank above what ends because of them; an exit or a fault above a
- * signal that was sent to all: the program got SIGTERM, or its shim SIGKILL. In between are the way Open MPI 5 ends a
- * rank whose peer closed its socket, which may be reported before the peer's own exit, and a launcher or daemon that
- * was killed, with which its ranks fall.
+ * Returns the severity. Ranks, programs and their servers rank above processes that end because of them. An exit or a
+ * fault ranks above a signal that was sent to all, which is SIGTERM for the program or SIGKILL for its shim. Two cases
+ * are in between: the way in which Open MPI 5 ends a rank whose peer closed its socket, because this may be reported
+ * before the peer's own exit; and a launcher or daemon that was killed, because its ranks end with it.
  */
 static int severity(const struct pl_exit_report *exit_report)
 {
@@ -108,7 +108,7 @@ enum pl_status pl_supervise_without_link(struct pl_supervisor *supervisor, enum 
     if (status == PL_OK || status == PL_CANCELLED) {
         return status;
     }
-    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so that none is told how another ends: %s",
+    pl_log(PL_LOG_WARNING, "the hosts of this job are not linked, so no host will know how another ends: %s",
            supervisor->failed ? supervisor->reason : pl_error_text(error, text, sizeof(text)));
     supervisor->failed = supervisor->exit_report_known = false;
     supervisor->exit_code = 0;
@@ -150,7 +150,7 @@ void pl_supervise_note_suspended(struct pl_supervisor *supervisor, const struct 
     }
 }
 
-/* What the check of the job's hosts says is missed, in its own words; NULL where it has not come so far. */
+/* Returns the message of the check of the job's hosts about what is missing; NULL if the check has not come so far. */
 static const char *check_words(const struct pl_supervisor *supervisor)
 {
     static const char begin[] = "check: ";
@@ -195,8 +195,7 @@ void pl_supervise_write_failure(struct pl_supervisor *supervisor, const char *te
     }
 }
 
-/* One line for people: that it went well, and what is there to be taken away. A program that is alone has the log for
- * itself. */
+/* Log for people that the job succeeded, and which results there are. A program that is alone logs nothing. */
 static void log_success(const struct pl_supervisor *supervisor)
 {
     const char *model = supervisor->job->paths.model;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The supervisor's programs: what is started from a plan, and steps that run to their end. */
+/* The supervisor's programs: those that are started from a plan, and steps that run to their end. */
 #include "entrypoint/supervise/supervise.h"
 
 #include "base/environment.h"
@@ -13,17 +13,17 @@
 #include <string.h>
 
 #define SIDECAR_GRACE_NS (2 * PL_NS_PER_S)
-/* A launcher ends a failed job itself, ranks first with SIGTERM; this is how long it may take. */
+/* How long a launcher may take to end a failed job itself, which it does with SIGTERM to the ranks first. */
 #define LAUNCHER_GRACE_NS (3 * PL_NS_PER_S)
-/* The same for programs of a host's own, which are sent SIGTERM. */
+/* The same for the programs of a host's own, which are sent SIGTERM. */
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S / 2)
-/* The same after the loss of a host, when the job cannot end well anyway. */
+/* The same after the loss of a host, when the job cannot succeed anyway. */
 #define LOST_HOST_GRACE_NS (PL_NS_PER_S / 2)
-/* how long before the end of a stop's time uploads are aborted, which the server has to be told */
+/* how long before the end of a stop's time uploads are aborted: the server must be told */
 #define ABORT_SYNC_NS (8 * PL_NS_PER_S)
 
-/* How many words of a command a report may show: of the user's program what the plan says, of our own steps all but
- * code after -c. */
+/* Returns how many words of a command a report may show: for the user's program the number in the plan, for our own
+ * steps all words before -c, which is followed by code. */
 static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit_source source, const char *const *argv)
 {
     size_t words = 0;
@@ -51,7 +51,8 @@ static size_t program_words(const struct pl_supervisor *supervisor, enum pl_exit
     return 1;
 }
 
-/* Parameter servers and the program that they serve write to one log. A program that is alone has nothing to join. */
+/* Parameter servers and the program that they serve write to one log, so their output is written in whole lines. A
+ * program that is alone shares its log with no other. */
 static enum pl_shim_stdout stdout_of(const struct pl_supervisor *supervisor, enum pl_exit_source source)
 {
     const bool is_training =
@@ -126,7 +127,7 @@ enum pl_status pl_supervise_start_main(struct pl_supervisor *supervisor, struct 
     return pl_supervise_start(supervisor, sources[plan->ranks], &setup, NULL, reterr);
 }
 
-/* How long the programs of a failed job may still take. */
+/* Returns until when the programs of a failed job may still run. */
 static int64_t grace_end(const struct pl_supervisor *supervisor)
 {
     const struct pl_holding *holding = &supervisor->holding;
@@ -143,7 +144,7 @@ static int64_t grace_end(const struct pl_supervisor *supervisor)
     return begin_ns + (supervisor->plan->link == PL_LAUNCH_PLAN_LINK_BESIDE ? PROGRAM_GRACE_NS : LAUNCHER_GRACE_NS);
 }
 
-/* The programs of a failed job are told to end; mpirun ends its ranks itself. */
+/* Ask the programs of a failed job to end; mpirun ends its ranks itself. */
 static void stop_programs(struct pl_supervisor *supervisor)
 {
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_PROGRAM, SIGTERM);
@@ -217,7 +218,8 @@ void pl_supervise_start_sync(struct pl_supervisor *supervisor)
     setup.argv = (const char *const *)supervisor->plan->sync.items;
     setup.environment = pl_environment_strings(supervisor->job->process);
     setup.cwd = supervisor->job->paths.base;
-    setup.keep_blocked = true; /* the stop of a short job must not end it before it has seen what the job wrote */
+    /* the stop of a short job must not end the upload before it has seen what the job wrote */
+    setup.keep_blocked = true;
     if (pl_supervise_start(supervisor, PL_EXIT_SOURCE_SYNC, &setup, NULL, &error) != PL_OK) {
         pl_log_error(&error, "intermediate output is not uploaded");
     }
@@ -230,7 +232,7 @@ void pl_supervise_end_sync(struct pl_supervisor *supervisor)
 
     pl_supervise_signal(supervisor, PL_EXIT_SOURCE_SYNC, SIGTERM);
     while (pl_supervise_runs(supervisor, PL_EXIT_SOURCE_SYNC)) {
-        /* the stop may come meanwhile */
+        /* a stop may begin meanwhile */
         int64_t stop_ns = pl_supervise_stop_deadline(supervisor, aborting ? PL_SUPERVISE_KILL_NS : ABORT_SYNC_NS);
         int64_t deadline_ns = stop_ns < budget_end_ns ? stop_ns : budget_end_ns;
 
@@ -308,7 +310,8 @@ enum pl_status pl_supervise_step(struct pl_supervisor *supervisor, const struct 
     setup.argv = (const char *const *)step->argv.items;
     setup.environment = environment;
     setup.cwd = step->cwd ? step->cwd : supervisor->job->paths.base;
-    setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd; /* plan's own is for its JSON */
+    /* the stdout of `paceline plan` is for its JSON */
+    setup.stdout_fd = step->only_looks ? STDERR_FILENO : setup.stdout_fd;
     pl_log(step->is_probe || step->only_looks ? PL_LOG_DEBUG : PL_LOG_INFO, "%s", step->what);
     status = pl_supervise_start(supervisor, PL_EXIT_SOURCE_STEP, &setup, &connection, reterr);
     if (status == PL_OK) {
@@ -370,7 +373,7 @@ enum pl_status pl_supervise_open_ssh(struct pl_supervisor *supervisor, struct pl
     }
     if (status == PL_CANCELLED &&
         pl_supervise_step(supervisor, &step, pl_environment_strings(supervisor->environment), NULL) == PL_OK) {
-        /* the stop ended it like a program; without keys the other hosts could not be notified of the stop */
+        /* a stop ended the step like a program; but without keys the other hosts could not be notified of the stop */
         status = PL_OK;
     }
     free(step.what);

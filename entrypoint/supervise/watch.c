@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out that nothing happens any more on a host. */
+/* Finds out whether nothing happens any more on a host. */
 #include "entrypoint/supervise/watch.h"
 
 #include "base/clock.h"
@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* So many looks at least before a host counts as quiet; a look reads a few files of /proc for each process. */
+/* A host counts as quiet only after this many looks. A look reads a few files of /proc for each process. */
 #define LOOKS 10
 #define SHORTEST_LOOK_NS (PL_NS_PER_S / 4)
 #define LONGEST_LOOK_NS (10 * PL_NS_PER_S)
 
-/* Less than this over the network in all that time is what hosts say to each other without doing anything. */
+/* Hosts exchange less than this over the network in all that time, even if they do nothing. */
 enum { NETWORK_BYTES = 1 << 20 };
 
 enum pl_status pl_watch_hook_python(struct pl_environment *environment, const char *self_path, struct pl_error *reterr)
@@ -61,7 +61,7 @@ enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job
     return python ? pl_watch_hook_python(environment, job->self_path, reterr) : PL_OK;
 }
 
-/* Has anything happened since the last time that something had? */
+/* Whether anything has happened since the last time that something had happened. */
 static bool is_active(struct pl_watch *watch)
 {
     uint64_t seen = 0, network_bytes = watch->is_trial ? 0 : pl_network_bytes();
@@ -69,7 +69,7 @@ static bool is_active(struct pl_watch *watch)
     bool active;
 
     if (stat("/proc/self/exe", &paceline) != 0 || pl_proc_activity(&paceline, &seen, NULL) != PL_OK) {
-        return true; /* what cannot be seen is not accused */
+        return true; /* a host that cannot be observed does not count as quiet */
     }
     seen += pl_activity_sum(&watch->activity);
     active = seen != watch->seen || network_bytes - watch->network_bytes > NETWORK_BYTES;

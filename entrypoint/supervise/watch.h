@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The watch for hangs: every host looks every now and then whether its programs have done anything, which is to write
- * or read a byte, to finish a collective, to read a record, or to move a MiB over the network. Use of CPU or GPU does
- * not count: who waits in MPI or NCCL spins. What follows from it is in hang.h.
+ * The watch for hangs: every host checks regularly whether its programs have done anything: written or read a byte,
+ * finished a collective, read a record, or moved a MiB over the network. Use of CPU or GPU does not count, because a
+ * program that waits in MPI or NCCL spins. hang.h says what a hang leads to.
  */
 #ifndef PL_ENTRYPOINT_SUPERVISE_WATCH_H
 #define PL_ENTRYPOINT_SUPERVISE_WATCH_H
@@ -16,31 +16,32 @@
 #include <sys/types.h>
 
 /**
- * The variable that names the directory with one file per process, called by its number, to which Python's hook writes
- * the stacks.
+ * The variable that names a directory. Python's hook writes the stacks of each process to a file there, which has the
+ * process's number as its name.
  */
 #define PL_WATCH_PYTHON_VARIABLE "PACELINE_PYTHON_STACKS"
 
 struct pl_job;
 struct pl_rundir;
 
-/** The program that looks at the others, and has Python write its stacks. */
+/** The program that looks at the others, and makes Python write its stacks. */
 #define PL_WATCH_REPORTER "paceline-stacks"
 
 struct pl_watch {
-    int64_t hang_ns; /* 0: there is no watch */
+    int64_t hang_ns; /* 0: the watch is off */
     struct pl_activity activity;
-    uint64_t seen, network_bytes; /* time at which something happened last, and the network's counter */
+    uint64_t seen, network_bytes; /* the numbers of activity and of network bytes at the last change */
     int64_t active_ns, next_look_ns;
     bool begun, quiet;
-    bool is_trial;    /* other trials run on this host, so that its network counters say nothing of this job */
-    pid_t answer_pid; /* the shim of this host's last answer to another host's report; 0: it has ended */
+    bool is_trial;    /* other trials run on this host, so its network counters say nothing about this job */
+    pid_t answer_pid; /* the shim of this host's last answer to another host's report; 0 after its end */
     bool rebase;      /* the bytes that a report has cost the programs must not count as activity */
 };
 
 /**
- * Make what the programs need to be seen, in the run directory, and name it in `environment`; with `python` they are
- * not below `paceline rank`, which puts Python's hook on PYTHONPATH otherwise. Nothing happens without a watch.
+ * Make the files in the run directory by which the watch sees the programs, and name them in `environment`. With
+ * `python` the programs are not below `paceline rank`, which otherwise puts Python's hook on PYTHONPATH. Does nothing
+ * if the watch is off.
  */
 enum pl_status pl_watch_prepare(struct pl_watch *watch, const struct pl_job *job, const struct pl_rundir *rundir,
                                 bool python, struct pl_environment *environment, struct pl_error *reterr) PL_MUST_CHECK;
@@ -50,8 +51,8 @@ enum pl_status pl_watch_hook_python(struct pl_environment *environment, const ch
                                     struct pl_error *reterr) PL_MUST_CHECK;
 
 /**
- * Looks when it is time, and records the result. `*next_ns` is lowered to the time of the next look. With `paused`
- * another process looks at the programs, which must not count as activity.
+ * Looks if it is time, and records the result. `*next_ns` is lowered to the time of the next look. `paused`: another
+ * process looks at the programs now, and this must not count as activity.
  */
 void pl_watch_look(struct pl_watch *watch, bool paused, int64_t *next_ns);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The worker role, of a host that gets the job's result from the master: run sshd for the master's session, start
- * mpirun's daemon when asked or the host's own program, forward how ranks and programs end and stop signals, receive
- * the result, leave no process running, exit after the master. Where the link is beside the program, the host runs and
- * ends by itself until the master has come.
+ * The worker role: the role of a host that gets the job's result from the master. It runs sshd for the master's
+ * session, starts mpirun's daemon when asked, or the host's own program, forwards stop signals and how ranks and
+ * programs end, receives the result, leaves no process behind, and exits after the master. If the link is beside the
+ * program, the host runs and ends on its own until the master has connected.
  */
 #include "entrypoint/supervise/supervise.h"
 
@@ -23,32 +23,34 @@
 #include <string.h>
 #include <unistd.h>
 
-/* mpirun's daemon ends by itself when the job does. */
+/* How long mpirun's daemon may take to end by itself after the job. */
 #define DAEMON_GRACE_NS (PL_NS_PER_S)
-/* Time for a program that this host started itself to notice the end and save, once the master has succeeded. */
+/* How long a program that this host started itself may take to notice the end and save, after the master has
+ * succeeded. */
 #define PROGRAM_GRACE_NS (3 * PL_NS_PER_S)
-/* After the result: how long the master may take to end; docker compose stops everything when the first container
- * ends. */
+/* How long the master may take to end after the result: docker compose stops all containers when the first one ends. */
 #define MASTER_END_NS (10 * PL_NS_PER_S)
-/* its session ends before it does: time for the rest of its exit on a busy machine */
+/* The master's session ends before the master: time for the rest of its exit on a busy machine. */
 #define AFTER_MASTER_NS (PL_NS_PER_S)
 #define PROGRESS_NS (30 * PL_NS_PER_S)
 
-/* A host that has failed by itself waits so long for what the master says of it. */
+/* How long a host that has failed by itself waits for the master's message about the failure. */
 #define MASTER_RESULT_NS (10 * PL_NS_PER_S)
 
 struct worker_state {
     struct pl_sshd sshd;
     struct pl_connection *master;
-    struct pl_connection *early; /* the master's, until this host is prepared */
+    struct pl_connection *early; /* the master's connection, until this host is prepared */
     bool prepared;
     bool joined, result_known;
-    bool all_ready;                             /* the master has said that all hosts are there */
-    bool leaving;                               /* without the master: one that comes now is not taken */
-    bool serving;                               /* sshd runs here, */
-    bool refusing;                              /* or what says in its place why it cannot */
-    int64_t begun_ns;                           /* when it was started */
-    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* its last lines, once it has ended */
+    bool all_ready; /* the master has reported that all hosts are linked */
+    /* this host continues without the master: a master that connects now is not accepted */
+    bool leaving;
+    bool serving; /* sshd runs here, or */
+    /* the program that runs in place of sshd and reports why sshd cannot run */
+    bool refusing;
+    int64_t begun_ns;                           /* when sshd was started */
+    char sshd_words[PL_EXIT_REPORT_TAIL_BYTES]; /* the last lines of sshd, once it has ended */
 };
 
 static bool is_beside(const struct pl_supervisor *supervisor)
@@ -66,11 +68,11 @@ static void send_exit_report(struct pl_supervisor *supervisor, const struct pl_e
     const struct worker_state *state = supervisor->state;
 
     if (state->master && pl_exit_report_send(exit_report, &state->master->link, NULL) != PL_OK) {
-        pl_log(PL_LOG_WARNING, "the master was not told how a program ended here");
+        pl_log(PL_LOG_WARNING, "the end of a program on this host was not reported to the master");
     }
 }
 
-/* Whether nothing happens here any more, or something does again, and what is known of the ranks' connections. */
+/* Report to the master whether this host is quiet, and what is known about the connections of its ranks. */
 static void notify_state(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -94,13 +96,13 @@ static void answer_start(struct pl_supervisor *supervisor, const char *text)
     }
 }
 
-/* A rank or the host's own program has ended: the master says what that means, and where the link is beside the
- * program, the host itself too, unless it is outside the launch. */
+/* A rank or the host's own program has ended. The master decides what this means. If the link is beside the program,
+ * the host also decides for itself, unless it is outside the launch. */
 static void note_own_end(struct pl_supervisor *supervisor, const struct pl_exit_report *exit_report)
 {
     const struct worker_state *state = supervisor->state;
 
-    notify_state(supervisor); /* before the end that it may be known by */
+    notify_state(supervisor); /* the state goes first, because the end may be the last frame */
     if (exit_report->source == PL_EXIT_SOURCE_RANK) {
         pl_holding_note_end(supervisor, exit_report->rank);
     }
@@ -129,7 +131,7 @@ static void note_sshd_end(struct pl_supervisor *supervisor, const struct pl_exit
         pl_supervise_fail_exit(supervisor, exit_report);
     } else if (!state->joined) {
         pl_exit_report_print(exit_report, PL_FAILURE_SHOWN_BYTES, &text);
-        pl_log(PL_LOG_WARNING, "this host is not linked to the others, so that none is told how another ends: %s",
+        pl_log(PL_LOG_WARNING, "this host is not linked to the others, so no host will know how another ends: %s",
                pl_text_string(&text));
     }
 }
@@ -144,7 +146,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
         note_own_end(supervisor, exit_report);
         break;
     case PL_EXIT_SOURCE_DAEMON:
-        send_exit_report(supervisor, exit_report); /* first, since it is more specific */
+        send_exit_report(supervisor, exit_report); /* first, because it is more specific */
         if (!connection->begun) {
             answer_start(supervisor, exit_report->note[0] != '\0' ? exit_report->note : "the daemon did not start");
         }
@@ -173,7 +175,7 @@ static void worker_ended(struct pl_supervisor *supervisor, struct pl_connection 
     }
 }
 
-/* `name` next to the file `program`, if it can be executed. */
+/* Find `name` next to the file `program`, if it can be executed. */
 static enum pl_status find_sibling(const char *program, const char *name, char **ret_path, struct pl_error *reterr)
 {
     PL_AUTO_TEXT struct pl_text path = PL_TEXT_NONE;
@@ -187,8 +189,8 @@ static enum pl_status find_sibling(const char *program, const char *name, char *
     return pl_text_take(&path, ret_path, reterr);
 }
 
-/* Where the daemon is: next to this host's own mpirun, by the name that is in PATH or the file it leads to, whatever
- * the command says. */
+/* Find the daemon next to this host's own mpirun, by mpirun's name in PATH or by the file that the name leads to,
+ * whatever path the command has. */
 static enum pl_status find_daemon(const struct pl_supervisor *supervisor, const char *wanted, char **ret_path,
                                   struct pl_error *reterr)
 {
@@ -236,15 +238,15 @@ static void take_start(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* Some launchers have a program on every host; it starts when all hosts are there, which is when the master has
- * connected. */
+/* Start this host's own program, which some launchers have on every host. It starts when all hosts are linked, which
+ * they are when the master has connected. */
 static enum pl_status start_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_TRY(pl_supervise_start_sidecars(supervisor, reterr));
     return pl_supervise_start_main(supervisor, reterr);
 }
 
-/* What happened here before the master came. */
+/* Report the ends of programs that happened before the master connected. */
 static void report_earlier_ends(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -269,7 +271,7 @@ static void report_earlier_ends(struct pl_supervisor *supervisor)
     }
 }
 
-/* Tell the master that this host is prepared, and what has happened here before. */
+/* Report to the master that this host is prepared, and what has happened here before. */
 static void welcome_master(struct pl_supervisor *supervisor, struct pl_connection *connection)
 {
     struct worker_state *state = supervisor->state;
@@ -287,14 +289,14 @@ static void welcome_master(struct pl_supervisor *supervisor, struct pl_connectio
     report_earlier_ends(supervisor);
 }
 
-/* A client with the job's key says that it is the master: the first one is accepted. */
+/* A client that has the job's key says that it is the master. The first one is accepted. */
 static void accept_master(struct pl_supervisor *supervisor, struct pl_connection *connection,
                           const struct pl_frame *frame)
 {
     struct worker_state *state = supervisor->state;
 
     if (connection == state->master || connection == state->early) {
-        return; /* it was, by its first frame */
+        return; /* its first frame has been accepted already */
     }
     if (state->leaving) {
         connection->dropped = true;
@@ -331,7 +333,7 @@ static void take_begun(struct pl_supervisor *supervisor, struct pl_connection *c
     }
 }
 
-/* What a shim of this host says, and the master has to know. */
+/* Forward a frame of a shim on this host that the master must get. */
 static void relay_frame(struct pl_supervisor *supervisor, struct pl_connection *connection,
                         const struct pl_frame *frame)
 {
@@ -378,7 +380,7 @@ static void take_result(struct pl_supervisor *supervisor, struct pl_connection *
     }
 }
 
-/* mpirun runs on the master. */
+/* Refuse an agent of mpirun: mpirun runs on the master. */
 static void refuse_agent(struct pl_supervisor *supervisor, struct pl_connection *connection,
                          const struct pl_frame *frame)
 {
@@ -451,14 +453,15 @@ static enum pl_status start_sshd(struct pl_supervisor *supervisor, struct pl_err
     }
     setup.argv = (const char *const *)argv.items;
     setup.environment =
-        pl_environment_strings(supervisor->job->process); /* ranks' preloaded library has no openpty() */
+        /* without the preloaded library of ranks, which has no openpty() */
+        pl_environment_strings(supervisor->job->process);
     setup.cwd = "/";
     PL_TRY(pl_supervise_start(supervisor, PL_EXIT_SOURCE_SSHD, &setup, NULL, reterr));
     state->serving = true;
     return status;
 }
 
-/* The master did not come: end sshd, whose last line may say why. "" if it has none. */
+/* The master did not connect: end sshd. Returns its last line, which may give the reason, or "". */
 static const char *end_sshd(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
@@ -478,7 +481,8 @@ static const char *end_sshd(struct pl_supervisor *supervisor)
     return line ? line + 1 : state->sshd_words;
 }
 
-/* Whether the hosts are there that this one waits for: all to start its program, the master alone to report to it. */
+/* Whether the hosts that this one waits for are linked: all hosts if it is to start its program, only the master if it
+ * is to report to it. */
 static bool has_hosts(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -502,9 +506,9 @@ static enum pl_status wait_for_master(struct pl_supervisor *supervisor, struct p
                 break;
             }
             words = end_sshd(supervisor);
-            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not come within %lld s%s%.300s",
+            return pl_error_set(reterr, PL_TIMEOUT, "the master host %.200s did not connect within %lld s%s%.300s",
                                 master_host(supervisor), (long long)(supervisor->join_timeout_ns / PL_NS_PER_S),
-                                *words != '\0' ? "; sshd's last words here: " : "", words);
+                                *words != '\0' ? "; sshd's last line here: " : "", words);
         }
         if (pl_deadline_passed(next_log_ns)) {
             pl_log(PL_LOG_INFO, "waiting for the master host %s%s", master_host(supervisor),
@@ -541,7 +545,7 @@ static enum pl_status wait_for_result(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
-/* When a host outside the launch waits for its master no longer, which would wait for it. */
+/* Returns when a host outside the launch stops waiting for its master, which would wait for this host. */
 static int64_t join_end(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -551,7 +555,8 @@ static int64_t join_end(const struct pl_supervisor *supervisor)
                : state->begun_ns;
 }
 
-/* A linked host waits for the master's word, and the master for all the others: none that has ended well ends one. */
+/* Whether to wait: a linked host waits for the result from the master, and the master for all other hosts. A host that
+ * has succeeded ends no other host. */
 static bool worker_waits(const struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -567,12 +572,12 @@ static void worker_tick(struct pl_supervisor *supervisor, int64_t *next_ns)
     if (!pl_deadline_passed(join_end(supervisor)) && join_end(supervisor) < *next_ns) {
         *next_ns = join_end(supervisor);
     }
-    if (!state->master) { /* else the master decides */
+    if (!state->master) { /* otherwise the master decides */
         pl_holding_update(supervisor, next_ns);
     }
 }
 
-/* The host's own program, with the link beside it. */
+/* Run the host's own program, with the link beside it. */
 static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const struct worker_state *state = supervisor->state;
@@ -593,8 +598,8 @@ static enum pl_status run_own_program(struct pl_supervisor *supervisor, struct p
     return PL_OK;
 }
 
-/* The host's own program has failed: end what runs here, write the failure file, and wait for the master's words, which
- * name the first cause; and for the master itself, where it may only be late. */
+/* The host's own program has failed: end all processes here, write the failure file, and wait for the master's result,
+ * which names the first cause. If the master has not connected, it may only be late: wait for it too. */
 static void report_own_failure(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
@@ -605,22 +610,24 @@ static void report_own_failure(struct pl_supervisor *supervisor)
         return;
     }
     pl_supervise_failure_text(supervisor, &text);
-    pl_supervise_write_failure(supervisor, pl_text_string(&text)); /* the platform may end us once it knows */
+    /* the platform may end us once it knows of the failure */
+    pl_supervise_write_failure(supervisor, pl_text_string(&text));
     pl_supervise_kill_all(supervisor, true);
     if (state->serving && !state->joined) {
-        pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to tell it", master_host(supervisor));
+        pl_log(PL_LOG_INFO, "the job has failed; waiting for the master host %s, to notify it",
+               master_host(supervisor));
     }
     while (state->serving && !state->joined &&
            pl_supervise_wait(supervisor, pl_supervise_notify_deadline(supervisor, state->begun_ns))) {
     }
-    /* a failure that is not a program's is sent to the master next */
+    /* a failure without an exit report is sent to the master next */
     deadline_ns = pl_deadline_after_ns(supervisor->exit_report_known ? MASTER_RESULT_NS : 0);
     while (state->master && !state->result_known && pl_supervise_wait(supervisor, deadline_ns)) {
     }
 }
 
-/* Our own failure is the job's: notify the master. Then end everything here, say so, and wait for the master to end
- * first. */
+/* This host's own failure is the failure of the job: notify the master. Then end all processes here, report that, and
+ * wait for the master to end first. */
 static void shut_down(struct pl_supervisor *supervisor)
 {
     struct worker_state *state = supervisor->state;
@@ -652,7 +659,7 @@ static void shut_down(struct pl_supervisor *supervisor)
 static void wait_for_master_exit(struct pl_supervisor *supervisor)
 {
     const struct worker_state *state = supervisor->state;
-    /* The master's own may take as long. */
+    /* The master's own upload may take as long. */
     int64_t upload_ns = supervisor->plan->sync.count > 0 ? supervisor->sync_budget_ns + PL_SUPERVISE_SYNC_GRACE_NS : 0;
     int64_t deadline_ns = pl_deadline_after_ns(MASTER_END_NS + upload_ns);
     bool waited = state->master;
@@ -665,7 +672,7 @@ static void wait_for_master_exit(struct pl_supervisor *supervisor)
     pl_supervise_kill_all(supervisor, false);
 }
 
-/* What cannot start before the master has come, or is only to report what failed before. */
+/* Run what cannot start before the master has connected, or only report an earlier failure. */
 static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     PL_TRY(wait_for_master(supervisor, reterr));
@@ -675,7 +682,7 @@ static enum pl_status run_linked(struct pl_supervisor *supervisor, struct pl_err
     return wait_for_result(supervisor, reterr);
 }
 
-/* Start sshd, so that the master can link this host while it prepares, and prepare it. */
+/* Start sshd, so that the master can link this host while it prepares; then prepare it. */
 static enum pl_status prepare(struct pl_supervisor *supervisor, struct pl_error *reterr)
 {
     const bool can_run_alone = is_beside(supervisor) && !supervisor->failed;
@@ -713,10 +720,11 @@ int pl_worker_run(struct pl_supervisor *supervisor)
         pl_supervise_kill_all(supervisor, false);
         pl_supervise_drop(supervisor, PL_CONNECTION_MASTER);
         pl_sshd_close(&state.sshd);
-        return pl_master_run(supervisor); /* of a job of this host alone */
+        return pl_master_run(supervisor); /* the job has this host alone */
     }
     report_only = supervisor->failed;
-    exit_code = report_only ? pl_supervise_finish(supervisor) : 0; /* the platform may end us once it knows */
+    /* the platform may end us once it knows of the failure */
+    exit_code = report_only ? pl_supervise_finish(supervisor) : 0;
     state.begun_ns = pl_clock_now_ns();
     state.prepared = true;
     if (state.early) {

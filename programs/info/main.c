@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "entrypoint/launch/companion.h"
 #include "entrypoint/verbs.h"
+#include "entrypoint/version.h"
 #include "programs/info/ask.h"
 #include "programs/info/sections.h"
 
@@ -40,7 +41,7 @@ static enum pl_status add_world(struct pl_info_report *report, const char *world
 static enum pl_status show(bool is_json, const char *self_path, const char *world, struct pl_error *reterr)
 {
     PL_AUTO_ENVIRONMENT struct pl_environment *environment = NULL;
-    struct pl_info_place place = {.self_path = self_path, .front_version = PACELINE_VERSION};
+    struct pl_info_place place = {.self_path = self_path, .front_version = pl_version};
     __attribute__((cleanup(pl_info_report_done))) struct pl_info_report report;
 
     pl_info_report_init(&report, is_json);

@@ -321,7 +321,7 @@ void pl_trial_folder_reason(const struct pl_trial_folder *folder, struct pl_text
     first_bytes = line_bytes(words);
     pl_text_append_n(text, words, first_bytes);
     last = strrchr(words, '\n');
-    if (last && strncmp(last + 1, "Program: ", 9) != 0) {
+    if (last && strncmp(last + 1, "Program: ", 9) != 0 && strncmp(words, last + 1, strlen(last + 1)) != 0) {
         pl_text_printf(text, ": %s", last + 1);
     }
 }

@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
-image=paceline:test
+image=paceline:bases
 run_id=plb$$
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-bases-XXXXXX")
 containers=()

@@ -229,5 +229,5 @@ cluster_environment=(PACELINE_PEER_WAIT_S=5)
 host_start algo-1 "$paceline" check
 wait_all algo-1 60
 expect_code algo-1 1
-expect_failure algo-1 '^1 of 2 hosts did not come within 5 s: algo-2'
+expect_failure algo-1 '^1 of 2 hosts did not connect within 5 s: algo-2'
 case_end algo-1

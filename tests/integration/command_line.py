@@ -252,7 +252,7 @@ def main():
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     for words in (("--version",), ("s3", "--version"), ("plan", "--version"), ("stacks", "--version")):
         done = run(*words)
-        if done.returncode != 0 or not re.fullmatch(r"paceline [0-9]+\.[0-9]+\.[0-9]+.*\n", done.stdout):
+        if done.returncode != 0 or not re.fullmatch(r"paceline \d+\.\d+\.\d+ \(commit ([0-9a-f]{7}( and changes)?|unknown: built outside git)\)\n", done.stdout):
             found.append(f"paceline {' '.join(words)}: status {done.returncode}, {done.stdout}{done.stderr}")
     with tempfile.TemporaryDirectory() as base:
         found.extend(words_after_train(pathlib.Path(base)))

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The image of the Dockerfile trains: alone, on two hosts, and in the trees of the SDK's two local modes. With the word `long`: a program in Python
-# in an image made from it, an image without examples, and one without ssh keys. With the word `full`: two builds of one tree have the same files.
+# in an image made from it, the smoke test for CI pipelines, the pods of a job on Kubernetes, an image without examples, and one without ssh keys. With
+# the word `full`: two builds of one tree have the same files.
 set -euo pipefail
 source "$PACELINE_SOURCE/tests/support/containers.sh"
 container_engine
@@ -234,7 +235,7 @@ an_image_without_examples_has_no_openblas_and_asks_for_a_program() {
   config "$work/bare" algo-1 '["algo-1"]' eth0 "{}"
   image=$image-bare start bare -v "$work/bare:/opt/ml" -- plan
   [ "$("$engine" wait "$run_id-bare")" != 0 ] || fail "a job without a program has a plan"
-  says bare "built without the example that would train: set the hyperparameter sagemaker_program"
+  says bare "built without the example program: set the hyperparameter sagemaker_program"
   forget
 }
 
@@ -288,6 +289,58 @@ two_builds_have_the_same_files() {
   diff "$work/first" "$work/second" || fail "two builds of one tree have other files"
 }
 
+# The pods of examples/kubernetes/job.yaml: its script and its files, the capabilities that it names, a secret, and no key in the image.
+two_pods_train_without_keys_in_the_image() {
+  local yaml=$PACELINE_SOURCE/examples/kubernetes/job.yaml job=$work/pods name
+  mkdir -p "$job/image"
+  printf 'FROM %s\nRUN rm -r /etc/paceline/ssh\n' "$image" >"$job/image/Dockerfile"
+  container_build "$image-keyless" "$job/image" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the image without keys does not build"; }
+  for name in hyperparameters.json inputdataconfig.json start.sh; do
+    awk -v "begin=  $name: |" '$0 == begin { on = 1; next } on && /^    / { print substr($0, 5); next } { on = 0 }' "$yaml" >"$job/$name"
+    [ -s "$job/$name" ] || fail "job.yaml has no $name"
+  done
+  mkdir "$job/secret"
+  head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$job/secret/key"
+  chmod 400 "$job/secret/key"
+  grep -q 'add: \["SETGID", "SETUID", "SYS_CHROOT"\]' "$yaml" || fail "job.yaml names other capabilities than this test"
+  for index in 0 1; do
+    image=$image-keyless start "pod-$index" --network "$network" --network-alias "digits-$index.digits" --hostname "digits-$index" \
+      --cap-drop ALL --cap-add SETGID,SETUID,SYS_CHROOT --security-opt no-new-privileges --entrypoint sh -e "JOB_COMPLETION_INDEX=$index" \
+      -e TRAINING_JOB_NAME=digits -e PODS=2 -e PACELINE_SSH_SECRET=/secret/key -v "$job:/job:ro" -v "$job/secret:/secret:ro" \
+      -v "$work/digits:/opt/ml/input/data:ro" -- /job/start.sh
+  done
+  end_well pod-0 pod-1
+  says pod-0 'epoch=1 .*test_accuracy=0\.[0-9]+'
+  forget
+}
+
+# examples/ci/smoke.sh tells an image that works from images that do not.
+the_smoke_test_tells_good_images_from_bad_ones() {
+  local smoke=$PACELINE_SOURCE/examples/ci/smoke.sh name
+  mkdir -p "$work/smoke/code"
+  printf '#!/bin/sh\necho "trained"; echo "$SM_HP_EPOCHS" >"$SM_MODEL_DIR/model"\n' >"$work/smoke/code/train.sh"
+  echo '{"epochs": "2"}' >"$work/smoke/hyperparameters.json"
+  DOCKER=$engine "$smoke" "$image" || fail "the smoke test refuses the image"
+  DOCKER=$engine "$smoke" "$image" --code "$work/smoke/code" --program train.sh --data "$work/digits" --hyperparameters "$work/smoke/hyperparameters.json" ||
+    fail "the smoke test refuses the image with a program"
+  # A program that saves nothing, a program that fails, an entry point that forgets the exit code, a program that is not there.
+  printf '#!/bin/sh\nexit 0\n' >"$work/smoke/code/saves-nothing.sh"
+  printf '#!/bin/sh\necho broken >&2; exit 1\n' >"$work/smoke/code/fails.sh"
+  for name in saves-nothing.sh fails.sh not-there.sh; do
+    if DOCKER=$engine "$smoke" "$image" --code "$work/smoke/code" --program "$name" --data "$work/digits" >"$work/smoke.log" 2>&1; then
+      cat "$work/smoke.log"
+      fail "the smoke test passes a job with $name"
+    fi
+  done
+  mkdir "$work/smoke/forgets"
+  printf 'FROM %s\nENTRYPOINT ["sh", "-c", "paceline \"$0\" || true"]\n' "$image" >"$work/smoke/forgets/Dockerfile"
+  container_build "$image-forgets" "$work/smoke/forgets" >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log"; fail "the image with a wrong entry point does not build"; }
+  if DOCKER=$engine "$smoke" "$image-forgets" >"$work/smoke.log" 2>&1 || ! grep -q "ended with 0" "$work/smoke.log"; then
+    cat "$work/smoke.log"
+    fail "the smoke test does not see an entry point that forgets the exit code"
+  fi
+}
+
 mkdir -p "$work/digits"
 "$PACELINE_BUILD/libexec/paceline/make_digits" "$work/digits" 2000 400 1
 step "engine $engine"
@@ -295,8 +348,7 @@ the_image_is_built
 "$engine" network create "$network" >/dev/null
 checks="no_job_means_help_and_exit_2 one_host_trains two_hosts_train_over_mpi a_failing_rank_fails_both_hosts local_mode_of_sdk_v2_runs local_mode_of_sdk_v3_runs"
 case ${1:-main} in
-  long) checks="a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program
-    without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
+  long) checks="the_smoke_test_tells_good_images_from_bad_ones two_pods_train_without_keys_in_the_image a_python_program_runs_in_an_image_of_its_own an_image_without_examples_has_no_openblas_and_asks_for_a_program without_keys_hosts_say_what_to_do_and_a_secret_is_enough" ;;
   full) checks=two_builds_have_the_same_files ;;
 esac
 for check in $checks; do

@@ -217,19 +217,19 @@ def what_the_image_lacks_is_known_to_plan():
     with tempfile.TemporaryDirectory(prefix='paceline-image-') as folder:
         env = {'PATH': image_with(pathlib.Path(folder), 'sh', 'ssh'), **({'PACELINE_PYTHON': python} if python else {})}
         with Tree({'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true'}, {'run.sh': SHOW}, env=env) as tree:
-            refused_alike(tree, "mpirun starts the job's program and is not in PATH in this image: build it with Open MPI")
+            refused_alike(tree, "mpirun starts the job's program and is not on PATH in this image: build it with Open MPI")
         if python is None:
             skipped.append('what_the_image_lacks_is_known_to_plan: no python3')
             return
         hps = {'sagemaker_program': 'train.py', 'sagemaker_torch_distributed_enabled': 'true'}
         with Tree(hps, {'train.py': ''}, env=env) as tree:
-            refused_alike(tree, "torchrun starts the job's program and is not in PATH in this image: build it with PyTorch")
+            refused_alike(tree, "torchrun starts the job's program and is not on PATH in this image: build it with PyTorch")
             tree.write('store/sourcedir.tar.gz', archive([('train.py', b''), ('requirements.txt', b'torch')]))
             (tree.base / 'code/train.py').unlink()
             tree.write('input/config/hyperparameters.json', json.dumps({**hps, 'sagemaker_submit_directory': f'{tree.base}/store/sourcedir.tar.gz'}))
             expect(tree.train('plan') == 0, tree.done.stderr)
             warnings = json.loads(tree.done.stdout)['warnings']
-            expect(any('torchrun' in warning and 'the packages that pip installs for the code must bring it' in warning for warning in warnings), warnings)
+            expect(any('torchrun' in warning and 'the packages that pip installs for the code must contain it' in warning for warning in warnings), warnings)
         # Two hosts, so that there are parameter servers; the other one is this one too, and has no link to tell it anything.
         resource = {'current_host': 'algo-1', 'hosts': ['algo-1', 'algo-2'], 'network_interface_name': 'lo'}
         keys = pathlib.Path(folder) / 'keys'
@@ -247,7 +247,7 @@ def what_the_image_lacks_is_known_to_plan():
                 (tree.base / 'code/tensorflow.py').unlink()
                 tree.write('code/requirements.txt', 'tensorflow')
                 code, said = tree.train('plan'), tree.done.stderr.decode()
-                expect(code == 0 or 'pip is not in this image' in said, said)
+                expect(code == 0 or 'this image has no pip' in said, said)
 
 
 def unknown_host():
@@ -299,7 +299,7 @@ def a_byte_order_mark():
     script = b'\xef\xbb\xbf#!/bin/sh\nexit 3\n'
     with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': script}) as tree:
         refused(tree, 'code 3')
-        expect("'./run.sh' begins with a byte order mark, which sh takes for a part of its first line, so that no interpreter" in tree.done.stderr.decode(), tree.done.stderr)
+        expect("'./run.sh' begins with a byte order mark, which sh takes as a part of its first line, so that no interpreter" in tree.done.stderr.decode(), tree.done.stderr)
         (tree.base / 'code/run.sh').chmod(0o755)
         expect(tree.train('--', str(tree.base / 'code/run.sh')) != 0, tree.done.stderr)
         expect('it begins with a byte order mark, save it without one' in tree.read('output/failure'), tree.read('output/failure'))
@@ -405,7 +405,7 @@ def an_mpirun_that_runs_no_rank():
         return
     hps = {'sagemaker_program': 'run.sh', 'sagemaker_mpi_enabled': 'true', 'sagemaker_mpi_custom_mpi_options': '--version'}
     with Tree(hps, {'run.sh': SHOW}) as tree:
-        refused(tree, 'mpirun ended with code 0 and has not run the program: look at sagemaker_mpi_custom_mpi_options')
+        refused(tree, 'mpirun exited with code 0 but has not run the program: check sagemaker_mpi_custom_mpi_options')
 
 
 def a_signal_to_the_whole_group():
@@ -601,7 +601,35 @@ def an_exception_before_a_long_dump():
                "atexit.register(lambda: print('\\n'.join(f'  [{i}, 0.5, 0.5]' for i in range(2000)), file=sys.stderr))\n"
                "raise ValueError('bad value 3\\n' + '  a tensor\\n' * 100)\n")
     with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program}, env={'PACELINE_PYTHON': PYTHON}) as tree:
-        refused(tree, f'the program on host algo-1 exited with code 1\nValueError: bad value 3\nProgram: {PYTHON} train.py\n', '  [1999, 0.5, 0.5]\n')
+        refused(tree, '  [1999, 0.5, 0.5]\n')
+        begin = f'ValueError: bad value 3 (train.py:3, on algo-1)\nthe program on host algo-1 exited with code 1\nProgram: {PYTHON} train.py\n'
+        expect(tree.read('output/failure').startswith(begin), tree.read('output/failure'))
+        expect(b'\npaceline: error: ValueError: bad value 3 (train.py:3, on algo-1)\n' in tree.done.stderr, tree.done.stderr[-500:])
+
+
+def exceptions_have_a_place():
+    """Whatever shape Python gives a traceback, the first line of the failure file has the exception and the program's own line."""
+    if PYTHON is None:
+        skipped.append('exceptions_have_a_place: no python3')
+        return
+    library = 'import json\n\n\ndef read(text):\n    return json.loads(text)\n'
+    cases = {
+        "import data\ndata.read('{')\n": 'json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1) (data.py:5, on algo-1)',
+        "x = (\n": 'SyntaxError: ',
+        "try:\n    {}['x']\nexcept KeyError as error:\n    raise ValueError('bad') from error\n": 'ValueError: bad (train.py:4, on algo-1)',
+        "exec('1 / 0')\n": 'ZeroDivisionError: division by zero (train.py:1, on algo-1)',
+        "import sys\ntry:\n    {}['x']\nexcept KeyError:\n    sys.exit(3)\n": 'the program on host algo-1 exited with code 3',
+        "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, 'other.py']))\n": 'AssertionError (other.py:1, on algo-1)',
+    }
+    if subprocess.run([PYTHON, '-c', 'ExceptionGroup'], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+        cases["def f():\n    raise KeyError('x')\ntry:\n    f()\nexcept KeyError as error:\n    raise ExceptionGroup('many', [error, ValueError('y')])\n"] = \
+            "KeyError: 'x' (train.py:2, on algo-1)"
+    for program, line in cases.items():
+        with Tree({'sagemaker_program': '"train.py"'}, {'train.py': program, 'data.py': library, 'other.py': 'assert False\n'},
+                  env={'PACELINE_PYTHON': PYTHON}) as tree:
+            expect(tree.train() != 0, program)
+            first = tree.read('output/failure').split('\n')[0]
+            expect(first == line or line == 'SyntaxError: ' and first.startswith(line) and first.endswith(' (train.py:1, on algo-1)'), (first, line))
 
 
 def requirements_that_cannot_be_installed():
@@ -643,6 +671,43 @@ def requirements_are_installed():
         expect(tree.read('model/out') == 'small', tree.read('model/out'))
 
 
+UV = """#!/bin/sh
+echo "uv $* break=$UV_BREAK_SYSTEM_PACKAGES strategy=$UV_INDEX_STRATEGY cache=$UV_CACHE_DIR" >"$SM_OUTPUT_DATA_DIR/uv"
+grep -q nothing requirements.txt || exit 0
+printf 'error: No solution found when resolving dependencies\\n  cause: Because nothing was not found, we can conclude.\\n' >&2
+exit 1
+"""
+
+
+def uv_installs_requirements_where_nothing_configures_pip():
+    """A stand-in for uv that writes its words down. The interpreter, which would run pip, fails."""
+    with tempfile.TemporaryDirectory(prefix='paceline-uv-') as folder:
+        for name, text in (('uv', UV), ('python', '#!/bin/sh\necho no pip >&2\nexit 9\n')):
+            (pathlib.Path(folder) / name).write_text(text)
+            (pathlib.Path(folder) / name).chmod(0o755)
+        env = {'PATH': f"{folder}:{os.environ['PATH']}", 'PACELINE_PYTHON': f'{folder}/python', 'PIP_CONFIG_FILE': '/dev/null', 'PIP_DEFAULT_TIMEOUT': '9'}
+        with Tree({'sagemaker_program': 'run.sh'}, {'run.sh': SHOW, 'requirements.txt': 'small\n'}, env=env) as tree:
+            (tree.base / 'sagemaker/warmpoolcache').mkdir(parents=True)
+            expect(tree.train() == 0, tree.done.stderr)
+            words = tree.read('output/data/uv')  # with a constraint in between, where there are modules for Horovod
+            expect(words.startswith(f'uv pip install --python {folder}/python -r requirements.txt ') and
+                   words.endswith(f' break=1 strategy=unsafe-best-match cache={tree.base}/sagemaker/warmpoolcache/uv\n'), words)
+            tree.write('code/requirements.txt', 'nothing\n')
+            refused(tree, 'installing requirements.txt on host algo-1: No solution found when resolving dependencies: Because nothing was not found, we can')
+            tree.write('code/requirements.txt', 'small\n')
+            for name, value in (('PACELINE_UV', '0'), ('PIP_INDEX_URL', 'http://127.0.0.1:1/simple'), ('PIP_FIND_LINKS', '/wheels')):
+                tree.env[name] = value
+                expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), (name, tree.read('output/failure')))
+                del tree.env[name]
+            tree.write('code/requirements.txt', 'horovod\n')
+            expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), ('horovod', tree.read('output/failure')))
+            tree.write('.config/pip/pip.conf', '[global]\n')
+            tree.write('code/requirements.txt', 'small\n')
+            expect(tree.train() == 0, 'a file that PIP_CONFIG_FILE leaves out')
+            del tree.env['PIP_CONFIG_FILE']
+            expect(tree.train() != 0 and 'looking for pip on host algo-1' in tree.read('output/failure'), ('pip.conf', tree.read('output/failure')))
+
+
 def requirements_without_pip():
     """An image with Python and no pip says at once what is missing."""
     venv = pathlib.Path(tempfile.mkdtemp(prefix='paceline-venv-'))
@@ -652,7 +717,7 @@ def requirements_without_pip():
             skipped.append('requirements_without_pip: no venv')
             return
         with Tree({'sagemaker_program': '"train.py"'}, {'train.py': '', 'requirements.txt': 'x\n'}, env={'PACELINE_PYTHON': f'{venv}/bin/python3'}) as tree:
-            refused_alike(tree, 'requirements.txt is there, but pip is not in this image', 'python3-pip', 'PACELINE_INSTALL=0')
+            refused_alike(tree, 'the code has requirements.txt, but this image has no pip', 'python3-pip', 'PACELINE_INSTALL=0')
             expect('importlib' not in tree.read('output/failure'), tree.read('output/failure'))
     finally:
         shutil.rmtree(venv)
@@ -752,8 +817,9 @@ def intermediate_output_to_s3():
 CASES = [program_sees_arguments_environment_and_directory, env_prints_what_train_adds, start_words, closed_standard_descriptors, a_terminal, a_shell_of_the_sdk_begins_one_job, malformed_json, missing_file, wrong_type, zero_processes, settings_that_cannot_be, what_the_image_lacks_is_known_to_plan, unknown_host, a_fifo_in_place_of_a_file, a_signal_while_the_job_is_refused,
          program_not_found, a_byte_order_mark, no_python, wrong_options, exit_codes, what_the_user_exports_reaches_ranks, a_ranks_threads, threads_under_a_cpu_limit, every_argument_reaches_a_rank, an_mpirun_that_runs_no_rank,
          a_signal_to_the_whole_group, ranks_that_leave_without_a_word, host_names_that_mpirun_would_split, large_hyperparameters, names_with_equals, code_from_archive_directory_and_file,
-         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them, an_exception_before_a_long_dump, requirements_that_cannot_be_installed,
-         requirements_are_installed, requirements_without_pip,
+         code_from_s3, package_with_setup_py, code_that_is_not_there, damaged_archive, dangerous_archive, python_program_as_toolkit_users_write_them,
+         an_exception_before_a_long_dump, exceptions_have_a_place, requirements_that_cannot_be_installed,
+         requirements_are_installed, uv_installs_requirements_where_nothing_configures_pip, requirements_without_pip,
          secrets_stay_out_of_plan_and_log, arguments_stay_out_of_the_failure_file, intermediate_output, intermediate_output_to_s3,
          a_second_run_in_the_same_directory]
 if __name__ == '__main__':

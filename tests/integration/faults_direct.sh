@@ -216,7 +216,7 @@ for code in 0 7; do
   expect_code algo-1 $code
   if [ $code = 0 ]; then name=success; else name=failure; fi
   [ -f "$cluster/algo-1/ml/output/$name" ] || case_failed "there is no file $name"
-  grep -q "/opt/ml/output/$name is a directory, where a file of this name is to be: it is moved to $name.1\$" "$cluster/algo-1.log" || case_failed "that is not said"
+  grep -q "/opt/ml/output/$name is a directory, but a file of this name is needed: the directory is renamed to $name.1\$" "$cluster/algo-1.log" || case_failed "that is not said"
   [ $code = 0 ] || [ -e "$cluster/algo-1/ml/output/failure.1/kept" ] || case_failed "what was in the directory is gone"
   case_end algo-1
 done

@@ -16,7 +16,7 @@ cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-1
 wait_host algo-1 30
 expect_code algo-1 bad
-expect_failure algo-1 "1 of 2 hosts did not come within 3 s: algo-2"
+expect_failure algo-1 "1 of 2 hosts did not connect within 3 s: algo-2"
 expect_nobody
 case_end algo-1
 
@@ -25,7 +25,7 @@ cluster_environment=("PACELINE_PEER_WAIT_S=3")
 start_host algo-2
 wait_host algo-2 30
 expect_code algo-2 bad
-expect_failure algo-2 "master host algo-1 did not come within 3 s"
+expect_failure algo-2 "master host algo-1 did not connect within 3 s"
 expect_nobody
 case_end algo-2
 
@@ -38,7 +38,7 @@ host_start algo-2 python3 -c 'import socket, time; time.sleep(1); s = socket.soc
 while True: s.accept()[0].close()'
 wait_host algo-1 30
 expect_code algo-1 bad
-expect_failure algo-1 "1 of 2 hosts did not come within 6 s: algo-2 \(kex_exchange_identification"
+expect_failure algo-1 "1 of 2 hosts did not connect within 6 s: algo-2 \(kex_exchange_identification"
 host_off algo-2
 wait_host algo-2 10
 case_end algo-1

@@ -129,7 +129,7 @@ echo 'print("the own sitecustomize")' >"$cluster/site/sitecustomize.py"
 mkfifo "$cluster/algo-1/ml/fifo"
 cluster_environment=(PYTHONPATH="$cluster/site")
 host_start algo-1 "$paceline" -- "$python" -c 'open("/opt/ml/fifo").read(); print("it goes on")'
-await_log algo-1 'the job waits on' 120
+await_log algo-1 'the job is left running' 120
 grep -q '^the own sitecustomize$' "$cluster/algo-1.log" || case_failed "the user's sitecustomize was not imported"
 grep -q 'File "<string>", line 1 in <module>' "$cluster/algo-1.log" || case_failed "Python's stack is not in the log"
 host_run algo-1 sh -c 'echo go >/opt/ml/fifo'
@@ -174,7 +174,7 @@ for host in algo-2 algo-1; do
   cluster_environment=()
   host_start $host "$paceline" -- "$python" -c 'open("/opt/ml/fifo").read()'
 done
-await_log algo-1 'the job waits on' 120
+await_log algo-1 'the job is left running' 120
 grep -q '^host algo-2, process' "$cluster/algo-1.log" || case_failed "algo-2's program is not in the log"
 sleep 5 # the report has Python on both hosts write its stacks, after which they hang on: for longer than the watch needs
 for host in algo-1 algo-2; do host_run $host sh -c 'echo go >/opt/ml/fifo'; done

@@ -30,9 +30,9 @@ start() {
 expect_ranks() {
   local rank
   for rank in $(seq 0 $(($1 - 1))); do
-    [ "$(cat "$cluster"/algo-?.log | grep -Ec "(^|:)rank $rank of $1 has ")" = 1 ] || case_failed "rank $rank of $1 is not there once"
+    [ "$(cat "$cluster"/algo-?.log | grep -Ec "(^|: ?)rank $rank of $1 has ")" = 1 ] || case_failed "rank $rank of $1 is not there once"
   done
-  [ "$(cat "$cluster"/algo-?.log | grep -E "(^|:)rank [0-9]+ of $1 has " | sed 's/.* has //' | sort -u | wc -l)" = 1 ] || case_failed "the ranks' weights differ"
+  [ "$(cat "$cluster"/algo-?.log | grep -E "(^|: ?)rank [0-9]+ of $1 has " | sed 's/.* has //' | sort -u | wc -l)" = 1 ] || case_failed "the ranks' weights differ"
 }
 
 for hosts in "algo-1" "algo-1 algo-2"; do
@@ -62,7 +62,8 @@ for launcher in torchrun mpi; do
   wait_both $seconds
   for host in algo-1 algo-2; do
     expect_code $host 1
-    expect_failure $host '^rank 3 on host algo-2 exited with code 1' 'ValueError: bad data'
+    expect_failure $host '^rank 3 on host algo-2 exited with code 1$'
+    [ "$(head -n 1 "$cluster/$host/ml/output/failure")" = "ValueError: bad data (ddp.py:18, rank 3 on algo-2)" ] || case_failed "the exception is not first: $host"
   done
   expect_nobody
   case_end algo-1 algo-2

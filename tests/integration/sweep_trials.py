@@ -209,7 +209,7 @@ sleep 1; while [ -e $job/sweep/trial-0000 ]; do sleep 0.1; done; echo score=1
 ''', space={"x": [1, 2]})
     job.hyperparameters.update(paceline_hang_s="5", paceline_hang_action="end")
     job.run()
-    report = job.text().split("the odd one out first:", 1)[1]
+    report = job.text().split("the one that differs first:", 1)[1]
     assert job.states() == ["failed", "completed"] and re.findall(r"\n\[trial 0\] process [0-9]+: (.*), sleeping", report) == ["sleep"], job.text()
 
 

@@ -6,7 +6,7 @@
 #   packages.sh missing ROLE...    print those that are not installed
 #   packages.sh install ROLE...    install the missing ones; calls apt only then, as root or through sudo
 #
-# Roles: build (compile), test (tests/run.sh), format (the check of the code's layout, which is left out without it),
+# Roles: build (compile), test (tests/run.sh), format (the checks of the code's layout and of shell scripts, left out without it),
 # python and torch (tests of Python programs, which skip without them), peers (libraries that tests/bench/peers.py measures
 # next to ours), image (what the final container image carries), examples (what the programs in examples/ need there), cuda
 # (nvcc's host compiler), prefix (what makes the image's /opt/paceline relocatable), containers and s3-server (an engine and a real server, for tests that print that they need them).
@@ -20,7 +20,7 @@ packages_of() {
       libarchive-dev libcjson-dev libexpat1-dev libzstd-dev libisal-dev libopenblas-dev libssl-dev libdw-dev \
       python3-dev" ;;
     test) echo "check spin python3 git openssh-server openssh-client iproute2 nftables procps util-linux openssl curl libfaketime" ;;
-    format) echo "clang-format-14" ;;
+    format) echo "clang-format-14 shellcheck" ;;
     python) echo "python3-numpy python3-mpi4py" ;;
     torch) echo "python3-torch" ;;
     peers) echo "mpich libmpich-dev python3-torch" ;;

@@ -19,13 +19,13 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         for (int host = 0; host < 2; host++) { /* a worker's daemon is next to its own mpirun */
             ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
             snprintf(told, sizeof(told),
-                     "%s starts the job's program and is not in PATH in this image: ", launchers[i][1]);
+                     "%s starts the job's program and is not on PATH in this image: ", launchers[i][1]);
             ck_assert_msg(strncmp(tree.error.cause, told, strlen(told)) == 0, "%s", tree.error.cause);
             tree_two_hosts(&tree, "algo-2");
         }
         tree_write(&tree, "code/requirements.txt", "x\n");
         ck_assert_ok(tree_plan(&tree), &tree.error);
-        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "is not in PATH: the packages that pip installs"));
+        ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), "is not on PATH: the packages that pip installs"));
         tree_env(&tree, "PACELINE_INSTALL", "0");
         ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
         tree_done(&tree);
@@ -33,6 +33,31 @@ START_TEST(a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_i
         tree_env(&tree, "PACELINE_PYTHON", "/py");
         tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
     }
+    tree_done(&tree);
+}
+END_TEST
+
+START_TEST(debians_torchrun_is_refused_unless_pip_may_bring_another)
+{
+    static const char words[] = "/first/torchrun is of Debian's package python3-torch 1.13 and does not work with "
+                                "Python 3.11: install torch 2 from PyPI (pip3 install torch)";
+    struct tree tree;
+
+    tree_setup(&tree);
+    tree_env(&tree, "PACELINE_PYTHON", "/py");
+    tree_env(&tree, "SAGEMAKER_PROGRAM", "train.py");
+    tree_hyperparameters(&tree, "{\"sagemaker_torch_distributed_enabled\": true}");
+    tree_write(&tree, "first/torchrun",
+               "#!/usr/bin/python3.11\n# EASY-INSTALL-ENTRY-SCRIPT: 'torch==1.13.0a0','console_scripts','torchrun'\n");
+    ck_assert_int_eq(tree_plan(&tree), PL_UNSUPPORTED);
+    ck_assert_msg(strstr(tree.error.cause, words), "%s", tree.error.cause);
+    tree_write(&tree, "code/requirements.txt", "torch\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
+    ck_assert_ptr_nonnull(strstr(joined(&tree.plan->warnings), words));
+    tree_write(&tree, "code/requirements.txt", "");
+    tree_env(&tree, "PACELINE_INSTALL", "0");
+    tree_write(&tree, "first/torchrun", "#!/usr/bin/python3.12\n# 'torch==1.13.0a0'\n");
+    ck_assert_ok(tree_plan(&tree), &tree.error);
     tree_done(&tree);
 }
 END_TEST
@@ -110,17 +135,18 @@ START_TEST(a_program_in_a_folder_below_is_named)
     tree_write(&tree, "code/src/deep/main.py", "");
     tree_write(&tree, "code/.git/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': give that path");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'src/deep/main.py': use that path");
     tree_write(&tree, "code/other/main.py", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
     ck_assert_str_eq(tree.error.context, "");
     tree_env(&tree, "SAGEMAKER_PROGRAM", "bin/run.sh");
     tree_write(&tree, "code/scripts/run.sh", "");
     ck_assert_int_eq(tree_plan(&tree), PL_NOT_FOUND);
-    ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': give that path");
+    ck_assert_str_eq(tree.error.context, "the code directory has 'scripts/run.sh': use that path");
     tree_done(&tree);
 }
 END_TEST
 
 UNIT_MAIN("entrypoint/needs", a_launcher_that_the_image_lacks_fails_the_plan_unless_pip_may_bring_it,
-          a_link_that_the_job_needs_takes_ssh, a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)
+          debians_torchrun_is_refused_unless_pip_may_bring_another, a_link_that_the_job_needs_takes_ssh,
+          a_script_with_cr_lf_is_refused, a_program_in_a_folder_below_is_named)

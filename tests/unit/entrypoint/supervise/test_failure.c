@@ -8,6 +8,8 @@
 #include "tests/support/scratch.h"
 #include "tests/support/unit.h"
 
+#include <signal.h>
+
 static void expect_file(const struct scratch *scratch, const char *name, const char *content)
 {
     PL_AUTO_FREE char *data = NULL;
@@ -292,29 +294,74 @@ START_TEST(the_report_fits_and_ends_with_the_newest_lines)
 }
 END_TEST
 
-START_TEST(an_exception_stands_before_the_last_lines_unless_they_show_it)
+START_TEST(the_exception_with_its_place_stands_first)
 {
-    static const char head[] = "rank 1 on host algo-2 exited with code 3\n", cause[] = "ValueError: bad value 3";
+    static const char rest[] = "rank 1 on host algo-2 exited with code 3\nProgram: /opt/ml/code/train\n"
+                               "Last lines of its stderr:\n";
     struct pl_exit_report exit_report;
     PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
-    char wanted[256];
+    char wanted[PL_FAILURE_SHOWN_BYTES];
 
     fill(&exit_report);
-    strcpy(exit_report.cause, cause);
-    strcpy(exit_report.tail, "[rank1]: ValueError: bad value 3\nchatter\n");
+    strcpy(exit_report.cause, "ValueError: bad data");
+    strcpy(exit_report.place, "train.py:31");
+    strcpy(exit_report.tail, "[rank1]: ValueError: bad data\nchatter\n");
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
-    snprintf(wanted, sizeof(wanted), "%sProgram: /opt/ml/code/train\nLast lines of its stderr:\n%s", head,
+    snprintf(wanted, sizeof(wanted), "ValueError: bad data (train.py:31, rank 1 on algo-2)\n%s%s", rest,
              exit_report.tail);
     ck_assert_str_eq(pl_text_string(&text), wanted);
     for (int i = 0; i < 60; i++) {
         strcat(exit_report.tail, "^^^^^^^^^^^^^^^^^^^^^^^^^^\n");
     }
+    exit_report.place[0] = '\0';
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
-    snprintf(wanted, sizeof(wanted), "%s%s\nProgram: /opt/ml/code/train\nLast lines of its stderr:\n^^^", head, cause);
+    snprintf(wanted, sizeof(wanted), "ValueError: bad data (rank 1 on algo-2)\n%s^^^", rest);
     ck_assert_msg(strncmp(pl_text_string(&text), wanted, strlen(wanted)) == 0, "%s", pl_text_string(&text));
     ck_assert_uint_le(text.length, PL_FAILURE_SHOWN_BYTES);
-    exit_report.signalled = true; /* then it need not be the cause */
+    exit_report.source = PL_EXIT_SOURCE_PROGRAM;
+    exit_report.rank = -1;
+    exit_report.tail[0] = '\0';
+    strcpy(exit_report.place, "train.py:31");
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text), "ValueError: bad data (train.py:31, on algo-2)\n"
+                                            "the program on host algo-2 exited with code 3\n"
+                                            "Program: /opt/ml/code/train\n");
+}
+END_TEST
+
+START_TEST(an_exception_is_not_first_where_something_else_is_the_cause)
+{
+    static const char cause[] = "ValueError: bad value 3";
+    struct pl_exit_report exit_report;
+    PL_AUTO_TEXT struct pl_text text = PL_TEXT_NONE;
+
+    fill(&exit_report);
+    strcpy(exit_report.cause, cause);
+    strcpy(exit_report.note, "the disk is full under /opt/ml/model");
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
+                     "ValueError: bad value 3\nProgram: /opt/ml/code/train\n");
+    strcpy(exit_report.tail, "ValueError: bad value 3\n"); /* which shows it */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_str_eq(pl_text_string(&text),
+                     "rank 1 on host algo-2 exited with code 3: the disk is full under /opt/ml/model\n"
+                     "Program: /opt/ml/code/train\nLast lines of its stderr:\nValueError: bad value 3\n");
+    exit_report.note[0] = exit_report.tail[0] = '\0';
+    exit_report.signalled = true; /* then it need not be the cause, */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
+    exit_report.code = SIGABRT; /* but here it is */
+    pl_text_clear(&text);
+    pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
+    ck_assert_ptr_eq(strstr(pl_text_string(&text), cause), pl_text_string(&text));
+    exit_report.signalled = false;
+    exit_report.source = PL_EXIT_SOURCE_LAUNCHER; /* mpirun prints exceptions of ranks */
+    exit_report.rank = -1;
     pl_text_clear(&text);
     pl_exit_report_print(&exit_report, PL_FAILURE_SHOWN_BYTES, &text);
     ck_assert_ptr_null(strstr(pl_text_string(&text), cause));
@@ -376,9 +423,10 @@ START_TEST(an_exit_report_travels_unchanged)
 {
     struct pl_exit_report exit_report, back;
     struct pl_error error = PL_ERROR_NONE;
-    struct pl_frame frame = {.type = PL_FRAME_ENDED,
-                             .count = 11,
-                             .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause"}};
+    struct pl_frame frame = {
+        .type = PL_FRAME_ENDED,
+        .count = 12,
+        .fields = {"1", "1", "algo-2", "1", "9", "1", "0", "prog", "note", "tail\n", "cause", "x.py:3"}};
 
     fill(&exit_report);
     ck_assert_ok(pl_exit_report_receive(&frame, &back, &error), &error);
@@ -387,9 +435,10 @@ START_TEST(an_exit_report_travels_unchanged)
     ck_assert_str_eq(back.note, "note");
     ck_assert_str_eq(back.tail, "tail\n");
     ck_assert_str_eq(back.cause, "cause");
+    ck_assert_str_eq(back.place, "x.py:3");
     frame.fields[4] = "900";
     ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
-    frame.count = 10;
+    frame.count = 11;
     ck_assert_int_eq(pl_exit_report_receive(&frame, &back, &error), PL_CORRUPT);
 }
 END_TEST
@@ -401,5 +450,5 @@ UNIT_MAIN("entrypoint/failure", the_report_is_written_and_leaves_no_other_file,
           a_program_that_clears_the_directory_does_not_take_the_report_with_it,
           a_second_report_takes_the_place_of_the_first, success_is_an_empty_file, without_a_directory_both_files_say_so,
           the_sentence_names_rank_host_and_cause, the_report_fits_and_ends_with_the_newest_lines,
-          an_exception_stands_before_the_last_lines_unless_they_show_it, a_steps_failure_begins_with_its_cause,
-          an_exit_report_travels_unchanged)
+          the_exception_with_its_place_stands_first, an_exception_is_not_first_where_something_else_is_the_cause,
+          a_steps_failure_begins_with_its_cause, an_exit_report_travels_unchanged)
